@@ -1,0 +1,1 @@
+"""Quota-aware Kafka clients for Python."""

@@ -1,0 +1,1 @@
+"""Quota administration: KIP-546 in Python."""

@@ -1,0 +1,1 @@
+"""An embedded, quota-enforcing Kafka broker."""

@@ -1,0 +1,1 @@
+"""Drop-in producers and consumers over confluent_kafka."""

@@ -1,0 +1,1 @@
+"""What we ask a cluster, over connections of our own."""

@@ -1,0 +1,1 @@
+"""The same work, plain and wrapped, side by side."""

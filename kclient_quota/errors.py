@@ -1,0 +1,41 @@
+"""Every exception of ours that a user can meet, each with one clear message that names the field and the remedy."""
+
+
+class KclientQuotaError(Exception):
+    """Root of the errors that kclient-quota raises itself; confluent_kafka's own errors pass through unchanged."""
+
+
+class ConfigError(KclientQuotaError, ValueError):
+    """A configuration key or value that cannot be used; the message names the key and the remedy."""
+
+
+class WireError(KclientQuotaError, ValueError):
+    """Bytes that are not a Kafka message of the stated API and version."""
+
+
+class ClusterError(KclientQuotaError):
+    """A cluster could not be asked: unreachable, refused, or without the API.
+
+    Attributes:
+        error_code: Kafka's numeric error code, or None when no answer arrived at all.
+    """
+
+    def __init__(self, message: str, *, error_code: int | None = None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class QuotaThrottledError(KclientQuotaError, BufferError):
+    """A message was not admitted because its broker may not take it yet.
+
+    A `BufferError`, because that is what confluent_kafka's `produce` raises when it cannot take a message now.
+
+    Attributes:
+        retry_after_ms: after how many milliseconds the same message is expected to be admitted.
+        broker_id: the broker whose quota is used up, or None when it is not known.
+    """
+
+    def __init__(self, message: str, *, retry_after_ms: int, broker_id: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+        self.broker_id = broker_id

@@ -1,0 +1,1 @@
+"""For tests of services that use Kafka: clocks, brokers, pytest fixtures."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol: our own codec, and connections that speak it."""

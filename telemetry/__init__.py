@@ -1,0 +1,1 @@
+"""KIP-714 client telemetry, both ends, without any Kafka socket."""

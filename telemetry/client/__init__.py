@@ -1,0 +1,1 @@
+"""The client's end: reporter and runner."""

@@ -1,0 +1,1 @@
+"""The broker's end: subscriptions, manager, exporters."""
