@@ -1,0 +1,185 @@
+"""Our own configuration keys, taken out of a client's before librdkafka, which refuses unknown keys, sees them."""
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from kclient_quota.errors import ConfigError
+
+
+class Backoff(StrEnum):
+    """`quota.backoff`: what a client does with work that its broker may not take yet."""
+
+    BLOCK = "block"
+    RAISE = "raise"
+    OFF = "off"
+
+
+class LimitSource(StrEnum):
+    """`quota.limit.source`: where the quota that paces a client comes from."""
+
+    AUTO = "auto"
+    CONFIG = "config"
+    CALLBACK = "callback"
+    CLUSTER = "cluster"
+    LEARNED = "learned"
+
+
+LIMIT_KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+"""Limits by hand: bytes per second, bytes per second, percent of one broker thread; all per broker."""
+
+QUOTA_KEYS = (
+    "quota.backoff",
+    "quota.limit.source",
+    "quota.user",
+    "max.block.ms",
+    "client.quota.callback.class",
+    "interceptor.classes",
+    *LIMIT_KEYS,
+)
+
+E = TypeVar("E", bound=StrEnum)
+
+# Close enough to be a slip of one of ours, too far from anything of librdkafka's (as max.poll.interval.ms).
+_SLIP_CUTOFF = 0.84
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaConfig:
+    """What a user asked of kclient-quota, checked.
+
+    Attributes:
+        backoff: wait, raise or pass through.
+        max_block_ms: longest wait of one `produce()`, and of `close()`, in milliseconds (Kafka's `max.block.ms`).
+        limit_source: where the limit comes from.
+        user: the principal's name where it is not the SASL user name (`quota.user`), else None.
+        producer_byte_rate: bytes per second and broker by hand, or None.
+        consumer_byte_rate: bytes per second and broker by hand, or None.
+        request_percentage: percent of one request-handler thread and broker by hand, or None.
+        callback: a `ClientQuotaCallback` object, class or dotted path, or None.
+        interceptors: interceptor objects, classes or dotted paths, in order.
+    """
+
+    backoff: Backoff = Backoff.BLOCK
+    max_block_ms: int = 60_000
+    limit_source: LimitSource = LimitSource.AUTO
+    user: str | None = None
+    producer_byte_rate: float | None = None
+    consumer_byte_rate: float | None = None
+    request_percentage: float | None = None
+    callback: Any = None
+    interceptors: tuple[Any, ...] = ()
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether any limit was given by hand."""
+        return any(getattr(self, key) is not None for key in LIMIT_KEYS)
+
+
+def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
+    """Part a client configuration into librdkafka's and ours.
+
+    Returns:
+        the configuration for confluent_kafka without our keys, and ours, checked.
+
+    Raises:
+        ConfigError: a value that cannot be used, keys that contradict each other, or a slip of one of ours.
+    """
+    for key in conf:
+        _refuse_slip(key)
+    rest = {key: value for key, value in conf.items() if key not in QUOTA_KEYS}
+    ours = QuotaConfig(
+        backoff=_choice(conf, "quota.backoff", Backoff, Backoff.BLOCK),
+        max_block_ms=_milliseconds(conf, "max.block.ms", 60_000),
+        limit_source=_choice(conf, "quota.limit.source", LimitSource, LimitSource.AUTO),
+        user=_text(conf, "quota.user"),
+        producer_byte_rate=_limit(conf, "producer_byte_rate"),
+        consumer_byte_rate=_limit(conf, "consumer_byte_rate"),
+        request_percentage=_limit(conf, "request_percentage"),
+        callback=conf.get("client.quota.callback.class"),
+        interceptors=_listed(conf.get("interceptor.classes")),
+    )
+    _refuse_contradictions(ours)
+    return rest, ours
+
+
+def nearest_key(key: str, known: tuple[str, ...]) -> str | None:
+    """The known key that `key` is most likely a slip of, or None."""
+    found = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def _refuse_slip(key: str) -> None:
+    if key in QUOTA_KEYS:
+        return
+    dotted = key.replace("_", ".")
+    if key.startswith("quota.") or difflib.get_close_matches(key, QUOTA_KEYS, n=1, cutoff=_SLIP_CUTOFF):
+        hint = nearest_key(key, QUOTA_KEYS)
+    elif any(dotted == ours.replace("_", ".") for ours in QUOTA_KEYS):
+        hint = next(ours for ours in QUOTA_KEYS if dotted == ours.replace("_", "."))
+    else:
+        return
+    raise ConfigError(f"unknown configuration key {key!r}" + (f": did you mean {hint!r}?" if hint else ""))
+
+
+def _refuse_contradictions(ours: QuotaConfig) -> None:
+    source = ours.limit_source
+    if source is LimitSource.CONFIG and not ours.has_limit:
+        raise ConfigError(f"quota.limit.source=config needs a limit: set one of {', '.join(LIMIT_KEYS)}")
+    if source in {LimitSource.CLUSTER, LimitSource.LEARNED, LimitSource.CALLBACK} and ours.has_limit:
+        given = ", ".join(key for key in LIMIT_KEYS if getattr(ours, key) is not None)
+        raise ConfigError(f"{given} contradicts quota.limit.source={source}: remove one of them")
+    if source is LimitSource.CALLBACK and ours.callback is None:
+        raise ConfigError("quota.limit.source=callback needs client.quota.callback.class")
+
+
+def _choice(conf: Mapping[str, Any], key: str, choices: type[E], default: E) -> E:
+    value = conf.get(key, default)
+    try:
+        return choices(value)
+    except ValueError:
+        raise ConfigError(f"{key}={value!r}: choose one of {', '.join(choices)}") from None
+
+
+def _text(conf: Mapping[str, Any], key: str) -> str | None:
+    value = conf.get(key)
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise ConfigError(f"{key}={value!r}: give a non-empty string")
+
+
+def _milliseconds(conf: Mapping[str, Any], key: str, default: int) -> int:
+    value = _number(conf.get(key, default), key)
+    if value < 0 or value != int(value):
+        raise ConfigError(f"{key}={conf[key]!r}: give a whole number of milliseconds, zero or more")
+    return int(value)
+
+
+def _limit(conf: Mapping[str, Any], key: str) -> float | None:
+    if conf.get(key) is None:
+        return None
+    value = _number(conf[key], key)
+    if value <= 0:
+        raise ConfigError(f"{key}={conf[key]!r}: a limit is greater than 0; leave it out for no limit")
+    return value
+
+
+def _number(value: object, key: str) -> float:
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"{key}={value!r}: give a finite number")
+    return number
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
