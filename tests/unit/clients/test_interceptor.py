@@ -113,6 +113,6 @@ def test_loading_by_object_class_and_path() -> None:
     ],
 )
 def test_what_cannot_be_loaded_says_why(entry: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match="interceptor.classes") as caught:
+    with pytest.raises(ConfigError, match=r"interceptor\.classes") as caught:
         load([entry], {}, ("on_send",))
     assert message in str(caught.value)

@@ -1,0 +1,109 @@
+"""librdkafka's statistics JSON, reduced to what pacing and metrics need, as differences between two events.
+
+Field meanings: STATISTICS.md of librdkafka. Its `throttle` window holds throttled responses only and starts anew with
+every event; `rx` counts every response, so that zeros can be added back (Java's sensors record them).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDelta:
+    """What happened between this client and one broker since the last statistics event.
+
+    Attributes:
+        node_id: the broker's id; for the coordinator's connection that of the broker it leads to.
+        name: librdkafka's name of the connection, "host:port/id" or "GroupCoordinator".
+        requests: requests sent.
+        request_bytes: their bytes on the wire, length prefixes included.
+        retries: how many of them were retries.
+        responses: responses received, throttled or not.
+        response_bytes: their bytes on the wire.
+        request_timeouts: requests that timed out.
+        disconnects: connections lost.
+        throttled: responses that carried a throttle time above zero.
+        throttled_sum_ms: the sum of those times.
+        throttled_max_ms: the longest of them.
+        waiting_requests: requests without an answer now.
+    """
+
+    node_id: int
+    name: str
+    requests: int
+    request_bytes: int
+    retries: int
+    responses: int
+    response_bytes: int
+    request_timeouts: int
+    disconnects: int
+    throttled: int
+    throttled_sum_ms: int
+    throttled_max_ms: int
+    waiting_requests: int
+
+
+class StatisticsReader:
+    """Turns the running totals of successive statistics events of one client into differences."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, ...]] = {}
+        self._node_ids: dict[str, int] = {}
+
+    def read(self, text: str) -> list[BrokerDelta]:
+        """Read one event.
+
+        Args:
+            text: what librdkafka hands to `stats_cb`.
+
+        Returns:
+            one entry per broker connection that is known by id, the coordinator's included; bootstrap entries that
+            have not been identified yet are left out until they are, with their counts.
+        """
+        brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
+        for broker in brokers.values():
+            if broker["nodeid"] >= 0:
+                self._node_ids[broker["nodename"]] = broker["nodeid"]
+        return [delta for broker in brokers.values() if (delta := self._delta(broker)) is not None]
+
+    def node_id(self, address: str) -> int | None:
+        """The id of the broker at "host:port", or None when it was never seen."""
+        return self._node_ids.get(address)
+
+    def _delta(self, broker: dict[str, Any]) -> BrokerDelta | None:
+        node_id = broker["nodeid"]
+        if node_id < 0:
+            known = self._node_ids.get(broker["nodename"])
+            if known is None:
+                return None
+            node_id = known
+        name = broker["name"]
+        now = tuple(int(broker.get(counter, 0)) for counter in _COUNTERS)
+        before = self._last.get(name, (0,) * len(_COUNTERS))
+        self._last[name] = now
+        # A broker entry that librdkafka made anew starts from zero again.
+        changed = now if any(a < b for a, b in zip(now, before, strict=True)) else _minus(now, before)
+        tx, txbytes, txretries, rx, rxbytes, timeouts, disconnects = changed
+        throttle = broker.get("throttle", {})
+        return BrokerDelta(
+            node_id=node_id,
+            name=name,
+            requests=tx,
+            request_bytes=txbytes,
+            retries=txretries,
+            responses=rx,
+            response_bytes=rxbytes,
+            request_timeouts=timeouts,
+            disconnects=disconnects,
+            throttled=int(throttle.get("cnt", 0)),
+            throttled_sum_ms=int(throttle.get("sum", 0)),
+            throttled_max_ms=int(throttle.get("max", 0)),
+            waiting_requests=int(broker.get("waitresp_cnt", 0)),
+        )
+
+
+def _minus(now: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in zip(now, before, strict=True))
