@@ -1,0 +1,222 @@
+"""Where a client's limit comes from: by hand, a ClientQuotaCallback, the cluster, or nobody (then it is learnt)."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kclient_quota.config import LimitSource, QuotaConfig
+
+logger = logging.getLogger("kclient_quota")
+
+REFRESH_MS = 60_000
+CALLBACK_PERIOD_MS = 1_000
+ASK_DEADLINE_MS = 1_000
+# A throttle that contradicts the limit asks for it anew, but not more often than this.
+MIN_REFRESH_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What one client may move through each broker.
+
+    Attributes:
+        byte_rate: bytes per second and broker; None where nothing limits it, or where it is not known.
+        request_percentage: percent of one broker thread; None as above.
+        source: who said so; LEARNED means that nobody did and throttle times must teach it.
+        decided_by: the quota entry that decided, in words, where the cluster said so.
+        samples: `quota.window.num` of the brokers.
+        window_ms: `quota.window.size.seconds` of the brokers, in milliseconds.
+    """
+
+    byte_rate: float | None
+    request_percentage: float | None
+    source: LimitSource
+    decided_by: str | None = None
+    samples: int = 11
+    window_ms: int = 1_000
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody said what applies, if only that nothing does."""
+        return self.source is not LimitSource.LEARNED
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether it is known that no quota applies."""
+        return self.known and self.byte_rate is None and self.request_percentage is None
+
+
+UNKNOWN = Limit(None, None, LimitSource.LEARNED)
+
+
+class ClusterAnswer(Protocol):
+    """What asking a cluster yields; None for a limit that is not set."""
+
+    producer_byte_rate: float | None
+    consumer_byte_rate: float | None
+    request_percentage: float | None
+    decided_by: str | None
+    samples: int
+    window_ms: int
+    denied: str | None
+
+
+class Ask(Protocol):
+    """How a cluster is asked: never raises, answers within the deadline."""
+
+    def __call__(self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> ClusterAnswer:
+        """Ask what applies to this user and client-id."""
+        ...
+
+
+class QuotaCallback(Protocol):
+    """The part of KIP-257's ClientQuotaCallback that a client needs, for its own principal and client-id."""
+
+    def quota_metric_tags(self, quota_type: Any, principal: str, client_id: str) -> Mapping[str, str]:
+        """Who is measured together with this client."""
+        ...
+
+    def quota_limit(self, quota_type: Any, metric_tags: Mapping[str, str]) -> float | None:
+        """Their limit, or None."""
+        ...
+
+    def quota_reset_required(self, quota_type: Any) -> bool:
+        """Whether limits changed since the last call."""
+        ...
+
+
+class LimitFinder:
+    """Finds the limit of one client; blocking, no thread of its own.
+
+    Args:
+        ours: the client's checked configuration.
+        conf: its librdkafka configuration, with which the cluster is asked.
+        byte_rate_key: "producer_byte_rate" or "consumer_byte_rate".
+        quota_types: the callback's types for bytes and for request time, in this order.
+        callback: a ClientQuotaCallback object, or None.
+        ask: how the cluster is asked.
+    """
+
+    def __init__(
+        self,
+        ours: QuotaConfig,
+        conf: Mapping[str, Any],
+        *,
+        byte_rate_key: str,
+        quota_types: tuple[Any, Any],
+        callback: QuotaCallback | None,
+        ask: Ask,
+    ) -> None:
+        self._ours = ours
+        self._conf = conf
+        self._byte_rate_key = byte_rate_key
+        self._quota_types = quota_types
+        self._callback = callback
+        self._ask = ask
+        self._said_denied = False
+
+    def find(self) -> Limit:
+        """The limit as it stands now; takes up to `ASK_DEADLINE_MS` when the cluster is asked."""
+        source = self._ours.limit_source
+        if source is LimitSource.LEARNED:
+            return UNKNOWN
+        if self._ours.has_limit:
+            return Limit(getattr(self._ours, self._byte_rate_key), self._ours.request_percentage, LimitSource.CONFIG)
+        if self._callback is not None:
+            return self._of_callback(self._callback)
+        return self._of_cluster()
+
+    @property
+    def has_callback(self) -> bool:
+        """Whether a ClientQuotaCallback decides."""
+        return self._callback is not None
+
+    def due(self, *, asked: bool) -> bool:
+        """Whether it is time to find anew: a callback says itself when, a cluster has to be asked."""
+        if self._callback is None:
+            return True
+        return asked or any([self._callback.quota_reset_required(kind) for kind in self._quota_types])
+
+    def _of_callback(self, callback: QuotaCallback) -> Limit:
+        user, client_id = self._principal() or "", self._client_id()
+        rate, percentage = (
+            callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)) for kind in self._quota_types
+        )
+        return Limit(rate, percentage, LimitSource.CALLBACK)
+
+    def _of_cluster(self) -> Limit:
+        user = self._principal()
+        if user is None and _principal_is_hidden(self._conf):
+            return UNKNOWN
+        answer = self._ask(self._conf, user, self._client_id(), ASK_DEADLINE_MS)
+        if answer.denied is not None:
+            if not self._said_denied:
+                self._said_denied = True
+                logger.info("The quota of this client is learnt from throttle times: %s", answer.denied)
+            return UNKNOWN
+        rate = getattr(answer, self._byte_rate_key)
+        return Limit(
+            rate, answer.request_percentage, LimitSource.CLUSTER, answer.decided_by, answer.samples, answer.window_ms
+        )
+
+    def _principal(self) -> str | None:
+        return self._ours.user or self._conf.get("sasl.username") or None
+
+    def _client_id(self) -> str:
+        return str(self._conf.get("client.id", "rdkafka"))
+
+
+def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
+    """Whether the broker derives the user from a certificate or a token, so that we cannot know its name."""
+    mechanism = str(conf.get("sasl.mechanisms", conf.get("sasl.mechanism", ""))).upper()
+    certificate = any(key.startswith("ssl.certificate") for key in conf) and "sasl" not in _protocol(conf)
+    return certificate or mechanism == "OAUTHBEARER"
+
+
+def _protocol(conf: Mapping[str, Any]) -> str:
+    return str(conf.get("security.protocol", "plaintext")).lower()
+
+
+class LimitWatch:
+    """Keeps asking, once a minute and when told to, in a daemon thread that never keeps a process alive.
+
+    Args:
+        finder: what to ask.
+        on_limit: called in the watch's own thread with every answer; must not block.
+    """
+
+    def __init__(self, finder: LimitFinder, on_limit: Callable[[Limit], None]) -> None:
+        self._finder = finder
+        self._on_limit = on_limit
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kclient-quota-limit", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first question comes after a minute, as the client's constructor asked already."""
+        self._thread.start()
+
+    def ask_soon(self) -> None:
+        """Ask within seconds: a throttle contradicted what is known."""
+        self._wake.set()
+
+    def close(self, timeout_ms: int = 0) -> None:
+        """Stop; waits for the thread at most `timeout_ms`."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_ms / 1000)
+
+    def _run(self) -> None:
+        period_ms = CALLBACK_PERIOD_MS if self._finder.has_callback else REFRESH_MS
+        while not self._stop.is_set():
+            self._wake.wait(period_ms / 1000)
+            if self._stop.is_set():
+                return
+            if self._finder.due(asked=self._wake.is_set()):
+                self._on_limit(self._finder.find())
+                # A broker that throttles again and again must not be asked again and again.
+                self._stop.wait(MIN_REFRESH_MS / 1000)
+            self._wake.clear()
