@@ -1,0 +1,78 @@
+import java.io.PrintStream;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import kafka.server.KafkaConfig;
+import kafka.server.KafkaRaftServer;
+import kafka.tools.StorageTool;
+import org.apache.kafka.common.utils.Time;
+
+/** Runs every broker named by a property file in one JVM, until standard input ends (so no orphan outlives its parent). */
+public final class Brokers {
+    private static final Map<Integer, Properties> SETTINGS = new TreeMap<>();
+    private static final Map<Integer, KafkaRaftServer> RUNNING = new TreeMap<>();
+
+    private Brokers() {}
+
+    public static void main(String[] args) throws Exception {
+        Thread parent = new Thread(Brokers::haltWhenInputEnds, "parent-watch");
+        parent.setDaemon(true);
+        parent.start();
+        String clusterId = args[0];
+        for (int i = 1; i < args.length; i++) {
+            Properties settings = new Properties();
+            try (Reader file = Files.newBufferedReader(Path.of(args[i]))) {
+                settings.load(file);
+            }
+            format(clusterId, args[i]);
+            SETTINGS.put(Integer.parseInt(settings.getProperty("node.id")), settings);
+        }
+        try {
+            for (int node : SETTINGS.keySet()) {
+                start(node);
+            }
+            int port = Control.listen(SETTINGS.values().iterator().next().getProperty("control.bootstrap"));
+            System.out.println("READY " + port);
+            System.out.flush();
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    static synchronized void start(int node) {
+        KafkaRaftServer server = new KafkaRaftServer(KafkaConfig.fromProps(SETTINGS.get(node), false), Time.SYSTEM);
+        server.startup();
+        RUNNING.put(node, server);
+    }
+
+    static synchronized void stop(int node) {
+        KafkaRaftServer server = RUNNING.remove(node);
+        if (server == null) {
+            throw new IllegalStateException("broker " + node + " is not running");
+        }
+        server.shutdown();
+    }
+
+    private static void format(String clusterId, String file) {
+        PrintStream quiet = new PrintStream(PrintStream.nullOutputStream());
+        int code = StorageTool.execute(new String[] {"format", "-t", clusterId, "-c", file}, quiet);
+        if (code != 0) {
+            throw new IllegalStateException("formatting the storage of " + file + " failed with " + code);
+        }
+    }
+
+    private static void haltWhenInputEnds() {
+        try {
+            while (System.in.read() >= 0) {
+                continue;
+            }
+        } catch (java.io.IOException ended) {
+            System.err.println(ended);
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}
