@@ -137,7 +137,7 @@ class LimitFinder:
         """Whether it is time to find anew: a callback says itself when, a cluster has to be asked."""
         if self._callback is None:
             return True
-        return asked or any([self._callback.quota_reset_required(kind) for kind in self._quota_types])
+        return asked or any(map(self._callback.quota_reset_required, self._quota_types))
 
     def _of_callback(self, callback: QuotaCallback) -> Limit:
         user, client_id = self._principal() or "", self._client_id()
@@ -184,7 +184,7 @@ class LimitWatch:
 
     Args:
         finder: what to ask.
-        on_limit: called in the watch's own thread with every answer; must not block.
+        on_limit: called in the watch's own thread with every limit that is known; must not block.
     """
 
     def __init__(self, finder: LimitFinder, on_limit: Callable[[Limit], None]) -> None:
@@ -216,7 +216,10 @@ class LimitWatch:
             if self._stop.is_set():
                 return
             if self._finder.due(asked=self._wake.is_set()):
-                self._on_limit(self._finder.find())
+                limit = self._finder.find()
+                # An unanswered question changes nothing: what was known before still holds.
+                if limit.known:
+                    self._on_limit(limit)
                 # A broker that throttles again and again must not be asked again and again.
                 self._stop.wait(MIN_REFRESH_MS / 1000)
             self._wake.clear()
