@@ -13,7 +13,7 @@ from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, S
 PRODUCER = "producer"
 CONSUMER = "consumer"
 
-# Kind of client -> (prefix of its byte-throttle metrics, their group), as in SenderMetricsRegistry and FetchMetricsRegistry.
+# Kind of client -> prefix of its byte-throttle metrics and their group (SenderMetricsRegistry, FetchMetricsRegistry).
 _NAMES = {
     PRODUCER: ("produce", "producer-metrics"),
     CONSUMER: ("fetch", "consumer-fetch-manager-metrics"),
