@@ -74,6 +74,14 @@ class Groups(RuleBasedStateMachine):
         self._told(client, result)
         self._take()
 
+    @rule(numbers=st.sets(st.integers(0, 5), min_size=2))
+    def join_together(self, numbers):
+        """What a group of well-behaved clients does at its start; who was in already has to rejoin too."""
+        for _ in range(2):
+            for number in numbers:
+                self.join(number)
+        self.pass_time(3 * DELAY_MS)
+
     @rule(number=clients_st)
     def forget_and_join(self, number):
         """A crash: the client comes back without its id, its former request unanswered."""
@@ -120,6 +128,15 @@ class Groups(RuleBasedStateMachine):
             self.coordinator.tick(self.now_ms)
             self._take()
         self.now_ms = end_ms
+
+    @rule(alive=st.sets(st.integers(0, 5), min_size=1))
+    def pass_time_alive(self, alive):
+        """Twenty-four seconds in which some clients do nothing but heartbeat."""
+        for _ in range(8):
+            for number in alive:
+                self.heartbeat(number)
+            self.pass_time(3_000)
+            self.nobody_waits_beyond_the_deadline()
 
     @invariant()
     def nobody_waits_beyond_the_deadline(self):
