@@ -208,6 +208,12 @@ class ApacheKafka:
                 continue
         return found
 
+    def partition_folder(self, node_id: int, topic: str, partition: int) -> Path:
+        """Where a broker keeps the log segments of a partition."""
+        if self._folder is None:
+            raise ClusterError("Apache Kafka is not running: use it as a context manager, or start() it")
+        return self._folder / f"broker-{node_id}" / f"{topic}-{partition}"
+
     def stop_broker(self, node_id: int) -> None:
         """Shuts one broker down; its data stays."""
         self._ask("stop", {"node": str(node_id)})

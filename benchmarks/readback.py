@@ -1,0 +1,65 @@
+"""What really lies in the log: every record read back by its id, under a client-id that has no quota."""
+
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.producing import id_of
+
+_READER = "benchmark-read-back"
+_BATCH_START = struct.Struct(">qi")
+
+
+def run(spec: dict[str, Any]) -> dict[str, Any]:
+    """Reads partition 0 of `topic` and compares it with `handed_over` ids from 0 on and with `failed_ids`."""
+    copies = Counter(_ids(spec["bootstrap"], spec["topic"]))
+    stored_failures = sum(1 for message_id in spec["failed_ids"] if message_id in copies)
+    return {
+        "in_log": copies.total(),
+        "lost": spec["handed_over"] - len(copies),
+        "duplicated": copies.total() - len(copies),
+        "failed_yet_stored": stored_failures,
+    }
+
+
+def _ids(bootstrap: str, topic: str) -> list[int]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": _READER,
+            "group.id": _READER,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        partition = TopicPartition(topic, 0, 0)
+        _, end = consumer.get_watermark_offsets(partition, timeout=30)
+        consumer.assign([partition])
+        found: list[int] = []
+        while len(found) < end:
+            messages = consumer.consume(10_000, 30)
+            if not messages:
+                raise RuntimeError(f"read-back of {topic} stopped at {len(found)} of {end} records")
+            found.extend(id_of(message.value() or b"") for message in messages if message.error() is None)
+        return found
+    finally:
+        consumer.close()
+
+
+def batch_sizes(folder: Path) -> list[int]:
+    """Bytes of every record batch in a partition's log segments, its 12 leading bytes included."""
+    sizes = []
+    for segment in sorted(folder.glob("*.log")):
+        data = segment.read_bytes()
+        at = 0
+        while at + _BATCH_START.size <= len(data):
+            _, length = _BATCH_START.unpack_from(data, at)
+            if length == 0:
+                break
+            sizes.append(length + _BATCH_START.size)
+            at += length + _BATCH_START.size
+    return sizes

@@ -1,0 +1,167 @@
+"""Tables and the JSON file."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_PACKAGES = ("kclient-quota", "confluent-kafka", "kafka-python", "aiokafka")
+
+_NONE = "-"
+
+Row = Mapping[str, Any]
+Column = tuple[str, str, Callable[[float], str]]
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value / 1000:,.2f}"
+
+
+def _plain_seconds(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+PRODUCER_COLUMNS: tuple[Column, ...] = (
+    ("of quota", "utilisation", _ratio),
+    ("payload", "payload_share", _ratio),
+    ("handed", "handed_over", _count),
+    ("lost", "lost", _count),
+    ("dup.", "duplicated", _count),
+    ("failed", "failed", _count),
+    ("yet stored", "failed_yet_stored", _count),
+    ("req. t/o", "request_timeouts", _count),
+    ("p50 s", "latency_p50_ms", _seconds),
+    ("p99 s", "latency_p99_ms", _seconds),
+    ("max s", "latency_max_ms", _seconds),
+    ("throttle s", "longest_throttle_ms", _seconds),
+    ("CPU s", "cpu_s", _plain_seconds),
+)
+CONSUMER_COLUMNS: tuple[Column, ...] = (
+    ("of quota", "utilisation", _ratio),
+    ("payload", "payload_share", _ratio),
+    ("messages", "messages", _count),
+    ("first s", "first_message_s", _plain_seconds),
+    ("gap s", "longest_gap_s", _plain_seconds),
+    ("repeated", "repeated", _count),
+    ("skipped", "skipped", _count),
+    ("throttle s", "longest_throttle_ms", _seconds),
+    ("stall told s", "stall_reported_s", _plain_seconds),
+    ("CPU s", "cpu_s", _plain_seconds),
+)
+
+
+def machine() -> str:
+    """What the figures were measured on, in one line."""
+    versions = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            versions.append(f"{package} absent")
+    load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {load}"
+    return f"{system}; Python {platform.python_version()}; {'; '.join(versions)}"
+
+
+def median_row(rows: Sequence[Row]) -> Row:
+    """One row of medians; words and lists are the first row's."""
+    if len(rows) == 1:
+        return rows[0]
+    merged = dict(rows[0])
+    for key, first in rows[0].items():
+        if isinstance(first, bool) or not isinstance(first, int | float):
+            continue
+        values = [row[key] for row in rows if row.get(key) is not None]
+        merged[key] = median(values)
+    return merged
+
+
+def table(title: str, header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Plain text in columns; the first column is left-aligned."""
+    widths = [max(len(row[at]) for row in [header, *body]) for at in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = (
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        return "  ".join([first, *others]).rstrip()
+
+    return "\n".join([title, line(header), "  ".join("-" * width for width in widths), *map(line, body), ""])
+
+
+def quota_tables(results: Sequence[Row], columns: Sequence[Column]) -> str:
+    """One table a scene, one line a client."""
+    parts = []
+    for scene in dict.fromkeys(row["scene"] for row in results):
+        body = []
+        for client in dict.fromkeys(row["client"] for row in results if row["scene"] == scene):
+            rows = [row for row in results if row["scene"] == scene and row["client"] == client]
+            name = client if len(rows) == 1 else f"{client} (median of {len(rows)})"
+            body.append([name, *_cells(median_row(rows), columns)])
+        parts.append(table(scene, ["client", *(title for title, _, _ in columns)], body))
+        parts += [
+            f"  {row['client']} after {row['stall_reported_s']:.1f} s: {row['stall_text']}\n"
+            for row in results
+            if row["scene"] == scene and row.get("stall_text")
+        ]
+    return "\n".join(parts)
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
+    return [_NONE if row.get(key) is None else show(row[key]) for _, key, show in columns]
+
+
+def call_table(results: Sequence[Row]) -> str:
+    """Calls a second, and the median over the rounds of each variant's share of plain's in the same round."""
+    body = []
+    for result in results:
+        plain = result["rates"].get("plain")
+        for variant, rates in result["rates"].items():
+            share = _NONE
+            if plain is not None:
+                share = _ratio(median(own / other for own, other in zip(rates, plain, strict=True)))
+            body.append([f"{result['scene']} {variant}", _count(median(rates)), share])
+    return table("un-throttled calls, 100-byte messages", ["call", "calls/s", "of plain"], body)
+
+
+def broker_table(results: Sequence[Row]) -> str:
+    """The embedded broker beside librdkafka's mock."""
+    header = ["broker", "start ms", "produce MB/s", "fetch MB/s", "CPU s/MB produced", "CPU s/MB fetched"]
+    body = []
+    for result in results:
+        for name in ("embedded", "mock"):
+            row = result[name]
+            body.append(
+                [
+                    name,
+                    *(
+                        _NONE if row.get(key) is None else f"{row[key]:.{digits}f}"
+                        for key, digits in (
+                            ("start_ms", 1),
+                            ("produce_mb_per_s", 1),
+                            ("fetch_mb_per_s", 1),
+                            ("produce_cpu_s_per_mb", 4),
+                            ("fetch_cpu_s_per_mb", 4),
+                        )
+                    ),
+                ]
+            )
+    return table("brokers in a Python process, 1 KiB messages", header, body)
+
+
+def write_json(path: Path, results: Mapping[str, Any]) -> None:
+    """Everything that was measured, run by run."""
+    path.write_text(json.dumps({"machine": machine(), **results}, indent=1, sort_keys=True) + "\n")
