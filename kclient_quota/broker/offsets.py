@@ -1,6 +1,6 @@
 """Committed offsets of every group, and those that a transaction has not made final yet.
 
-Follows Kafka 4's `OffsetMetadataManager`. Offsets do not expire here (Kafka: after `offsets.retention.minutes`, a week).
+Follows Kafka 4's `OffsetMetadataManager`. Offsets never expire here (Kafka: `offsets.retention.minutes`).
 """
 
 from collections.abc import Callable, Iterator
