@@ -1,0 +1,203 @@
+"""Kafka's five compression types, as PushTelemetry frames them.
+
+gzip stream, LZ4 frame (independent blocks), zstd frame; snappy is written in the xerial framing of Java's
+SnappyOutputStream and read in that framing or as the raw block that librdkafka sends.
+Reading is bounded: whatever the input claims, no more than the allowed size plus one byte is inflated.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
+
+
+class CompressionType(IntEnum):
+    """Kafka's ids, the same as in record batches."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_IDS = frozenset(CompressionType)
+
+# The order in which Kafka's broker offers them (ClientMetricsManager.SUPPORTED_COMPRESSION_TYPES).
+BROKER_PREFERENCE = (CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY)
+
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+# What libzstd says when the output has no room left; its binding raises one class for everything.
+_ZSTD_FULL = "Destination buffer is too small"
+
+
+def is_known(compression_type: int) -> bool:
+    """Whether Kafka has a compression type of this id."""
+    return compression_type in _IDS
+
+
+def preferred(accepted: Sequence[int], failed: frozenset[CompressionType] = frozenset()) -> CompressionType:
+    """The first accepted type that is known and has not failed; NONE when there is none."""
+    for candidate in accepted:
+        if is_known(candidate) and candidate not in failed:
+            return CompressionType(candidate)
+    return CompressionType.NONE
+
+
+def compress(data: bytes, compression_type: CompressionType) -> bytes:
+    """`data` as Kafka's own clients would frame it."""
+    return _COMPRESSORS[compression_type](data)
+
+
+def decompress(data: bytes, compression_type: int, max_bytes: int) -> bytes:
+    """`data` inflated.
+
+    Args:
+        data: a compressed payload.
+        compression_type: Kafka's id.
+        max_bytes: the most that may come out.
+
+    Raises:
+        UnsupportedCompressionTypeError: no such id.
+        PayloadTooLargeError: more than `max_bytes` would come out; at most one byte more has been inflated.
+        InvalidPayloadError: not what the type says, or cut short.
+    """
+    if not is_known(compression_type):
+        raise UnsupportedCompressionTypeError(f"compression type {compression_type} is not one of Kafka's 0 to 4")
+    inflated = _DECOMPRESSORS[CompressionType(compression_type)](data, max_bytes + 1)
+    if len(inflated) > max_bytes:
+        raise _too_large(max_bytes)
+    return inflated
+
+
+def _too_large(max_bytes: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"the payload inflates to more than the allowed {max_bytes} bytes")
+
+
+def _corrupt(name: str, error: object) -> InvalidPayloadError:
+    return InvalidPayloadError(f"the payload is no {name} data: {error}")
+
+
+def _identity(data: bytes) -> bytes:
+    return data
+
+
+def _gzip(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _xerial(data: bytes) -> bytes:
+    blocks = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        blocks.append(struct.pack(">i", len(block)) + block)
+    return b"".join(blocks)
+
+
+def _lz4(data: bytes) -> bytes:
+    framed: bytes = lz4.frame.compress(
+        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    return framed
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(data)
+
+
+def _take(data: bytes, limit: int) -> bytes:
+    return data[:limit]
+
+
+def _gunzip(data: bytes, limit: int) -> bytes:
+    """Inflate one or several gzip members, as Java's GZIPInputStream reads them."""
+    out = bytearray()
+    unread = data
+    while True:
+        inflater = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+        try:
+            out += inflater.decompress(unread, limit - len(out))
+        except zlib.error as error:
+            raise _corrupt("gzip", error) from error
+        if len(out) >= limit:
+            return bytes(out)
+        if not inflater.eof:
+            raise _corrupt("gzip", "it is cut short")
+        unread = inflater.unused_data
+        if not unread:
+            return bytes(out)
+
+
+def _unlz4(data: bytes, limit: int) -> bytes:
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    try:
+        out: bytes = inflater.decompress(data, max_length=limit)
+    except (RuntimeError, EOFError) as error:
+        raise _corrupt("LZ4", error) from error
+    if len(out) < limit and (not inflater.eof or inflater.unused_data):
+        raise _corrupt("LZ4", "it is cut short or followed by something else")
+    return out
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    try:
+        claimed = zstandard.get_frame_parameters(data).content_size
+        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed >= limit:
+            raise _too_large(limit - 1)
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        if _ZSTD_FULL in str(error):
+            raise _too_large(limit - 1) from error
+        raise _corrupt("zstd", error) from error
+
+
+def _unsnappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, limit)
+    out = bytearray()
+    position = len(_XERIAL_HEADER)
+    while position < len(data) and len(out) < limit:
+        start = position + 4
+        length = int.from_bytes(data[position:start], "big")
+        position = start + length
+        if position > len(data):
+            raise _corrupt("snappy", "a block is cut short")
+        out += _unsnappy_block(data[start:position], limit - len(out))
+    return bytes(out)
+
+
+def _unsnappy_block(block: bytes, limit: int) -> bytes:
+    """Inflate one raw block, whose first bytes say how much it will be: more than `limit` is not even begun."""
+    try:
+        if cramjam.snappy.decompress_raw_len(block) >= limit:
+            raise _too_large(limit - 1)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _corrupt("snappy", error) from error
+
+
+_COMPRESSORS: dict[CompressionType, Callable[[bytes], bytes]] = {
+    CompressionType.NONE: _identity,
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _xerial,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}
+
+_DECOMPRESSORS: dict[CompressionType, Callable[[bytes, int], bytes]] = {
+    CompressionType.NONE: _take,
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unsnappy,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
+}

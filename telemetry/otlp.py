@@ -1,0 +1,276 @@
+"""OTLP metrics as bytes: building a push, checking one, adding attributes to one without decoding its points.
+
+A KIP-714 payload is an OTLP `MetricsData`, byte for byte an `ExportMetricsServiceRequest`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # protobuf ships no types
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+    HistogramDataPoint,
+    Metric,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from telemetry.errors import InvalidPayloadError
+from telemetry.metric import Attributes, AttributeValue, HistogramValue, MetricKind, PushPoint
+
+CONTENT_TYPE = "OTLP"
+
+_NANOS_PER_MS = 1_000_000
+_RESOURCE_METRICS_TAG = b"\x0a"  # field 1, length-delimited: the only field of the request
+_RESOURCE_TAG = b"\x0a"  # field 1, length-delimited: ResourceMetrics.resource
+_GROUP_GROWTH_BYTES = 8  # by which the lengths of a ResourceMetrics and its ScopeMetrics may grow as they fill
+
+# Protobuf's wire types as far as they occur in OTLP, and the bit that says that a varint goes on.
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_MORE = 0x80
+
+_INT64_RANGE = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPush:
+    """A payload and what is in it.
+
+    Attributes:
+        payload: OTLP bytes, not compressed.
+        sent: the points in it.
+        deferred: points left for the next push because the payload would have grown too large.
+        dropped: points that alone are too large for any push.
+    """
+
+    payload: bytes
+    sent: tuple[PushPoint, ...]
+    deferred: tuple[PushPoint, ...] = ()
+    dropped: tuple[PushPoint, ...] = ()
+
+
+def encode(points: Sequence[PushPoint], resource: Attributes, max_bytes: int) -> EncodedPush:
+    """Build a payload of at most `max_bytes` bytes out of `points`, the first ones first.
+
+    Args:
+        points: what to push.
+        resource: attributes of this client (Kafka: group_id, client_rack, transactional_id …).
+        max_bytes: bound of the payload; 0 for none.
+    """
+    payload: bytes = _message(points, resource).SerializeToString()
+    if max_bytes <= 0 or len(payload) <= max_bytes:
+        return EncodedPush(payload, tuple(points))
+    sent, deferred, dropped = _fit(points, resource, max_bytes)
+    payload = _message(sent, resource).SerializeToString()
+    return EncodedPush(payload, tuple(sent), tuple(deferred), tuple(dropped))
+
+
+def _fit(
+    points: Sequence[PushPoint], resource: Attributes, max_bytes: int
+) -> tuple[list[PushPoint], list[PushPoint], list[PushPoint]]:
+    """Share out `points` by an upper bound of what each adds to the payload."""
+    sent: list[PushPoint] = []
+    deferred: list[PushPoint] = []
+    dropped: list[PushPoint] = []
+    groups: set[tuple[Attributes, str]] = set()
+    used = 0
+    for point in points:
+        group = (point.point.key.resource, point.point.key.scope)
+        alone = _message((point,), resource).ByteSize()
+        size = _nested_size(_metric((point,)).ByteSize()) if group in groups else alone + _GROUP_GROWTH_BYTES
+        if alone > max_bytes:
+            dropped.append(point)
+        elif used + size > max_bytes and sent:
+            deferred.append(point)
+        else:
+            sent.append(point)
+            groups.add(group)
+            used += size
+    return sent, deferred, dropped
+
+
+def _nested_size(size: int) -> int:
+    return 1 + len(_varint(size)) + size
+
+
+def _message(points: Iterable[PushPoint], resource: Attributes) -> ExportMetricsServiceRequest:
+    """One ResourceMetrics per resource, one ScopeMetrics per scope, one Metric per name."""
+    tree: dict[Attributes, dict[str, dict[tuple[str, MetricKind], list[PushPoint]]]] = {}
+    for point in points:
+        key = point.point.key
+        families = tree.setdefault(key.resource, {}).setdefault(key.scope, {})
+        families.setdefault((key.name, point.point.kind), []).append(point)
+    return ExportMetricsServiceRequest(
+        resource_metrics=[
+            ResourceMetrics(
+                resource=Resource(attributes=_key_values({**dict(resource), **dict(extra)}.items())),
+                scope_metrics=[
+                    ScopeMetrics(
+                        scope=InstrumentationScope(name=scope) if scope else None,
+                        metrics=[_metric(family) for family in families.values()],
+                    )
+                    for scope, families in scopes.items()
+                ],
+            )
+            for extra, scopes in tree.items()
+        ]
+    )
+
+
+def _metric(family: Sequence[PushPoint]) -> Metric:
+    first = family[0]
+    metric = Metric(name=first.point.key.name, unit=first.point.unit)
+    if first.point.kind is MetricKind.GAUGE:
+        metric.gauge.data_points.extend(_number(point) for point in family)
+        return metric
+    temporality = AGGREGATION_TEMPORALITY_DELTA if first.delta else AGGREGATION_TEMPORALITY_CUMULATIVE
+    if first.point.kind is MetricKind.SUM:
+        metric.sum.aggregation_temporality = temporality
+        metric.sum.is_monotonic = True
+        metric.sum.data_points.extend(_number(point) for point in family)
+    else:
+        metric.histogram.aggregation_temporality = temporality
+        metric.histogram.data_points.extend(_histogram(point) for point in family)
+    return metric
+
+
+def _number(point: PushPoint) -> NumberDataPoint:
+    data = NumberDataPoint(
+        attributes=_key_values(point.point.key.attributes),
+        start_time_unix_nano=(point.start_unix_ms or 0) * _NANOS_PER_MS,
+        time_unix_nano=point.time_unix_ms * _NANOS_PER_MS,
+    )
+    if isinstance(point.value, int) and point.value in _INT64_RANGE:
+        data.as_int = point.value
+    elif not isinstance(point.value, HistogramValue):
+        data.as_double = float(point.value)
+    return data
+
+
+def _histogram(point: PushPoint) -> HistogramDataPoint:
+    value = point.value
+    assert isinstance(value, HistogramValue), "a histogram point carries a HistogramValue"
+    return HistogramDataPoint(
+        attributes=_key_values(point.point.key.attributes),
+        start_time_unix_nano=(point.start_unix_ms or 0) * _NANOS_PER_MS,
+        time_unix_nano=point.time_unix_ms * _NANOS_PER_MS,
+        count=value.count,
+        sum=value.total,
+        bucket_counts=value.bucket_counts,
+        explicit_bounds=value.bounds,
+    )
+
+
+def _key_values(attributes: Iterable[tuple[str, AttributeValue]]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=_any_value(value)) for key, value in attributes]
+
+
+def _any_value(value: AttributeValue) -> AnyValue:
+    if isinstance(value, str):
+        return AnyValue(string_value=value)
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    return AnyValue(double_value=value)
+
+
+def parse(payload: bytes) -> ExportMetricsServiceRequest:
+    """The metrics in `payload`.
+
+    Raises:
+        InvalidPayloadError: it is no OTLP metrics message.
+    """
+    try:
+        request: ExportMetricsServiceRequest = ExportMetricsServiceRequest.FromString(payload)
+    except DecodeError as error:
+        raise InvalidPayloadError(f"the payload is no OTLP metrics message: {error}") from error
+    return request
+
+
+def with_resource_attributes(
+    payload: bytes, attributes: Mapping[str, str], parsed: ExportMetricsServiceRequest
+) -> bytes:
+    """`payload` with `attributes` on every resource, its points untouched byte for byte.
+
+    By protobuf's merge rule a second `resource` field adds its attributes to the first one's, so they are appended to
+    each ResourceMetrics. A client that already claims one of these keys for itself loses that claim: only then is the
+    message written anew, because two attributes of one key would let a reader take the wrong one.
+
+    Args:
+        payload: an ExportMetricsServiceRequest.
+        attributes: what the receiver knows about the client.
+        parsed: the outcome of `parse(payload)`.
+    """
+    if not attributes:
+        return payload
+    if any(pair.key in attributes for metrics in parsed.resource_metrics for pair in metrics.resource.attributes):
+        return _rewritten(parsed, attributes)
+    resource: bytes = Resource(attributes=_key_values(attributes.items())).SerializeToString()
+    suffix = _RESOURCE_TAG + _varint(len(resource)) + resource
+    parts: list[bytes] = []
+    for chunk in _resource_metrics(payload):
+        parts += (_RESOURCE_METRICS_TAG, _varint(len(chunk) + len(suffix)), chunk, suffix)
+    return b"".join(parts)
+
+
+def _rewritten(parsed: ExportMetricsServiceRequest, attributes: Mapping[str, str]) -> bytes:
+    request = ExportMetricsServiceRequest()
+    request.CopyFrom(parsed)
+    for metrics in request.resource_metrics:
+        kept = [pair for pair in metrics.resource.attributes if pair.key not in attributes]
+        del metrics.resource.attributes[:]
+        metrics.resource.attributes.extend(kept + _key_values(attributes.items()))
+    rewritten: bytes = request.SerializeToString()
+    return rewritten
+
+
+def _resource_metrics(payload: bytes) -> Iterator[bytes]:
+    """The encoded ResourceMetrics of a payload that `parse` accepted; fields unknown to OTLP are passed over."""
+    position = 0
+    while position < len(payload):
+        tag, position = _read_varint(payload, position)
+        wire_type = tag & 7
+        start = position
+        if wire_type == _LENGTH_DELIMITED:
+            length, start = _read_varint(payload, position)
+            position = start + length
+        else:
+            position = _skip(payload, position, wire_type)
+        if tag == _RESOURCE_METRICS_TAG[0]:
+            yield payload[start:position]
+
+
+def _skip(payload: bytes, position: int, wire_type: int) -> int:
+    if wire_type == _VARINT:
+        return _read_varint(payload, position)[1]
+    if wire_type == _FIXED64:
+        return position + 8
+    if wire_type == _FIXED32:
+        return position + 4
+    raise InvalidPayloadError(f"the payload has a field of protobuf's wire type {wire_type}, which OTLP never uses")
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < _MORE:
+            return value, position
+        shift += 7
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= _MORE:
+        out.append(value & 0x7F | _MORE)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
