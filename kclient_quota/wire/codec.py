@@ -1,0 +1,130 @@
+"""Messages to bytes and back.
+
+    body = encode(ProduceRequest(acks=1), version=9)
+    request = decode(ProduceRequest, 9, body)
+
+Readers and writers are compiled from the message's table, per version, at their first use. Bytes that are not a message
+of the stated version raise `WireError` and nothing else; what is allocated stays in proportion to the bytes given.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from kclient_quota.errors import WireError
+from kclient_quota.wire.reading import ReaderSource
+from kclient_quota.wire.writing import WriterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient_quota.wire.schema import Message
+
+    Part = bytes | bytearray | memoryview
+
+_M = TypeVar("_M", bound="Message")
+_MALFORMED = (struct.error, IndexError, ValueError, OverflowError)
+_UNWRITABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+_BY_REFERENCE_BYTES = 1024
+
+
+def decode(
+    cls: type[_M], version: int, buffer: bytes | bytearray | memoryview, offset: int = 0, end: int | None = None
+) -> _M:
+    """Read a message's body.
+
+    Args:
+        cls: the message's class.
+        version: the API version it was written in.
+        buffer: holds the body; records of the result are memoryviews into it.
+        offset: where the body starts.
+        end: where it ends, by default where the buffer does; the body must end exactly there.
+
+    Raises:
+        WireError: the bytes are no such message, or the version is not one of ours.
+    """
+    schema = cls.__schema__
+    read = schema.decoders.get(version) or _reader(cls, version)
+    stop = len(buffer) if end is None else end
+    try:
+        message, position = read(buffer, offset, stop)
+    except WireError as error:
+        raise WireError(f"{schema.name} v{version}: {error}") from None
+    except _MALFORMED as error:
+        raise WireError(f"{schema.name} v{version}: {_explain(error)}") from None
+    if position != stop:
+        _wrong_end(cls, version, stop - position)
+    found: _M = message
+    return found
+
+
+def encode(message: Message, version: int) -> bytes:
+    """A message's body.
+
+    Raises:
+        WireError: a value does not fit its field or the version, or the version is not one of ours.
+    """
+    return b"".join(_pieces(message, version))
+
+
+def encode_parts(message: Message, version: int) -> list[Part]:
+    """A message's body as buffers to be written one after the other; large records are the caller's own objects.
+
+    Raises:
+        WireError: as `encode`.
+    """
+    parts: list[Part] = []
+    small: list[Part] = []
+    for piece in _pieces(message, version):
+        if len(piece) < _BY_REFERENCE_BYTES:
+            small.append(piece)
+            continue
+        if small:
+            parts.append(b"".join(small))
+            small.clear()
+        parts.append(piece)
+    if small:
+        parts.append(b"".join(small))
+    return parts
+
+
+def _pieces(message: Message, version: int) -> list[Part]:
+    schema = message.__schema__
+    write = schema.encoders.get(version) or _writer(type(message), version)
+    pieces: list[Part] = []
+    try:
+        write(message, pieces.append)
+    except WireError as error:
+        raise WireError(f"{schema.name} v{version}: {error}") from None
+    except _UNWRITABLE as error:
+        raise WireError(f"{schema.name} v{version} cannot be written: {error}") from error
+    return pieces
+
+
+def _reader(cls: type[Message], version: int) -> Callable[..., tuple[Any, int]]:
+    _check_version(cls, version)
+    read = cls.__schema__.decoders[version] = ReaderSource(cls, version).compile()
+    return read
+
+
+def _writer(cls: type[Message], version: int) -> Callable[..., None]:
+    _check_version(cls, version)
+    write = cls.__schema__.encoders[version] = WriterSource(cls, version).compile()
+    return write
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    schema = cls.__schema__
+    if version not in schema.valid_versions:
+        low, high = schema.valid_versions[0], schema.valid_versions[-1]
+        raise WireError(f"{schema.name} v{version} is not spoken here; use a version from {low} to {high}")
+
+
+def _wrong_end(cls: type[Message], version: int, left: int) -> NoReturn:
+    problem = f"{left} bytes are left over" if left > 0 else f"{-left} bytes are missing"
+    raise WireError(f"{cls.__schema__.name} v{version}: {problem}")
+
+
+def _explain(error: Exception) -> str:
+    return "the bytes end too early" if isinstance(error, (struct.error, IndexError)) else str(error)
