@@ -1,0 +1,45 @@
+"""Every example runs as its own page says, and prints something that is true."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*argv: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=EXAMPLES.parent, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_wrapped_producer() -> None:
+    out = run("examples/wrapped_producer.py")
+    assert "150 delivered" in out
+    assert "51200" in out
+
+
+def test_wrapped_consumer() -> None:
+    out = run("examples/wrapped_consumer.py")
+    gap = re.search(r"longest gap ([\d.]+) s", out)
+    assert gap is not None
+    assert float(gap[1]) < 2.5
+
+
+def test_interceptors() -> None:
+    assert "{'orders: delivered': 10}" in run("examples/interceptors.py")
+
+
+def test_your_service() -> None:
+    assert "3 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", "examples/test_your_service.py")
+
+
+@pytest.mark.parametrize("page", sorted(EXAMPLES.glob("*.py")), ids=lambda page: page.name)
+def test_one_screen_each_and_each_is_run_here(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 60
+    assert f"examples/{page.name}" in Path(__file__).read_text()
