@@ -1,0 +1,279 @@
+"""The client's pacing law: when may these bytes go to this broker, so that it need not throttle us.
+
+A broker's quota is a sampled window of 10 to 12 s (`SampledRate`). Bytes leave evenly at our `Share` of the limit T, in
+requests of about a tenth of a second: whatever the phase of the broker's window, it never sees more than T. A client
+that was idle may send up to a second's worth at once and pays it back over the life of the window.
+
+Why a burst is safe: let V be what the window remembers, E the burst, and let the rate be R = 0.98 T - (V + E) / 10 s
+for 12 s. b seconds later the broker sees at most V + E + b R, which for every b up to 10 s is no more than the greater
+of V + E (half of 10 T at most) and 9.8 T. Windows longer than 10 s that hold the burst have had T for longer, too.
+"""
+
+from math import ceil, inf
+from typing import Final
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.rate import SampledRate
+from kclient_quota.quota.share import Share
+from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
+
+REQUEST_MS: Final = 100
+"""How much time one request's bytes stand for."""
+LATENESS_MS: Final = 50
+"""Pace that a caller who comes late may make up for."""
+MOST_REQUEST_BYTES: Final = 1_000_000
+BURST_MS: Final = 1_000
+"""How much of the limit an idle client may send at once."""
+IDLE_MS: Final = 500
+"""Unused pace, in time, that counts as idle."""
+LEAST_EASED: Final = 0.5
+"""Part of the limit that paying back a burst leaves."""
+LEAST_WINDOW_S: Final = 10.0
+MOST_WINDOW_MS: Final = 12_000
+REVIEW_MS: Final = 100
+CLOCK_JUMP_MS: Final = 1_000
+SLOW_START_BYTES: Final = 65_536
+NEVER_REVIEWED: Final = -(2**62)
+OUTSTANDING_MS: Final = 500
+
+
+class Pacer:
+    """Paces what one client sends to one broker. Has no lock: its owner does.
+
+    Every `now_ms` comes from one clock, which may jump either way.
+
+    Args:
+        limit: the quota in bytes per second; None while unknown.
+    """
+
+    __slots__ = (
+        "_at_ms",
+        "_bank",
+        "_ceiling",
+        "_eased_rate",
+        "_eased_until_ms",
+        "_idle_since_ms",
+        "_mirror",
+        "_open",
+        "_pace",
+        "_quantum",
+        "_review_at_ms",
+        "_share",
+        "_slow_start_bytes",
+        "_throttled_until_ms",
+        "_wait_until_ms",
+    )
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._mirror = SampledRate()
+        self._share = Share()
+        self._slow_start_bytes = float(SLOW_START_BYTES)
+        self._pace = inf  # bytes per ms
+        self._quantum = 0.0  # bytes that open the gate
+        self._ceiling = 0.0  # bytes that the bank may hold, unless a burst was granted
+        self._bank = 0.0  # bytes that may go now; below zero after a message bigger than what there was
+        self._open = True  # within a request, whose bytes follow each other at once
+        self._at_ms = 0  # what the bank is reckoned to
+        self._idle_since_ms: float | None = None  # since when the bank has been full
+        self._eased_rate = inf
+        self._eased_until_ms = 0
+        self._review_at_ms = NEVER_REVIEWED
+        self._throttled_until_ms = 0
+        self._wait_until_ms = 0
+        if limit is not None:
+            self._share.set_limit(_checked(limit))
+            self._apply_rate(0)
+
+    # What the owner asks
+
+    def admit_at_ms(self, nbytes: int, now_ms: int) -> int:
+        """The earliest time at which `nbytes` may go; `now_ms` or less means now. Commits nothing.
+
+        A message bigger than any burst is admitted once a request's worth is there, and paid back afterwards.
+        """
+        if not self._at_ms <= now_ms < self._review_at_ms:
+            self._review(now_ms)
+        if self._pace == inf:
+            return self._wait_until_ms
+        bank = self._settle(now_ms)
+        if self._open and bank > 0.0:
+            return self._wait_until_ms
+        self._open = False
+        missing = max(min(nbytes, self._ceiling), self._quantum) - bank
+        if missing <= 0.0:
+            return self._wait_until_ms
+        return max(self._wait_until_ms, now_ms + ceil(missing / self._pace))
+
+    def rate(self) -> float:
+        """Bytes per second that are aimed at now; infinite as long as nothing is known to limit them."""
+        return self._pace * 1000.0
+
+    def measured_rate(self, now_ms: int) -> float:
+        """Bytes per second sent, over the window that a broker would measure."""
+        total, window_ms = self._mirror.project(now_ms)
+        return total * 1000.0 / window_ms
+
+    @property
+    def limit(self) -> float | None:
+        """The limit as last set, bytes per second."""
+        return self._share.limit
+
+    @property
+    def learnt_limit(self) -> float | None:
+        """Our share as the last throttle has shown it, bytes per second; None before the first."""
+        return self._share.learnt
+
+    @property
+    def throttled_until_ms(self) -> int:
+        """Until when the broker has muted us; a time past when it has not."""
+        return self._throttled_until_ms
+
+    @property
+    def request_bytes(self) -> int:
+        """A good size for one request: a tenth of a second, 1 MB at most."""
+        return MOST_REQUEST_BYTES if self._pace == inf else max(1, int(self._quantum))
+
+    @property
+    def outstanding_bytes(self) -> float:
+        """How many bytes to have on their way at most: half a second's worth, or slow start's window."""
+        if self._pace == inf:
+            return self._slow_start_bytes
+        return max(self._pace * OUTSTANDING_MS, 2.0 * self._quantum)
+
+    # What the owner tells
+
+    def on_sent(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` have been admitted."""
+        self._mirror.record(nbytes, now_ms)
+        if self._pace == inf:
+            return
+        bank = self._settle(now_ms)
+        self._bank = bank - nbytes
+        self._idle_since_ms = None
+        self._open = True
+        if bank > self._ceiling:
+            self._pay_back_burst(now_ms)
+
+    def on_success(self, nbytes: int) -> None:
+        """`nbytes` have been acknowledged: slow start may have as many more on their way."""
+        self._slow_start_bytes += nbytes
+
+    def on_throttle(self, throttle_time_ms: int, now_ms: int) -> None:
+        """A response has said `throttle_time_ms`; zero and less say nothing."""
+        if throttle_time_ms <= 0:
+            return
+        if not self._at_ms <= now_ms < self._review_at_ms:
+            self._review(now_ms)
+        own_bytes, window_ms = self._mirror.project(now_ms)
+        self._share.on_throttle(own_bytes, window_ms, throttle_time_ms, now_ms)
+        self._throttled_until_ms = max(self._throttled_until_ms, now_ms + throttle_time_ms)
+        self._wait_until_ms = max(self._wait_until_ms, self._throttled_until_ms)
+        self._slow_start_bytes = float(SLOW_START_BYTES)
+        self._idle_since_ms = None
+        self._apply_rate(now_ms)
+
+    def set_limit(self, limit: float | None, now_ms: int) -> None:
+        """Follow `limit` bytes per second from now on; None when it is not known any more.
+
+        Raises:
+            ConfigError: the limit is not above zero.
+        """
+        self._share.set_limit(None if limit is None else _checked(limit))
+        self._review(now_ms)
+
+    # How it is reckoned
+
+    def _settle(self, now_ms: int) -> float:
+        """Bank what the time since the last call has brought."""
+        elapsed_ms = now_ms - self._at_ms
+        if elapsed_ms <= 0:
+            return self._bank
+        self._at_ms = now_ms
+        before = self._bank
+        bank = before + elapsed_ms * self._pace
+        if bank >= self._ceiling:
+            if self._idle_since_ms is None:
+                self._idle_since_ms = now_ms - (bank - self._ceiling) / self._pace
+            bank = max(self._ceiling, before)
+        self._bank = bank
+        return bank
+
+    def _review(self, now_ms: int) -> None:
+        """What need not be done for every message: rates, bursts, and what the mirror says."""
+        if self._review_at_ms == NEVER_REVIEWED:
+            self._at_ms = now_ms
+            self._bank = self._ceiling
+        behind_ms = self._at_ms - now_ms
+        if behind_ms > 0:
+            if behind_ms < CLOCK_JUMP_MS:
+                return
+            self._rebase(-behind_ms)
+        self._review_at_ms = now_ms + REVIEW_MS
+        if self._pace != inf:
+            self._settle(now_ms)
+        self._share.grow(now_ms, busy=self._idle_since_ms is None)
+        self._apply_rate(now_ms)
+        if self._pace == inf:
+            return
+        self._grant_burst(now_ms)
+        self._heed_mirror(now_ms)
+
+    def _apply_rate(self, now_ms: int) -> None:
+        rate = self._share.rate
+        if now_ms < self._eased_until_ms:
+            rate = min(rate, self._eased_rate)
+        was_unpaced = self._pace == inf
+        self._pace = rate / 1000.0
+        if rate == inf:
+            self._open = True
+            return
+        self._quantum = min(self._pace * REQUEST_MS, MOST_REQUEST_BYTES)
+        self._ceiling = self._quantum + self._pace * LATENESS_MS
+        self._bank = 0.0 if was_unpaced else min(self._bank, self._ceiling)
+        if was_unpaced:
+            self._at_ms = max(self._at_ms, now_ms)
+
+    def _grant_burst(self, now_ms: int) -> None:
+        """Let whoever was idle send more at once, as far as the window is known to have room for it."""
+        if self._idle_since_ms is None or not self._share.is_whole:
+            return
+        idle_ms = now_ms - max(self._idle_since_ms, self._throttled_until_ms)
+        if idle_ms < IDLE_MS or now_ms < self._throttled_until_ms + MOST_WINDOW_MS:
+            return
+        remembered, _ = self._mirror.project(now_ms)
+        rate = self._share.rate
+        room = rate * LEAST_WINDOW_S * (1.0 - LEAST_EASED) - remembered
+        self._bank = self._ceiling + max(0.0, min(room, rate * BURST_MS / 1000.0))
+
+    def _pay_back_burst(self, now_ms: int) -> None:
+        remembered, _ = self._mirror.project(now_ms)
+        rate = self._share.rate
+        self._eased_rate = max(rate - remembered / LEAST_WINDOW_S, rate * LEAST_EASED)
+        self._eased_until_ms = now_ms + MOST_WINDOW_MS
+
+    def _heed_mirror(self, now_ms: int) -> None:
+        """Wait when the broker would throttle the next byte: the limit has fallen, or one message was huge."""
+        limit = self._share.limit
+        if limit is None:
+            return
+        total, window_ms = self._mirror.project(now_ms)
+        ahead_ms = throttle_time_ms(total * 1000.0 / window_ms, limit, window_ms)
+        if ahead_ms > 0:
+            self._wait_until_ms = max(self._throttled_until_ms, now_ms + min(ahead_ms, CLOCK_JUMP_MS))
+
+    def _rebase(self, shift_ms: int) -> None:
+        """The clock has jumped back: move everything remembered with it."""
+        self._mirror.rebase(shift_ms)
+        self._share.rebase(shift_ms)
+        self._at_ms += shift_ms
+        self._eased_until_ms += shift_ms
+        self._throttled_until_ms += shift_ms
+        self._wait_until_ms += shift_ms
+        if self._idle_since_ms is not None:
+            self._idle_since_ms += shift_ms
+
+
+def _checked(limit: float) -> float | None:
+    if not limit > 0:
+        raise ConfigError(f"a byte rate must be above 0, not {limit}; give None when there is no limit")
+    return None if limit >= UNLIMITED else float(limit)
