@@ -1,0 +1,114 @@
+"""The server's side of SASL against an independent client (scramp's and kafka-python's), in memory."""
+
+import pytest
+import scramp
+
+from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig, SaslError
+
+USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "x"}
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def authenticator(**changes):
+    return SaslAuthenticator(SaslConfig(USERS, **changes))
+
+
+def plain(server, token, now_ms=0):
+    assert server.handshake("PLAIN", "n") is SaslError.NONE
+    return server.authenticate(token, now_ms)
+
+
+def scram(server, mechanism, user, password, now_ms=0):
+    """A conversation with scramp's client; the last step, and the server's proof checked."""
+    client = scramp.ScramClient([mechanism], user, password)
+    assert server.handshake(mechanism, "servernonce") is SaslError.NONE
+    step = server.authenticate(client.get_client_first().encode(), now_ms)
+    if step.error is not SaslError.NONE:
+        return step
+    client.set_server_first(step.token.decode())
+    step = server.authenticate(client.get_client_final().encode(), now_ms)
+    if step.error is SaslError.NONE:
+        client.set_server_final(step.token.decode())
+    return step
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_plain_takes_the_right_password(user):
+    step = plain(authenticator(), f"\0{user}\0{USERS[user]}".encode())
+    assert (step.error, step.principal) == (SaslError.NONE, user)
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        (b"\0alice\0wrong", "Invalid username or password"),
+        (b"\0nobody\0secret", "Invalid username or password"),
+        (b"\0\0secret", "username not specified"),
+        (b"\0alice\0", "password not specified"),
+        (b"bob\0alice\0secret", "different from username"),
+        (b"alice\0secret", "expected 3 tokens, got 2"),
+        (b"", "expected 3 tokens, got 1"),
+        (b"\0alice\0\xff\xfe", "Invalid username or password"),
+    ],
+)
+def test_plain_refuses_in_kafkas_words(token, words):
+    step = plain(authenticator(), token)
+    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert words in step.message
+    assert step.principal is None
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+@pytest.mark.parametrize("user", USERS)
+def test_scram_proves_both_sides(mechanism, user):
+    step = scram(authenticator(), mechanism, user, USERS[user])
+    assert (step.error, step.principal) == (SaslError.NONE, user)
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_scram_with_kafka_pythons_client(mechanism):
+    from kafka.net.sasl.scram import ScramClient
+
+    server, client = authenticator(), ScramClient("alice", "secret", mechanism)
+    server.handshake(mechanism, "servernonce")
+    client.process_server_first_message(server.authenticate(client.first_message(), 0).token)
+    step = server.authenticate(client.final_message(), 0)
+    assert step.principal == "alice"
+    client.process_server_final_message(step.token)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "secret")])
+def test_scram_refuses(mechanism, user, password):
+    step = scram(authenticator(), mechanism, user, password)
+    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert step.message.endswith(f"invalid credentials with SASL mechanism {mechanism}")
+
+
+@pytest.mark.parametrize("token", [b"", b"n,,", b"\xff", b"n,,n=alice", b"y,,n=alice,r=", b"p=tls-unique,,n=alice,r=x"])
+def test_scram_refuses_garbage(token):
+    server = authenticator()
+    server.handshake("SCRAM-SHA-256", "servernonce")
+    assert server.authenticate(token, 0).error is SaslError.SASL_AUTHENTICATION_FAILED
+
+
+def test_the_conversation_has_an_order():
+    server = authenticator(mechanisms=("SCRAM-SHA-256",))
+    assert server.handshake("PLAIN", "n") is SaslError.UNSUPPORTED_SASL_MECHANISM
+    assert server.authenticate(b"\0alice\0secret", 0).error is SaslError.ILLEGAL_SASL_STATE
+    assert scram(server, "SCRAM-SHA-256", "alice", "secret").error is SaslError.NONE
+    assert server.authenticate(b"again", 0).error is SaslError.ILLEGAL_SASL_STATE
+
+
+def test_a_session_ends_and_is_renewed_by_the_same_user_only():
+    server = authenticator(session_lifetime_ms=1_000)
+    assert plain(server, b"\0alice\0secret", 0).session_lifetime_ms == 1_000
+    assert not server.is_expired(1_000)
+    assert server.is_expired(1_001)
+    assert scram(server, "SCRAM-SHA-512", "alice", "secret", 1_001).error is SaslError.NONE
+    assert not server.is_expired(2_001)
+    step = plain(server, "\0bøb\0pa=ss,wörd".encode(), 1_500)
+    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert "Cannot change principals" in step.message
+    assert server.principal == "alice"
