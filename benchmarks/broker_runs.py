@@ -1,0 +1,119 @@
+"""Start-up, throughput and CPU of brokers that live in a Python process, driven by plain confluent-kafka."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.broker_host import PARTITIONS, TOPIC
+
+_VALUE = b"x" * 1024
+_MB = 1_000_000
+
+
+def run(spec: dict[str, Any]) -> dict[str, Any]:
+    """Medians over `rounds` fresh brokers of each kind, `messages` of 1 KiB produced and fetched."""
+    return {
+        name: _medians([_round(name, spec["messages"]) for _ in range(spec["rounds"])]) for name in ("embedded", "mock")
+    }
+
+
+def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {key: median(one[key] for one in rounds) for key in rounds[0]}
+
+
+def _round(name: str, messages: int) -> dict[str, float]:
+    with _host(name) as (process_id, hello):
+        produced = _timed(process_id, "produce", _produce(hello["bootstrap"], messages))
+        fetched = _timed(process_id, "fetch", _fetch(hello["bootstrap"], messages))
+    return {"start_ms": hello["start_ms"], **produced, **fetched}
+
+
+@contextmanager
+def _host(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.broker_host", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        try:
+            yield host.pid, json.loads(host.stdout.readline())
+        finally:
+            host.stdin.close()
+            try:
+                host.wait(10)
+            except subprocess.TimeoutExpired:
+                host.kill()
+
+
+def _timed(process_id: int, name: str, work: Iterator[int]) -> dict[str, float]:
+    """`work` yields once before it is timed (set-up) and once after, with the bytes that it moved."""
+    next(work)
+    cpu = _cpu_s(process_id)
+    begin = time.perf_counter()
+    megabytes = next(work) / _MB
+    took = time.perf_counter() - begin
+    work.close()  # type: ignore[attr-defined]
+    return {
+        f"{name}_mb_per_s": megabytes / took,
+        f"{name}_cpu_s_per_mb": (_cpu_s(process_id) - cpu) / megabytes,
+    }
+
+
+def _cpu_s(process_id: int) -> float:
+    """CPU time of every thread, in the scheduler's nanoseconds; clock ticks would be too coarse for a short run."""
+    threads = Path(f"/proc/{process_id}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+def _produce(bootstrap: str, messages: int) -> Iterator[int]:
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": messages + 1000})
+    for partition in range(PARTITIONS):
+        producer.produce(TOPIC, _VALUE, partition=partition)
+    producer.flush(30)
+    yield 0
+    for number in range(messages):
+        producer.produce(TOPIC, _VALUE, partition=number % PARTITIONS)
+    if producer.flush(120) > 0:
+        raise RuntimeError("the broker did not take every message")
+    yield messages * len(_VALUE)
+
+
+def _fetch(bootstrap: str, messages: int) -> Iterator[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    try:
+        starts, stored = [], 0
+        for number in range(PARTITIONS):
+            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, number), 30)
+            starts.append(TopicPartition(TOPIC, number, first))
+            stored += end - first
+        yield 0
+        moved = 0
+        # the mock keeps only a few megabytes a partition, so the log is read again until enough was moved
+        while moved < messages * len(_VALUE):
+            consumer.assign(starts)
+            moved += _read(consumer, stored)
+        yield moved
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, count: int) -> int:
+    moved = got = 0
+    while got < count:
+        messages = consumer.consume(min(1000, count - got), 10)
+        if not messages:
+            raise RuntimeError("the broker stopped answering fetches")
+        for message in messages:
+            if message.error() is not None:
+                raise RuntimeError(str(message.error()))
+            got += 1
+            moved += len(message.value() or b"")
+    return moved
