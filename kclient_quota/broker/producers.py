@@ -1,0 +1,71 @@
+"""What a partition remembers of idempotent producers: Kafka's `ProducerStateManager`, without transactions."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from kclient_quota.broker.errors import ErrorCode
+
+NO_PRODUCER_ID = -1
+_BATCHES_KEPT = 5
+_SEQUENCES = 0x8000_0000
+
+
+@dataclass(frozen=True, slots=True)
+class SequencedBatch:
+    """A batch that a producer has written, as far as a repetition must be recognised.
+
+    Attributes:
+        first_sequence: sequence number of its first record.
+        last_sequence: sequence number of its last record.
+        base_offset: where it was stored.
+        timestamp_ms: its largest timestamp.
+    """
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer id in one partition."""
+
+    epoch: int
+    batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=_BATCHES_KEPT))
+
+
+class ProducerStates:
+    """Sequence numbers by producer id."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+
+    def duplicate_of(self, producer_id: int, epoch: int, first: int, last: int) -> SequencedBatch | None:
+        """The batch with these sequences among the last five, if it was written already."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            return None
+        return next((b for b in entry.batches if (b.first_sequence, b.last_sequence) == (first, last)), None)
+
+    def check(self, producer_id: int, epoch: int, first: int) -> ErrorCode:
+        """Whether a batch starting with sequence `first` may come next; an unknown producer may begin anywhere."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return ErrorCode.NONE
+        if epoch < entry.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        expected = 0 if epoch > entry.epoch else (entry.batches[-1].last_sequence + 1) % _SEQUENCES
+        return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def record(self, producer_id: int, epoch: int, batch: SequencedBatch) -> None:
+        """Remember a batch that was written."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.epoch != epoch:
+            entry = self.entries[producer_id] = ProducerEntry(epoch)
+        entry.batches.append(batch)
+
+
+def last_sequence(first: int, records: int) -> int:
+    """Sequence number of the last of `records` records; numbers wrap at 2^31."""
+    return (first + records - 1) % _SEQUENCES

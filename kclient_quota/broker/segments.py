@@ -1,0 +1,81 @@
+"""Memory for logs: large buffers that are touched once and used again, since page faults cost more than copying."""
+
+import mmap
+from array import array
+
+SEGMENT_BYTES = 32 * 1024 * 1024
+_KEPT_FREE = 4
+
+
+class Segment:
+    """A stretch of a log: batches one behind the other, and where each begins.
+
+    Args:
+        buffer: memory of its own.
+        base_offset: offset of the first record it will hold.
+
+    Attributes:
+        view: the whole buffer.
+        size: bytes in use.
+        offsets: base offset of each batch.
+        positions: where each batch begins.
+        max_timestamps: the largest record timestamp of each batch.
+    """
+
+    __slots__ = ("base_offset", "buffer", "max_timestamps", "offsets", "positions", "size", "view")
+
+    def __init__(self, buffer: mmap.mmap, base_offset: int) -> None:
+        self.buffer = buffer
+        self.base_offset = base_offset
+        self.view = memoryview(buffer)
+        self.size = 0
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.max_timestamps = array("q")
+
+    def room(self) -> int:
+        """Bytes not in use yet."""
+        return len(self.view) - self.size
+
+    def end_of(self, batch: int) -> int:
+        """Position behind the batch with this index."""
+        return self.positions[batch + 1] if batch + 1 < len(self.positions) else self.size
+
+
+class SegmentPool:
+    """Hands out segments and takes them back.
+
+    Args:
+        segment_bytes: size of a segment; a larger batch gets a segment of its own size.
+    """
+
+    def __init__(self, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.segment_bytes = segment_bytes
+        self._free: list[mmap.mmap] = []
+
+    def take(self, base_offset: int, needed_bytes: int) -> Segment:
+        """An empty segment with room for `needed_bytes`."""
+        if needed_bytes <= self.segment_bytes and self._free:
+            return Segment(self._free.pop(), base_offset)
+        return Segment(_allocate(max(self.segment_bytes, needed_bytes)), base_offset)
+
+    def give_back(self, segment: Segment) -> None:
+        """Use the memory again, unless a response that is still being written refers to it."""
+        segment.view.release()
+        is_reusable = len(segment.buffer) == self.segment_bytes and len(self._free) < _KEPT_FREE
+        if is_reusable and not _is_referred_to(segment.buffer):
+            self._free.append(segment.buffer)
+
+
+def _allocate(size: int) -> mmap.mmap:
+    """Private anonymous memory: costs nothing until it is touched, unlike a bytearray, which is zeroed."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _is_referred_to(buffer: mmap.mmap) -> bool:
+    """Whether a memoryview of it is alive: only then, or where the system cannot tell, is a resize refused."""
+    try:
+        buffer.resize(len(buffer))
+    except (BufferError, SystemError):
+        return True
+    return False

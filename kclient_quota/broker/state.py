@@ -1,0 +1,218 @@
+"""What all brokers of a cluster agree on: topics, partitions and their leaders, configurations, quotas, users."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kclient_quota.broker.log import PartitionLog
+from kclient_quota.errors import ConfigError
+
+NO_LEADER = -1
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+"""Kafka's `ConfigResource.Type` ids."""
+
+QuotaEntity = frozenset[tuple[str, str | None]]
+"""(entity type, name or None for the default) pairs: `{("user", "alice"), ("client-id", None)}`."""
+
+
+@dataclass(slots=True, eq=False)
+class BrokerInfo:
+    """One node of the cluster.
+
+    Attributes:
+        id: Kafka's node id, from 1 on.
+        host: what clients are told to connect to.
+        ports: by listener name; filled when the listener has bound.
+        is_up: whether it answers; a stopped broker leads nothing.
+    """
+
+    id: int
+    host: str
+    ports: dict[str, int] = field(default_factory=dict)
+    is_up: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition.
+
+    Attributes:
+        index: its number in the topic.
+        replicas: broker ids, the preferred leader first.
+        leader: broker id, `NO_LEADER` while none of the replicas is up.
+        leader_epoch: how often leadership has changed.
+        log: its batches; every replica reads the same.
+    """
+
+    index: int
+    replicas: list[int]
+    leader: int
+    log: PartitionLog
+    leader_epoch: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic.
+
+    Attributes:
+        name: unique in the cluster.
+        topic_id: Kafka's random id (KIP-516).
+        partitions: by index.
+        replication_factor: of each partition.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: list[Partition]
+    replication_factor: int
+
+
+class ClusterState:
+    """State of one cluster. Not thread-safe: it lives on the broker's loop.
+
+    Args:
+        cluster_id: Kafka's cluster id.
+        new_topic_id: a fresh UUID per call.
+        new_log: a fresh, empty log per call.
+
+    Attributes:
+        brokers: by node id.
+        topics: by name.
+        topics_by_id: the same by id.
+        configs: what was set dynamically, by (resource type, resource name).
+        quotas: values by key by entity.
+        users: whatever the SASL mechanisms keep of each user, by name.
+        is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
+        default_partitions: how many partitions such topics have (`num.partitions`).
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        brokers: Iterable[BrokerInfo],
+        new_topic_id: Callable[[], UUID],
+        new_log: Callable[[], PartitionLog],
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.brokers = {broker.id: broker for broker in brokers}
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[UUID, Topic] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.users: dict[str, object] = {}
+        self.is_auto_create_enabled = True
+        self.default_partitions = 1
+        self._new_topic_id = new_topic_id
+        self._new_log = new_log
+        self._next_leader = 0
+        self._next_producer_id = 0
+
+    @property
+    def controller_id(self) -> int:
+        """The running broker with the lowest id, as clients are told; -1 without any."""
+        return min((broker.id for broker in self.brokers.values() if broker.is_up), default=-1)
+
+    # -- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        replication_factor: int = 1,
+        assignment: Mapping[int, list[int]] | None = None,
+        topic_id: UUID | None = None,
+    ) -> Topic:
+        """Add a topic, its leaders spread over the brokers in turn.
+
+        Args:
+            name: the topic.
+            partitions: how many; counted from `assignment` when that is given.
+            replication_factor: replicas of each, at most as many as brokers.
+            assignment: broker ids by partition index, the leader first.
+            topic_id: keep this id (a topic read back from disk).
+
+        Raises:
+            ConfigError: the topic exists.
+        """
+        if name in self.topics:
+            raise ConfigError(f"topic {name!r} exists already")
+        made = Topic(name, topic_id or self._new_topic_id(), [], replication_factor)
+        self.topics[name] = made
+        self.topics_by_id[made.topic_id] = made
+        if assignment:
+            for index in sorted(assignment):
+                self._add_partition(made, assignment[index])
+        else:
+            self.add_partitions(made, partitions)
+        return made
+
+    def add_partitions(self, topic: Topic, total: int) -> None:
+        """Let `topic` have `total` partitions."""
+        while len(topic.partitions) < total:
+            self._add_partition(topic, self._next_replicas(topic.replication_factor))
+
+    def delete_topic(self, name: str) -> Topic:
+        """Remove a topic and recycle its logs.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
+        topic = self.topics.pop(name)
+        del self.topics_by_id[topic.topic_id]
+        self.configs.pop((TOPIC, name), None)
+        for partition in topic.partitions:
+            partition.log.close()
+        return topic
+
+    def _next_replicas(self, replication_factor: int) -> list[int]:
+        ids = sorted(self.brokers)
+        first = self._next_leader % len(ids)
+        self._next_leader += 1
+        return [ids[(first + step) % len(ids)] for step in range(min(replication_factor, len(ids)))]
+
+    def _add_partition(self, topic: Topic, replicas: list[int]) -> None:
+        leader = self._elect(replicas)
+        topic.partitions.append(Partition(len(topic.partitions), list(replicas), leader, self._new_log()))
+
+    # -- leaders
+
+    def set_broker_up(self, broker_id: int, *, is_up: bool) -> None:
+        """Take a broker out of service or back in; partitions are led by their first replica that is up."""
+        self.brokers[broker_id].is_up = is_up
+        for partition in self.partitions():
+            leader = self._elect(partition.replicas)
+            if leader != partition.leader:
+                partition.leader = leader
+                partition.leader_epoch += 1
+                partition.log.wake()
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def _elect(self, replicas: list[int]) -> int:
+        return next((replica for replica in replicas if self.brokers[replica].is_up), NO_LEADER)
+
+    # -- configurations
+
+    def config(self, resource_type: int, name: str, key: str) -> str | None:
+        """A dynamically set value; a broker's falls back on the cluster-wide default (resource name "")."""
+        value = self.configs.get((resource_type, name), {}).get(key)
+        if value is None and resource_type == BROKER and name:
+            return self.config(BROKER, "", key)
+        return value
+
+    # -- producers
+
+    def next_producer_id(self) -> int:
+        """A producer id nobody has."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def reserve_producer_ids(self, first_free: int) -> None:
+        """Hand out no producer id below `first_free` again (ids read back from disk)."""
+        self._next_producer_id = max(self._next_producer_id, first_free)
