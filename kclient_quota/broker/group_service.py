@@ -1,0 +1,102 @@
+"""Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
+
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from kclient_quota.broker.context import Cancellable, Scheduler
+from kclient_quota.broker.coordinator import GroupConfig, GroupCoordinator
+from kclient_quota.broker.group_requests import JoinResult, Pending, SyncResult
+from kclient_quota.broker.offsets import OffsetStore
+from kclient_quota.broker.promise import Promise
+from kclient_quota.broker.state import BROKER, ClusterState
+
+COORDINATOR_PARTITIONS = 50
+"""How many shares the groups are divided into (Kafka: `offsets.topic.num.partitions`)."""
+
+ResultT = TypeVar("ResultT", JoinResult, SyncResult)
+
+
+class GroupService:
+    """All groups of the cluster, whichever broker coordinates them.
+
+    Reads Kafka's `group.*` configurations from the cluster-wide broker defaults when it is made.
+
+    Args:
+        cluster: for configurations and brokers.
+        scheduler: time.
+    """
+
+    def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
+        self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
+        self.offsets = OffsetStore()
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}
+        self._timer: tuple[int, Cancellable] | None = None
+
+    def coordinator_id(self, key: str) -> int:
+        """Which broker coordinates a group or a transactional id; -1 while none is up."""
+        return coordinator_id(self._cluster, key)
+
+    async def settle(self, answer: ResultT | Pending) -> ResultT:
+        """To be awaited with the answer of every `coordinator.join` and `.sync`: hands out what became due by it."""
+        if not isinstance(answer, Pending):
+            self.after_call()
+            return answer
+        promise: Promise[JoinResult | SyncResult] = Promise()
+        self._waiting[answer.ticket] = promise
+        self.after_call()
+        try:
+            return cast("ResultT", await promise)
+        finally:
+            self._waiting.pop(answer.ticket, None)
+
+    def after_call(self) -> None:
+        """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
+        self._arm()
+        for completion in self.coordinator.take_completions():
+            promise = self._waiting.get(completion.ticket)
+            if promise is not None:
+                promise.resolve(completion.result)
+
+    def _arm(self) -> None:
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.coordinator.tick(self._scheduler.now_ms())
+        self.after_call()
+
+
+def coordinator_id(cluster: ClusterState, key: str) -> int:
+    """The broker that leads the share `key` falls into, by Kafka's hash; the next one up stands in for one that is not.
+
+    Kafka: `abs(key.hashCode()) % partitions`, then that partition's leader.
+    """
+    share = (_java_hash(key) & 0x7FFFFFFF) % COORDINATOR_PARTITIONS
+    ids = sorted(cluster.brokers)
+    candidates = [ids[(share + step) % len(ids)] for step in range(len(ids))]
+    return next((broker_id for broker_id in candidates if cluster.brokers[broker_id].is_up), -1)
+
+
+def _java_hash(text: str) -> int:
+    code = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(data), 2):
+        code = (31 * code + int.from_bytes(data[position : position + 2])) & 0xFFFFFFFF
+    return code
+
+
+def _config(values: Mapping[str, str]) -> GroupConfig:
+    default = GroupConfig()
+    return GroupConfig(
+        int(values.get("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms)),
+        int(values.get("group.min.session.timeout.ms", default.min_session_timeout_ms)),
+        int(values.get("group.max.session.timeout.ms", default.max_session_timeout_ms)),
+        int(values.get("group.max.size", default.max_size)),
+    )
