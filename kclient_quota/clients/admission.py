@@ -1,0 +1,203 @@
+"""Admission: how many bytes may be handed to librdkafka now, and how long the next message must wait. No clock, no lock.
+
+What librdkafka has accepted it will send, so a message is handed over only when its broker may take it. Messages are
+admitted in grants of about a tenth of a second, which leave as one request: asking the pacer for each message would
+cost more than producing it, and one request per message costs 12 % of a quota in framing.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Protocol
+
+RECORD_BYTES: Final = 12
+"""What a record of format 2 adds to its key and value, about."""
+REQUEST_BYTES: Final = 150
+"""What a produce request and its batch header add to its records, about."""
+LEAST_MESSAGES: Final = 5
+"""Messages in a grant, where waiting for so many takes less than LONGEST_GROUP_MS: framing then takes 3 %."""
+LONGEST_GROUP_MS: Final = 400
+SOON_MS: Final = 10
+"""When to look again for deliveries, where nothing better is known."""
+
+_FORGET: Final = 0.9
+_LEAST_RATIO, _MOST_RATIO = 0.01, 3.0
+
+
+class Pace(Protocol):
+    """What admission needs of `kclient_quota.quota.pacing.Pacer`."""
+
+    def admit_at_ms(self, nbytes: int, now_ms: int) -> int:
+        """When `nbytes` may go."""
+        ...
+
+    def rate(self) -> float:
+        """Bytes per second aimed at, infinite while unknown."""
+        ...
+
+    def on_sent(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` go now."""
+        ...
+
+    def on_success(self, nbytes: int) -> None:
+        """`nbytes` have arrived."""
+        ...
+
+    def on_throttle(self, throttle_time_ms: int, now_ms: int) -> None:
+        """The broker throttles."""
+        ...
+
+    def set_limit(self, limit: float | None, now_ms: int) -> None:
+        """Follow `limit`."""
+        ...
+
+    @property
+    def throttled_until_ms(self) -> int:
+        """Until when the broker throttles."""
+        ...
+
+    @property
+    def request_bytes(self) -> int:
+        """A good request's size."""
+        ...
+
+    @property
+    def outstanding_bytes(self) -> float:
+        """How many bytes may be on their way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerQuotaState:
+    """What a client knows about its quota on one broker.
+
+    Attributes:
+        limit: bytes per second; None where it is not known or nothing limits this client.
+        source: who said so: "config", "callback", "cluster" or "learned".
+        rate: bytes per second aimed at now; infinite where nothing is known to limit them.
+        throttled_until_ms: milliseconds from now until the broker's last throttle ends; 0 when it has.
+        admitted: bytes admitted so far.
+        outstanding: bytes of them whose delivery is not known yet.
+        waiting: calls of `produce()` that wait now.
+        stall: what keeps this client from making progress, in words; None when nothing does.
+    """
+
+    limit: float | None
+    source: str
+    rate: float
+    throttled_until_ms: int
+    admitted: int
+    outstanding: int
+    waiting: int = 0
+    stall: str | None = None
+
+
+class Gate:
+    """What one broker may take. Bytes are those of keys, values and headers plus RECORD_BYTES per message.
+
+    Attributes:
+        left: bytes granted and not yet used; `produce()` subtracts from it.
+        waiting: calls of `produce()` that wait here now.
+    """
+
+    __slots__ = ("_granted", "_pace", "_raw", "_seen", "_settled", "_wire", "left", "waiting")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self.left = 0
+        self.waiting = 0
+        self._granted = 0
+        self._settled = 0
+        self._seen = 0
+        self._raw = 0.0
+        self._wire = 0.0
+
+    def admit(self, cost: int, now_ms: int) -> int:
+        """Make room for a message.
+
+        Args:
+            cost: its bytes.
+            now_ms: now.
+
+        Returns:
+            0 when `left` covers it now, else after how many milliseconds it is expected to.
+        """
+        if self.left >= cost:
+            return 0
+        pace = self._pace
+        ratio = self._ratio(cost)
+        grant = self._grant(cost, ratio)
+        wire = max(1, int(grant * ratio))
+        wait_ms = pace.admit_at_ms(wire, now_ms) - now_ms
+        if wait_ms > 0:
+            return wait_ms
+        outstanding = self.handed - self._settled
+        # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
+        # once and would be throttled ten seconds later.
+        if outstanding > 0 and (not self._settled or (outstanding + grant) * ratio > pace.outstanding_bytes):
+            rate = pace.rate()
+            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(wire * 1000 / rate)))
+        pace.on_sent(wire, now_ms)
+        self._granted += grant
+        self.left += grant
+        return 0
+
+    @property
+    def handed(self) -> int:
+        """Bytes handed to librdkafka so far."""
+        return self._granted - self.left
+
+    def settle(self, handed: int) -> None:
+        """Everything up to `handed` bytes has been delivered or given up."""
+        delivered = handed - self._settled
+        if delivered > 0:
+            self._settled = handed
+            self._pace.on_success(int(delivered * self._ratio(delivered)))
+
+    def on_wire(self, nbytes: int) -> None:
+        """Librdkafka has sent `nbytes` to this broker since the last call: learn framing and compression."""
+        handed = self.handed
+        raw, self._seen = handed - self._seen, handed
+        if raw > 0:
+            self._raw = self._raw * _FORGET + raw
+            self._wire = self._wire * _FORGET + nbytes
+
+    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """The broker has answered with this throttle time."""
+        self._pace.on_throttle(throttle_ms, now_ms)
+
+    def set_limit(self, limit: float | None, now_ms: int) -> None:
+        """Follow another limit, in bytes per second."""
+        self._pace.set_limit(limit, now_ms)
+
+    def throttled_for_ms(self, now_ms: int) -> int:
+        """How much of the broker's last throttle is left."""
+        return max(0, self._pace.throttled_until_ms - now_ms)
+
+    def state(self, limit: float | None, source: str, now_ms: int) -> BrokerQuotaState:
+        """What is known, for `quota_state()`."""
+        return BrokerQuotaState(
+            limit=limit,
+            source=source,
+            rate=self._pace.rate(),
+            throttled_until_ms=self.throttled_for_ms(now_ms),
+            admitted=self._granted,
+            outstanding=max(0, self.handed - self._settled),
+            waiting=self.waiting,
+        )
+
+    def _ratio(self, cost: int) -> float:
+        """Bytes on the wire for each of ours."""
+        if not self._raw:
+            # Weighs a few grants, so that what is measured soon prevails.
+            group = max(LEAST_MESSAGES * cost, min(self._pace.request_bytes, 10_000))
+            self._raw, self._wire = 4.0 * group, 4.0 * (group + REQUEST_BYTES)
+        return min(max(self._wire / self._raw, _LEAST_RATIO), _MOST_RATIO)
+
+    def _grant(self, cost: int, ratio: float) -> int:
+        """How many bytes to grant at once, at least a message of `cost`."""
+        pace = self._pace
+        group = LEAST_MESSAGES
+        if pace.rate() < cost * ratio * group * 1000 / LONGEST_GROUP_MS:
+            group = int(pace.rate() * LONGEST_GROUP_MS / 1000 / (cost * ratio))
+        wanted = max(pace.request_bytes / ratio, group * cost)
+        return max(cost, int(min(wanted, pace.outstanding_bytes / 2 / ratio)))

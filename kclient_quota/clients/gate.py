@@ -1,0 +1,227 @@
+"""A producer's gates: owns the lock, the clock and the words in the log; decides through `admission`."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kclient_quota.clients.admission import BrokerQuotaState, Gate
+from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.config import Backoff
+from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
+from kclient_quota.quota.pacing import Pacer
+
+logger = logging.getLogger("kclient_quota")
+
+ONLY_BROKER: Final = -1
+"""Key of the one gate of a client that sees one broker."""
+CALM_MS: Final = 60_000
+"""After how long without a throttle a client that no quota is known for is let go again."""
+ASK_AGAIN_MS: Final = 30_000
+WARN_EVERY_MS: Final = 60_000
+# Throttles that come closer than this are one stretch of throttling to the log.
+QUIET_MS: Final = 5_000
+DEFAULT_CLIENT_ID: Final = "rdkafka"
+
+
+class ProducerGates:
+    """Everything of one producer that is not librdkafka's.
+
+    Args:
+        backoff: whether to gate at all.
+        client_id: for metrics and the log.
+        limit: what was found before the producer was made.
+        clock: monotonic milliseconds.
+    """
+
+    def __init__(self, backoff: Backoff, client_id: str, limit: Limit, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.lock = threading.Lock()
+        self.clock = clock
+        self.limit = limit
+        self.on_stance: Callable[[bool], None] | None = None
+        self.ask_soon: Callable[[], None] | None = None
+        self._backoff = backoff
+        self._client_id = client_id
+        self._reader = StatisticsReader()
+        self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
+        self._gates: dict[int, Gate] = {}
+        self.only: Gate | None = self._new_gate(ONLY_BROKER)
+        self._last_throttle_ms: int | None = None
+        self._throttling = False
+        self._warned_at_ms: int | None = None
+        self._asked_at_ms: int | None = None
+
+    # Which gate ---------------------------------------------------------------------------------------------------
+
+    def gate(self, broker_id: int) -> Gate:
+        """The gate of a broker; the only one while the client sees one broker. Call with the lock held."""
+        if self.only is not None:
+            return self.only
+        found = self._gates.get(broker_id)
+        return found if found is not None else self._new_gate(broker_id)
+
+    def split(self) -> None:
+        """There is more than one broker: one gate for each from now on."""
+        with self.lock:
+            self.only = None
+            self._gates.clear()
+
+    def all_gates(self) -> list[Gate]:
+        """Every gate there is."""
+        return list(self._gates.values())
+
+    def _new_gate(self, broker_id: int) -> Gate:
+        gate = Gate(Pacer(self.limit.byte_rate))
+        self._gates[broker_id] = gate
+        return gate
+
+    # Admission ----------------------------------------------------------------------------------------------------
+
+    def admit(self, gate: Gate, cost: int) -> int:
+        """Use `cost` bytes of the gate: 0 when they are granted, else after how many ms to ask again."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            wait_ms = gate.admit(cost, now_ms)
+            if not wait_ms:
+                gate.left -= cost
+            return wait_ms
+
+    def give_back(self, gate: Gate, cost: int) -> None:
+        """A message was admitted and then refused by librdkafka."""
+        with self.lock:
+            gate.left += cost
+
+    def settled(self, gate: Gate, handed: int) -> None:
+        """Everything of this gate up to `handed` bytes has been reported."""
+        with self.lock:
+            gate.settle(handed)
+
+    def settle_all(self) -> None:
+        """Librdkafka holds no message: everything has been reported."""
+        with self.lock:
+            for gate in self._gates.values():
+                gate.settle(gate.handed)
+
+    # What librdkafka and the cluster say --------------------------------------------------------------------------
+
+    def on_statistics(self, text: str) -> None:
+        """One statistics event."""
+        now_ms = self.clock.now_ms()
+        for delta in self._reader.read(text):
+            self._on_delta(delta, now_ms)
+        self._note_calm(now_ms)
+        self.review()
+
+    def _on_delta(self, delta: BrokerDelta, now_ms: int) -> None:
+        self._metrics.record(
+            delta.node_id,
+            responses=delta.responses,
+            throttled=delta.throttled,
+            sum_ms=delta.throttled_sum_ms,
+            max_ms=delta.throttled_max_ms,
+            now_ms=now_ms,
+        )
+        with self.lock:
+            gate = self.only or self._gates.get(delta.node_id)
+            if gate is not None:
+                # The broker does not count the four bytes of a request's length.
+                gate.on_wire(delta.request_bytes - 4 * delta.requests)
+
+    def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int) -> None:
+        """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        if throttle_ms <= 0:
+            return
+        now_ms = self.clock.now_ms()
+        if broker_id < 0:
+            broker_id = self._reader.node_id(broker_name.rpartition("/")[0] or broker_name) or broker_id
+        with self.lock:
+            self.gate(broker_id).on_throttle(throttle_ms, now_ms)
+        self._note_throttle(broker_name, throttle_ms, now_ms)
+        self.review()
+
+    def on_limit(self, limit: Limit) -> None:
+        """The limit was asked for again."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            before, self.limit = self.limit, limit
+            changed = before.byte_rate != limit.byte_rate or before.known != limit.known
+            if changed:
+                for gate in self._gates.values():
+                    gate.set_limit(limit.byte_rate, now_ms)
+        if changed:
+            logger.info("The producer quota of client %r is now %s", self._client_id, _words(limit))
+        self.review()
+
+    # Stepping aside -----------------------------------------------------------------------------------------------
+
+    def gated(self, now_ms: int) -> bool:
+        """Whether messages must pass a gate: not while it is known that nothing limits them."""
+        if self._backoff is Backoff.OFF:
+            return False
+        if not self.limit.unlimited:
+            return True
+        return self._last_throttle_ms is not None and now_ms - self._last_throttle_ms < CALM_MS
+
+    def review(self) -> None:
+        """Step in or aside, as things stand."""
+        if self.on_stance is not None:
+            self.on_stance(self.gated(self.clock.now_ms()))
+
+    # What users are told ------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle times by Kafka's names."""
+        return self._metrics.collect(self.clock.now_ms())
+
+    def state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about each broker, by its id; -1 stands for the only one."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            limit = self.limit
+            return {node: gate.state(limit.byte_rate, str(limit.source), now_ms) for node, gate in self._gates.items()}
+
+    def _note_throttle(self, broker_name: str, throttle_ms: int, now_ms: int) -> None:
+        self._last_throttle_ms = now_ms + throttle_ms
+        if not self._throttling:
+            self._throttling = True
+            if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS:
+                self._warned_at_ms = now_ms
+                logger.warning(
+                    "Broker %s throttles client %r for %d ms: produce() backs off (quota: %s)",
+                    broker_name,
+                    self._client_id,
+                    throttle_ms,
+                    _words(self.limit),
+                )
+        asked_ms = self._asked_at_ms
+        if self.ask_soon is not None and (asked_ms is None or now_ms - asked_ms >= ASK_AGAIN_MS):
+            self._asked_at_ms = now_ms
+            self.ask_soon()
+
+    def _note_calm(self, now_ms: int) -> None:
+        last_ms = self._last_throttle_ms
+        if self._throttling and last_ms is not None and now_ms - last_ms >= QUIET_MS:
+            self._throttling = False
+            if self._warned_at_ms is not None and last_ms >= self._warned_at_ms:
+                logger.info("Throttling of client %r has ended", self._client_id)
+
+
+def _words(limit: Limit) -> str:
+    if limit.byte_rate is not None:
+        by = f", {limit.decided_by}" if limit.decided_by else ""
+        return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
+    return "none" if limit.unlimited else "not known, being learnt"
+
+
+def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
+    """Say so when a client-id quota applies to everybody who never chose a client.id."""
+    if limit.byte_rate is not None and limit.decided_by and "client-id" in limit.decided_by:
+        if str(conf.get("client.id", DEFAULT_CLIENT_ID)) == DEFAULT_CLIENT_ID:
+            logger.warning(
+                "client.id is librdkafka's default, %r, and a client-id quota applies (%s): all clients that have not "
+                "chosen one share it; set client.id",
+                DEFAULT_CLIENT_ID,
+                limit.decided_by,
+            )
