@@ -1,4 +1,5 @@
 import java.lang.reflect.Field;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -95,6 +96,8 @@ public final class Recorder implements MetricsReporter {
         String node = key.substring(0, key.indexOf('\t'));
         String entity = String.join("\t", node, name.group(), name.tags().get("user"), name.tags().get("client-id"));
         ConcurrentMap<Long, Double> kept = SAMPLES.computeIfAbsent(entity, unseen -> new ConcurrentSkipListMap<>());
+        // Kafka empties all samples that have grown old at one moment, so several may share their start: only one holds bytes
+        Map<Long, Double> seen = new HashMap<>();
         try {
             List<?> samples = (List<?>) WINDOWS.get(STAT.get(metric.measurable()));
             for (int i = 0; i < samples.size(); i++) {
@@ -103,9 +106,10 @@ public final class Recorder implements MetricsReporter {
                 double value = VALUE.getDouble(sample);
                 // a sample that was recycled in between is read again next time, under its new start
                 if (start == START.getLong(sample)) {
-                    kept.put(start, value);
+                    seen.merge(start, value, Double::sum);
                 }
             }
+            kept.putAll(seen);
         } catch (IllegalAccessException impossible) {
             throw new AssertionError(impossible);
         }
