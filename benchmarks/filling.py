@@ -6,19 +6,20 @@ from confluent_kafka import Producer
 
 from benchmarks.producing import value_of
 
-_VALUE_BYTES = 1000
-_RECORD_OVERHEAD = 11
+_ABOUT_BYTES = 1000
+_RECORD_OVERHEAD = 10
 _BATCH_OVERHEAD = 61
 
 
-def messages_per_batch(batch_bytes: int) -> int:
-    """How many messages make a batch of about `batch_bytes`."""
-    return max(1, (batch_bytes - _BATCH_OVERHEAD) // (_VALUE_BYTES + _RECORD_OVERHEAD))
+def shape(batch_bytes: int) -> tuple[int, int]:
+    """How many messages, of how many bytes (about a thousand), make a batch of `batch_bytes`."""
+    count = max(1, round(batch_bytes / _ABOUT_BYTES))
+    return count, (batch_bytes - _BATCH_OVERHEAD) // count - _RECORD_OVERHEAD
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
     """Writes `batches` batches of `batch_bytes` to `topic`; flush sends each when it is whole."""
-    per_batch = messages_per_batch(spec["batch_bytes"])
+    per_batch, size = shape(spec["batch_bytes"])
     producer = Producer(
         {
             "bootstrap.servers": spec["bootstrap"],
@@ -28,9 +29,11 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
             "batch.size": spec["batch_bytes"] * 2,
         }
     )
+    # a producer that does not know the partitions yet would hand its first batch on in pieces
+    producer.list_topics(spec["topic"], 30)
     for batch in range(spec["batches"]):
         for message_id in range(batch * per_batch, (batch + 1) * per_batch):
-            producer.produce(spec["topic"], value_of(message_id, _VALUE_BYTES))
+            producer.produce(spec["topic"], value_of(message_id, size))
         if producer.flush(60) > 0:
             raise RuntimeError(f"filling {spec['topic']} stopped at batch {batch}")
     return {"messages": spec["batches"] * per_batch}

@@ -5,6 +5,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from operator import truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -125,16 +126,19 @@ def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
 
 
 def call_table(results: Sequence[Row]) -> str:
-    """Calls a second, and the median over the rounds of each variant's share of plain's in the same round."""
+    """Rates, and the median over the rounds of each variant's share of plain's in the same round."""
+    header = ["call", "calls/s", "of plain", "messages/s", "of plain"]
     body = []
     for result in results:
-        plain = result["rates"].get("plain")
-        for variant, rates in result["rates"].items():
-            share = _NONE
-            if plain is not None:
-                share = _ratio(median(own / other for own, other in zip(rates, plain, strict=True)))
-            body.append([f"{result['scene']} {variant}", _count(median(rates)), share])
-    return table("un-throttled calls, 100-byte messages", ["call", "calls/s", "of plain"], body)
+        for variant, rounds in result["rounds"].items():
+            cells = [f"{result['scene']} {variant}"]
+            for key in ("calls_per_s", "messages_per_s"):
+                rates = [one[key] for one in rounds]
+                plain = [one[key] for one in result["rounds"].get("plain", ())]
+                share = _ratio(median(map(truediv, rates, plain))) if plain else _NONE
+                cells += [_count(median(rates)), share]
+            body.append(cells)
+    return table("un-throttled calls, 100-byte messages", header, body)
 
 
 def broker_table(results: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.cell import measure
-from benchmarks.filling import messages_per_batch
+from benchmarks.filling import shape
 from benchmarks.readback import batch_sizes
 from benchmarks.scenes import OURS, WARM_UP_S, BrokerScene, CallScene, ConsumerScene, ProducerScene, Scene
 from kclient_quota.testing.apache import ApacheKafka
@@ -18,7 +18,7 @@ _MOST_CHILDREN = 8
 _CHILD_MARGIN_S = 120
 _CALL_VARIANTS = ("plain", "ours", "ours-gated")
 _NO_LIMIT = 4_000_000_000
-_TOLERANCE = 0.06
+_TOLERANCE = 0.01
 
 Say = Callable[[str], None]
 
@@ -66,25 +66,25 @@ def calls(cluster: ApacheKafka, scene: CallScene, clients: Sequence[str], say: S
     if scene.call in {"consume", "poll"}:
         _call_rate(cluster, replace(scene, call="produce"), "plain", "benchmark-filler")
     variants = [variant for variant in _CALL_VARIANTS if _client_of(variant) in clients]
-    rates: dict[str, list[float]] = {variant: [] for variant in variants}
+    rounds: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for turn in range(scene.rounds):
         for variant in variants:
             client_id = f"{scene.name}-{variant}-{turn}"
             if variant == "ours-gated":
                 cluster.set_quota(client_id=client_id, producer_byte_rate=_NO_LIMIT, consumer_byte_rate=_NO_LIMIT)
-            rates[variant].append(_call_rate(cluster, scene, _client_of(variant), client_id))
+            rounds[variant].append(_call_rate(cluster, scene, _client_of(variant), client_id))
     say(f"measured {scene.name}")
-    return {"scene": scene.name, "rates": rates}
+    return {"scene": scene.name, "rounds": rounds}
 
 
 def _client_of(variant: str) -> str:
     return variant.split("-", maxsplit=1)[0]
 
 
-def _call_rate(cluster: ApacheKafka, scene: CallScene, client: str, client_id: str) -> float:
+def _call_rate(cluster: ApacheKafka, scene: CallScene, client: str, client_id: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"client": client, "client_id": client_id, "call": scene.call, "messages": scene.messages}
     spec |= {"bootstrap": cluster.bootstrap_servers, "topic": scene.name}
-    return float(measure("calls", spec, timeout_s=300)["calls_per_s"])
+    return measure("calls", spec, timeout_s=300)
 
 
 def broker(scene: BrokerScene, say: Say) -> dict[str, Any]:
@@ -170,4 +170,4 @@ def _fill(cluster: ApacheKafka, scene: ConsumerScene, say: Say) -> None:
     wrong = [size for size in sizes if abs(size / scene.batch_bytes - 1) > _TOLERANCE]
     if len(sizes) != batches or wrong:
         raise RuntimeError(f"{topic}: wanted {batches} batches of {scene.batch_bytes} bytes, found {sizes[:10]}…")
-    say(f"filled {topic}: {batches} batches of {sizes[0]} bytes ({messages_per_batch(scene.batch_bytes)} messages)")
+    say(f"filled {topic}: {batches} batches of {sizes[0]} bytes ({shape(scene.batch_bytes)[0]} messages)")
