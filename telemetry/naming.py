@@ -43,3 +43,19 @@ def point_of(
     """A Kafka metric's value as a point of a push."""
     key = PointKey(telemetry_name(metric.group, metric.name), telemetry_attributes(metric.tags))
     return Point(key, kind, value, start_unix_ms)
+
+
+# Kafka's ClientTelemetryProvider: which of the client's own settings go with every push, by namespace.
+_RESOURCE_LABELS = {
+    "kafka.producer": ("transactional.id",),
+    "kafka.consumer": ("group.id", "group.instance.id"),
+}
+
+
+def resource_labels(namespace: str, config: Mapping[str, object]) -> dict[str, str]:
+    """The attributes that a client of `namespace` (`kafka.producer`, `kafka.consumer`, …) adds to its pushes.
+
+    Only what the user has configured; everything else about the client is for the receiver to add.
+    """
+    keys = ("client.rack", *_RESOURCE_LABELS.get(namespace, ()))
+    return {key.replace(".", "_"): str(config[key]) for key in keys if key in config}

@@ -1,0 +1,156 @@
+"""The registry of everything a client can push."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from telemetry.client.subscription import Selection
+from telemetry.client.temporality import Ledger
+from telemetry.metric import (
+    Attributes,
+    HistogramValue,
+    MetricKind,
+    MetricName,
+    Point,
+    PointKey,
+    PushPoint,
+    attributes_of,
+)
+from telemetry.naming import point_of
+
+log = logging.getLogger(__name__)
+
+Source = Callable[[], Iterable[Point]]
+Measure = Callable[[], Any]
+
+
+class Collector:
+    """Asks its sources for points and remembers what has been pushed of them.
+
+    Sources are asked in the order they were added, the metrics of the application (KIP-1076) last; the first point of a
+    series wins, so that an application cannot replace a metric of the client, as in Kafka. Registering may happen
+    in any thread.
+
+    Args:
+        resource: attributes of every push; Kafka's client sends group_id, group_instance_id, client_rack and
+            transactional_id when they are configured.
+
+    Attributes:
+        failures: how often a source or a registered metric raised; what it would have given is left out of that push.
+    """
+
+    def __init__(self, resource: Mapping[str, str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._resource = attributes_of(resource or {})
+        self._sources: list[Source] = []
+        self._registered: dict[MetricName, tuple[Measure, MetricKind]] = {}
+        self._ledger = Ledger()
+        self._complained: set[object] = set()
+        self.failures = 0
+
+    @property
+    def resource(self) -> Attributes:
+        """Attributes of every push."""
+        return self._resource
+
+    def update_labels(self, labels: Mapping[str, str]) -> None:
+        """Add or change attributes of every push, as group_member_id after a join."""
+        with self._lock:
+            self._resource = attributes_of({**dict(self._resource), **labels})
+
+    def add_source(self, source: Source) -> None:
+        """Ask `source` for points before every push."""
+        with self._lock:
+            self._sources.append(source)
+
+    def remove_source(self, source: Source) -> None:
+        """No longer ask `source`; nothing happens when it was never added."""
+        with self._lock:
+            if source in self._sources:
+                self._sources.remove(source)
+
+    def register_metric_for_subscription(
+        self, metric: MetricName, measure: Measure, kind: MetricKind = MetricKind.GAUGE, *, unix_ms: int
+    ) -> None:
+        """Push a metric of the application (KIP-1076); registering a name again replaces it.
+
+        Args:
+            metric: named by Kafka's convention in the push.
+            measure: gives the current value: a number, a `HistogramValue` for histograms; anything else is left out.
+            kind: SUM and HISTOGRAM for values that only grow.
+            unix_ms: the time from which the metric counts.
+        """
+        with self._lock:
+            self._registered[metric] = (measure, kind)
+            self._ledger.track(_key(metric), unix_ms)
+
+    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
+        """No longer push `metric`; nothing happens when it was never registered."""
+        with self._lock:
+            if self._registered.pop(metric, None) is not None:
+                self._ledger.forget(_key(metric))
+
+    def collect(self, selection: Selection, *, delta: bool, unix_ms: int) -> list[PushPoint]:
+        """The current points of all selected metrics, ready to be pushed."""
+        with self._lock:
+            sources, registered = list(self._sources), list(self._registered.items())
+        points: dict[PointKey, Point] = {}
+        for source in sources:
+            for point in self._ask(source):
+                if selection.matches(point.key.name):
+                    points.setdefault(point.key, point)
+        for metric, (measure, kind) in registered:
+            self._measure(metric, measure, kind, selection, points)
+        with self._lock:
+            return self._ledger.prepare(points.values(), delta=delta, unix_ms=unix_ms)
+
+    def acknowledge(self, points: Iterable[PushPoint]) -> None:
+        """Record that a broker has taken `points`: the next deltas begin there."""
+        with self._lock:
+            self._ledger.acknowledge(points)
+
+    def reset(self) -> None:
+        """Begin all deltas anew."""
+        with self._lock:
+            self._ledger.reset()
+
+    def _ask(self, source: Source) -> Sequence[Point]:
+        try:
+            return list(source())
+        except Exception as error:  # noqa: BLE001 # whatever a source raises, the other sources are still pushed
+            self._complain(id(source), error, "a source of telemetry failed; its metrics are left out of this push")
+            return ()
+
+    def _measure(
+        self,
+        metric: MetricName,
+        measure: Measure,
+        kind: MetricKind,
+        selection: Selection,
+        points: dict[PointKey, Point],
+    ) -> None:
+        point = point_of(metric, 0, kind)
+        if not selection.matches(point.key.name) or point.key in points:
+            return
+        try:
+            value = measure()
+        except Exception as error:  # noqa: BLE001 # the application's own code; the other metrics are still pushed
+            self._complain(
+                metric, error, f"{metric.group}/{metric.name} could not be measured and is left out of this push"
+            )
+            return
+        if isinstance(value, HistogramValue if kind is MetricKind.HISTOGRAM else (int, float)):
+            points[point.key] = replace(point, value=value)
+
+    def _complain(self, culprit: object, error: Exception, message: str) -> None:
+        """Count a failure; log it with its traceback only the first time."""
+        self.failures += 1
+        if culprit not in self._complained:
+            self._complained.add(culprit)
+            log.warning(message, exc_info=error)
+
+
+def _key(metric: MetricName) -> PointKey:
+    return point_of(metric, 0).key

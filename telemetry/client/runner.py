@@ -1,0 +1,168 @@
+"""Runs a telemetry reporter: a thread, a clock, a transport."""
+
+import logging
+import threading
+import time
+from typing import Protocol
+from uuid import UUID
+
+from telemetry.client.actions import Done, SendGet, SendPush, WaitUntil
+from telemetry.client.reporter import TelemetryReporter
+from telemetry.client.retry import REFUSED_RETRY_MS
+from telemetry.errors import TransportError
+from telemetry.messages import (
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryResponse,
+    TelemetryRequest,
+    TelemetryResponse,
+)
+
+log = logging.getLogger(__name__)
+
+
+class TelemetryClock(Protocol):
+    """The two times a runner needs."""
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds since an arbitrary origin."""
+        ...
+
+    def unix_ms(self) -> int:
+        """Wall-clock milliseconds since 1970."""
+        ...
+
+
+class SystemTelemetryClock:
+    """The operating system's clocks."""
+
+    def now_ms(self) -> int:
+        """Milliseconds of `time.monotonic`."""
+        return time.monotonic_ns() // 1_000_000
+
+    def unix_ms(self) -> int:
+        """Milliseconds of `time.time`."""
+        return time.time_ns() // 1_000_000
+
+
+class Transport(Protocol):
+    """A connection to some broker; the runner never sends two requests at once."""
+
+    def send(self, request: TelemetryRequest, timeout_ms: int) -> TelemetryResponse:
+        """Send `request` and give the response to it within `timeout_ms`.
+
+        Raises:
+            TransportError: there is no answer; not retriable when asking again soon would be pointless.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up the connection; a `send` under way in another thread ends soon. May be called twice."""
+        ...
+
+
+class TelemetryRunner:
+    """A reporter in a daemon thread of its own; it never keeps a process alive.
+
+    Args:
+        reporter: used by the runner's thread alone from `start` on.
+        transport: closed when the reporter is done.
+        clock: monotonic and wall-clock time.
+        name: of the thread.
+    """
+
+    def __init__(
+        self,
+        reporter: TelemetryReporter,
+        transport: Transport,
+        *,
+        clock: TelemetryClock | None = None,
+        name: str = "kafka-client-telemetry",
+    ) -> None:
+        self._reporter = reporter
+        self._transport = transport
+        self._clock = clock or SystemTelemetryClock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._wake = threading.Event()
+        self._identified = threading.Event()
+        self._client_instance_id: UUID | None = None
+        self._close_deadline_ms: int | None = None
+
+    def start(self) -> None:
+        """Begin; once only."""
+        self._thread.start()
+
+    def client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """The id under which this client pushes; None when no broker has given one within `timeout_ms`.
+
+        Raises:
+            ValueError: `timeout_ms` is negative.
+        """
+        if timeout_ms < 0:
+            raise ValueError("The timeout cannot be negative.")
+        self._identified.wait(timeout_ms / 1000)
+        return self._client_instance_id
+
+    def close(self, timeout_ms: int) -> bool:
+        """Make the terminating push and end, within `timeout_ms`; True when the thread has ended by then.
+
+        May be called again; the first deadline counts.
+        """
+        if self._close_deadline_ms is None:
+            self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(timeout_ms, 0) / 1000)
+        self._transport.close()
+        return not self._thread.is_alive()
+
+    def step(self) -> int | None:
+        """Do what the reporter asks for; how many milliseconds may pass until the next step, None when it is done.
+
+        This is the thread's whole work; it is public for tests and for callers with a loop of their own.
+        """
+        if self._close_deadline_ms is not None:
+            self._reporter.close(self._clock.now_ms(), self._close_deadline_ms)
+        now_ms = self._clock.now_ms()
+        action = self._reporter.tick(now_ms, self._clock.unix_ms())
+        if isinstance(action, Done):
+            return None
+        if isinstance(action, WaitUntil):
+            return max(action.at_ms - now_ms, 0)
+        self._send(action, action.deadline_ms - now_ms)
+        return 0
+
+    def _send(self, action: SendGet | SendPush, timeout_ms: int) -> None:
+        try:
+            response = self._transport.send(action.request, timeout_ms)
+        except TransportError as error:
+            log.debug("a telemetry request got no answer: %s", error)
+            self._reporter.request_failed(action.request_id, self._clock.now_ms(), retriable=error.retriable)
+            return
+        now_ms = self._clock.now_ms()
+        if isinstance(action, SendGet) and isinstance(response, GetTelemetrySubscriptionsResponse):
+            self._reporter.subscription_received(action.request_id, response, now_ms)
+            self._identify()
+        elif isinstance(action, SendPush) and isinstance(response, PushTelemetryResponse):
+            self._reporter.push_answered(action.request_id, response, now_ms)
+        else:
+            log.warning("%s was answered with %s", type(action.request).__name__, type(response).__name__)
+            self._reporter.request_failed(action.request_id, now_ms, retriable=False)
+
+    def _identify(self) -> None:
+        self._client_instance_id = self._reporter.client_instance_id
+        if self._client_instance_id is not None:
+            self._identified.set()
+
+    def _run(self) -> None:
+        wait_ms: int | None = 0
+        while wait_ms is not None:
+            if wait_ms > 0:
+                self._wake.wait(wait_ms / 1000)
+                self._wake.clear()
+            try:
+                wait_ms = self.step()
+            except Exception:
+                # A transport that raises what it should not must cost telemetry a pause, not its life.
+                log.exception("telemetry met an error it does not know; it pauses")
+                wait_ms = None if self._close_deadline_ms is not None else REFUSED_RETRY_MS
+        self._transport.close()

@@ -1,0 +1,199 @@
+"""The runner: step by step under a manual clock, and as a thread whose every wait ends in an event."""
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from telemetry.client.collector import Collector
+from telemetry.client.reporter import TelemetryReporter
+from telemetry.client.runner import SystemTelemetryClock, TelemetryRunner
+from telemetry.client.states import State
+from telemetry.errors import TransportError
+from telemetry.messages import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+
+ID = UUID(int=3)
+SUBSCRIPTION = GetTelemetrySubscriptionsResponse(
+    client_instance_id=ID, subscription_id=1, push_interval_ms=1_000, requested_metrics=("*",)
+)
+
+
+class HandClock:
+    def __init__(self):
+        self.now = 0
+
+    def now_ms(self):
+        return self.now
+
+    def unix_ms(self):
+        return 1_700_000_000_000 + self.now
+
+
+class Scripted:
+    """A transport that answers from a list; an exception in it is raised."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+        self.closed = 0
+
+    def send(self, request, timeout_ms):
+        assert timeout_ms > 0
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self):
+        self.closed += 1
+
+
+def runner_with(transport, clock=None):
+    reporter = TelemetryReporter(Collector(), uniform=lambda: 0.5)
+    return reporter, TelemetryRunner(reporter, transport, clock=clock or HandClock())
+
+
+def test_steps_subscribe_push_and_wait():
+    clock, transport = HandClock(), Scripted(SUBSCRIPTION, PushTelemetryResponse())
+    reporter, runner = runner_with(transport, clock)
+    assert runner.step() == 0
+    assert runner.client_instance_id(0) == ID
+    assert runner.step() == 1_000
+    clock.now = 1_000
+    assert runner.step() == 0
+    assert [type(request) for request in transport.requests] == [GetTelemetrySubscriptionsRequest, PushTelemetryRequest]
+    assert reporter.counters.pushes == 1
+
+
+@pytest.mark.parametrize(("retriable", "wait"), [(True, 1_000), (False, 300_000)])
+def test_a_failed_request_is_reported_to_the_reporter(retriable, wait):
+    reporter, runner = runner_with(Scripted(TransportError("no broker", retriable=retriable)))
+    assert runner.step() == 0
+    assert runner.step() == wait
+    assert reporter.counters.failed == 1
+
+
+def test_an_answer_of_the_wrong_kind_is_a_failure():
+    reporter, runner = runner_with(Scripted(PushTelemetryResponse()))
+    assert runner.step() == 0
+    assert runner.step() == 300_000
+    assert reporter.state is State.SUBSCRIPTION_NEEDED
+
+
+def test_closing_makes_the_last_push_and_then_there_is_nothing_to_do():
+    transport = Scripted(SUBSCRIPTION, PushTelemetryResponse())
+    _, runner = runner_with(transport)
+    runner.step()
+    runner.close(500)
+    assert runner.step() == 0
+    assert runner.step() is None
+    assert transport.requests[-1].terminating
+
+
+def test_an_id_that_nobody_gives_is_none_and_a_negative_timeout_is_refused():
+    _, runner = runner_with(Scripted())
+    assert runner.client_instance_id(0) is None
+    with pytest.raises(ValueError, match="The timeout cannot be negative"):
+        runner.client_instance_id(-1)
+
+
+class Broker:
+    """Answers in the runner's thread; tells when it got its second and its terminating push."""
+
+    def __init__(self):
+        self.pushed_twice = threading.Event()
+        self.terminated = threading.Event()
+        self.closed = threading.Event()
+        self.pushes = 0
+
+    def send(self, request, timeout_ms):
+        if isinstance(request, GetTelemetrySubscriptionsRequest):
+            return replace(SUBSCRIPTION, push_interval_ms=1)
+        self.pushes += 1
+        if self.pushes > 1:
+            self.pushed_twice.set()
+        if request.terminating:
+            self.terminated.set()
+        return PushTelemetryResponse()
+
+    def close(self):
+        self.closed.set()
+
+
+def test_as_a_thread():
+    broker = Broker()
+    _, runner = runner_with(broker, SystemTelemetryClock())
+    runner.start()
+    assert runner.client_instance_id(10_000) == ID
+    assert broker.pushed_twice.wait(10)
+    assert runner.close(10_000)
+    assert runner.close(0)
+    assert broker.terminated.is_set()
+    assert broker.closed.is_set()
+
+
+def test_closing_is_bounded_when_the_broker_never_answers():
+    asked, released = threading.Event(), threading.Event()
+
+    class Silent:
+        def send(self, request, timeout_ms):
+            asked.set()
+            assert released.wait(30)
+            raise TransportError("aborted")
+
+        def close(self):
+            released.set()
+
+    _, runner = runner_with(Silent(), SystemTelemetryClock())
+    runner.start()
+    assert asked.wait(10)
+    runner.close(20)
+    assert released.is_set()
+    assert runner.close(10_000)
+
+
+def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
+    happened = threading.Event()
+
+    class Broken:
+        def send(self, request, timeout_ms):
+            happened.set()
+            raise RuntimeError("not a TransportError")
+
+        def close(self):
+            pass
+
+    _, runner = runner_with(Broken(), SystemTelemetryClock())
+    runner.start()
+    assert happened.wait(10)
+    assert runner.close(10_000)
+    assert "met an error it does not know" in caplog.text
+
+
+def test_a_process_ends_although_a_runner_is_busy():
+    script = """
+import threading
+from telemetry.client.collector import Collector
+from telemetry.client.reporter import TelemetryReporter
+from telemetry.client.runner import TelemetryRunner
+asked = threading.Event()
+class Silent:
+    def send(self, request, timeout_ms):
+        asked.set()
+        threading.Event().wait(60)
+    def close(self):
+        pass
+TelemetryRunner(TelemetryReporter(Collector(), uniform=lambda: 0.5), Silent()).start()
+assert asked.wait(10)
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=30, check=False)
+    assert done.returncode == 0
