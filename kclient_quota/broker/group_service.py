@@ -76,20 +76,21 @@ class GroupService:
 def coordinator_id(cluster: ClusterState, key: str) -> int:
     """The broker that leads the share `key` falls into, by Kafka's hash; the next one up stands in for one that is not.
 
-    Kafka: `abs(key.hashCode()) % partitions`, then that partition's leader.
+    Kafka: `Utils.abs(key.hashCode()) % partitions`, then that partition's leader.
     """
-    share = (_java_hash(key) & 0x7FFFFFFF) % COORDINATOR_PARTITIONS
+    share = _java_hash_abs(key) % COORDINATOR_PARTITIONS
     ids = sorted(cluster.brokers)
     candidates = [ids[(share + step) % len(ids)] for step in range(len(ids))]
     return next((broker_id for broker_id in candidates if cluster.brokers[broker_id].is_up), -1)
 
 
-def _java_hash(text: str) -> int:
+def _java_hash_abs(text: str) -> int:
+    """`Utils.abs(String.hashCode())`: the absolute value as a signed int, 0 for the smallest of all."""
     code = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(data), 2):
         code = (31 * code + int.from_bytes(data[position : position + 2])) & 0xFFFFFFFF
-    return code
+    return min(code, (1 << 32) - code) & 0x7FFFFFFF
 
 
 def _config(values: Mapping[str, str]) -> GroupConfig:

@@ -28,6 +28,7 @@ from kclient_quota.wire.messages import (
 )
 
 TOPIC_IDS_SINCE = 10
+NO_SUCH_GROUP_SINCE = 9
 SEVERAL_GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
 NO_OFFSET = -1
@@ -42,15 +43,19 @@ async def offset_commit(context: Context, request: OffsetCommitRequest) -> Offse
     """Commit positions."""
     service = context.services.get(GroupService)
     error = GroupError.NOT_COORDINATOR
+    generation = request.generation_id_or_member_epoch
     if is_coordinator(context, request.group_id):
+        known = request.group_id in service.coordinator.groups
         error = service.coordinator.validate_offset_commit(
             request.group_id,
             request.member_id,
             request.group_instance_id,
-            request.generation_id_or_member_epoch,
+            generation,
             context.now_ms,
         )
         service.after_call()
+        if not known and generation >= 0 and context.api_version >= NO_SUCH_GROUP_SINCE:
+            error = GroupError.GROUP_ID_NOT_FOUND
     response = OffsetCommitResponse()
     response.topics = [_commit_topic(context, request.group_id, topic, error) for topic in request.topics]
     return response
