@@ -1,0 +1,65 @@
+"""The benchmarks' arithmetic."""
+
+import pytest
+
+from benchmarks import figures, report, scenes
+from benchmarks.filling import shape
+from kclient_quota.testing.apache import ByteSample
+
+
+def test_percentiles_are_nearest_rank() -> None:
+    assert figures.percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 2.0
+    assert figures.percentile([3.0, 1.0, 2.0, 4.0], 0.99) == 4.0
+    assert figures.percentile([], 0.5) is None
+
+
+def test_the_longest_gap_counts_both_ends() -> None:
+    assert figures.longest_gap_s([1000, 1500], 0, 9000) == 7.5
+    assert figures.longest_gap_s([], 0, 9000) == 9.0
+    assert figures.longest_gap_s([500, 8000, 99_000], 7000, 9000) == 1.0
+
+
+def test_samples_of_other_clients_and_empty_ones_are_left_out() -> None:
+    samples = [
+        ByteSample(1, "Produce", "", "a", 2000, 5.0),
+        ByteSample(1, "Produce", "", "a", 1000, 7.0),
+        ByteSample(1, "Produce", "", "a", 3000, 0.0),
+        ByteSample(1, "Fetch", "", "a", 1000, 9.0),
+        ByteSample(1, "Produce", "", "b", 1000, 9.0),
+    ]
+    assert figures.of_client(samples, "Produce", "a") == [(1000, 7.0), (2000, 5.0)]
+
+
+def test_lumps_are_weighed_with_the_wait_that_follows_them() -> None:
+    # 1,000 bytes every 10 s are 100 B/s, wherever the run happens to end
+    lumps = [(start * 1000, 1000.0) for start in (0, 10, 20, 30, 40)]
+    assert figures.producer_rate(lumps, 0) == pytest.approx(100)
+    assert figures.producer_rate(lumps[:3], 0) is None
+
+
+def test_a_consumer_is_measured_to_the_end_of_its_run() -> None:
+    assert figures.consumer_rate([(14_999, 9.0), (15_000, 500.0), (20_000, 500.0), (25_000, 9.0)], 0, 25_000) == 100
+
+
+@pytest.mark.parametrize("batch_bytes", [16_000, 200_000, 470_000])
+def test_batches_are_within_a_hundredth_of_their_size(batch_bytes: int) -> None:
+    count, size = shape(batch_bytes)
+    assert count * (size + 10) + 61 == pytest.approx(batch_bytes, rel=0.01)
+    assert size == pytest.approx(1000, rel=0.03)
+
+
+def test_quick_scenes_keep_their_names_and_quotas() -> None:
+    quick = scenes.select([], is_quick=True)
+    assert [scene.name for scene in quick] == [scene.name for scene in scenes.FULL]
+    with pytest.raises(ValueError, match="no scene 'nonsense'; known: producer-51200"):
+        scenes.select(["nonsense"], is_quick=False)
+
+
+def test_a_median_row_is_taken_figure_by_figure() -> None:
+    rows = [{"client": "ours", "lost": value, "p99": None if value == 1 else value} for value in (1, 5, 3)]
+    assert report.median_row(rows) == {"client": "ours", "lost": 3, "p99": None}
+
+
+def test_columns_line_up() -> None:
+    text = report.table("title", ["client", "n"], [["plain", "10"], ["peer", "7"]])
+    assert text.splitlines() == ["title", "client   n", "------  --", "plain   10", "peer     7", ""]
