@@ -62,4 +62,4 @@ def test_a_median_row_is_taken_figure_by_figure() -> None:
 
 def test_columns_line_up() -> None:
     text = report.table("title", ["client", "n"], [["plain", "10"], ["peer", "7"]])
-    assert text.splitlines() == ["title", "client   n", "------  --", "plain   10", "peer     7", ""]
+    assert text.splitlines() == ["title", "client   n", "------  --", "plain   10", "peer     7"]
