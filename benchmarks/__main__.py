@@ -29,11 +29,15 @@ def main(arguments: list[str] | None = None) -> int:
     _print(results)
     if options.json is not None:
         report.write_json(options.json, results)
-    return 0
+    for row in results["failures"]:
+        print(f"{row['scene']} {row['client']} failed: {row['error']}", file=sys.stderr)
+    return 1 if results["failures"] else 0
 
 
 def _measure(scenes: list[Scene], clients: list[str], runs: int) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {"producers": [], "consumers": [], "calls": [], "brokers": []}
+    results: dict[str, list[dict[str, Any]]] = {
+        kind: [] for kind in ("producers", "consumers", "calls", "brokers", "failures")
+    }
     begin = time.monotonic()
 
     def say(text: str) -> None:
@@ -42,7 +46,7 @@ def _measure(scenes: list[Scene], clients: list[str], runs: int) -> dict[str, li
     if any(not isinstance(scene, BrokerScene) for scene in scenes):
         with ApacheKafka() as cluster:
             for row in runner.under_quota(cluster, runner.cells(scenes, clients, runs), say):
-                results["producers" if "handed_over" in row else "consumers"].append(row)
+                results[row["kind"]].append(row)
             for scene in scenes:
                 if isinstance(scene, CallScene):
                     results["calls"].append(runner.calls(cluster, scene, clients, say))

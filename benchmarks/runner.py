@@ -1,5 +1,6 @@
 """Runs scenes on one Apache Kafka: topics, quotas, children, and the figures that need the broker's own counts."""
 
+import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -109,12 +110,15 @@ def _groups(todo: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _measure(cluster: ApacheKafka, cell: Cell) -> dict[str, Any]:
-    if isinstance(cell.scene, ProducerScene):
-        result = _produce(cluster, cell, cell.scene)
-    else:
-        assert isinstance(cell.scene, ConsumerScene)
-        result = _consume(cluster, cell, cell.scene)
-    return {"scene": cell.scene.name, "client": cell.client, "run": cell.number, "quota": cell.scene.quota, **result}
+    assert isinstance(cell.scene, ProducerScene | ConsumerScene)
+    row = {"scene": cell.scene.name, "client": cell.client, "run": cell.number, "quota": cell.scene.quota}
+    try:
+        if isinstance(cell.scene, ProducerScene):
+            return {**row, "kind": "producers", **_produce(cluster, cell, cell.scene)}
+        return {**row, "kind": "consumers", **_consume(cluster, cell, cell.scene)}
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        # one client that fails must not take the others' figures with it
+        return {**row, "kind": "failures", "error": str(error)}
 
 
 def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str, Any]:
