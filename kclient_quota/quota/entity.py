@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
 USER: Final = "user"
@@ -41,7 +41,7 @@ class Default(Enum):
 DEFAULT: Final = Default.DEFAULT
 """In place of a name: whoever has no entry of their own. A user or client-id may well be named "<default>"."""
 
-Name: TypeAlias = "str | Literal[Default.DEFAULT]"
+Name: TypeAlias = str | Default
 
 
 class ClientQuotaEntity:

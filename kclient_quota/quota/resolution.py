@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 from kclient_quota.quota.entity import DEFAULT, Name
 
-Level: TypeAlias = "tuple[Name | None, Name | None]"
+Level: TypeAlias = tuple[Name | None, Name | None]
 """User and client-id; None when this part is not asked for."""
-Tags: TypeAlias = "tuple[str, str]"
+Tags: TypeAlias = tuple[str, str]
 """Values of the metric tags `user` (sanitized) and `client-id`; whoever shares them is measured together."""
 
 
