@@ -23,14 +23,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> Iterator[ApacheKafka]:
-    """Apache Kafka for the whole session; its absence is an error in CI and a skip elsewhere."""
+    """Apache Kafka for the whole session."""
+    _require_apache_kafka()
+    with ApacheKafka() as cluster:
+        yield cluster
+
+
+def _require_apache_kafka() -> None:
+    """Its absence is an error in CI and a skip elsewhere."""
     reason = apache_kafka_unavailable_reason()
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    with ApacheKafka() as cluster:
-        yield cluster
 
 
 @pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
@@ -45,6 +50,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     from kclient_quota.broker import EmbeddedBroker
 
     with EmbeddedBroker() as embedded:
+        yield embedded
+
+
+@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A cluster of three brokers of its own, because quotas hold per broker."""
+    if request.param == "apache-kafka":
+        _require_apache_kafka()
+        with ApacheKafka(brokers=3) as real:
+            yield real
+        return
+    from kclient_quota.broker import EmbeddedBroker
+
+    with EmbeddedBroker(brokers=3) as embedded:
         yield embedded
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ThrottleEvent
 from confluent_kafka.admin import AdminClient, NewTopic
 
 Unique = Callable[[str], str]
@@ -139,3 +139,52 @@ def test_a_removed_quota_throttles_nobody(cluster: Any, unique: Unique) -> None:
     }
     _one_batch(conf, topic, 60)
     assert heard == []
+
+
+def test_every_broker_counts_for_itself(three_brokers: Any, unique: Unique) -> None:
+    topic, client_id, quota = unique("t"), unique("app"), 5_000
+    _create(three_brokers, topic, 3)
+    three_brokers.set_quota(client_id=client_id, producer_byte_rate=quota)
+    heard: dict[int, float] = {}
+
+    def on_throttle(event: ThrottleEvent) -> None:
+        # librdkafka also tells of the end of a throttle, as 0
+        if event.throttle_time:
+            heard[event.broker_id] = event.throttle_time
+
+    producer = Producer(
+        {
+            "bootstrap.servers": three_brokers.bootstrap_servers,
+            "client.id": client_id,
+            "linger.ms": 60_000,
+            "throttle_cb": on_throttle,
+        }
+    )
+    partitions = producer.list_topics(topic, 20).topics[topic].partitions
+    for partition, messages in enumerate((60, 70, 20)):
+        for _ in range(messages):
+            producer.produce(topic, b"x" * 1000, partition=partition)
+        assert producer.flush(60) == 0
+    producer.poll(0)
+    expected = {partitions[0].leader: 2.12, partitions[1].leader: 4.14}
+    assert heard == {leader: pytest.approx(seconds, abs=0.1) for leader, seconds in expected.items()}
+
+
+def test_request_time_over_the_quota_is_throttled_by_one_window_at_most(cluster: Any, unique: Unique) -> None:
+    topic, client_id = unique("t"), unique("app")
+    _create(cluster, topic)
+    cluster.set_quota(client_id=client_id, request_percentage=0.001)
+    heard: list[float] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "client.id": client_id,
+            "throttle_cb": lambda event: heard.append(event.throttle_time) if event.throttle_time else None,
+        }
+    )
+    for _ in range(5):
+        producer.produce(topic, b"x")
+        assert producer.flush(60) == 0
+    producer.poll(0)
+    assert heard
+    assert max(heard) == 1.0
