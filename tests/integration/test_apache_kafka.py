@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -75,15 +76,19 @@ def test_a_broker_comes_back_on_its_port_with_its_data() -> None:
 def test_brokers_end_when_their_parent_is_killed() -> None:
     script = (
         "from kclient_quota.testing.apache import ApacheKafka; import time\n"
-        "cluster = ApacheKafka(); cluster.start(); print(cluster.process_id, flush=True); time.sleep(600)"
+        "cluster = ApacheKafka(topics={'t': 1}); cluster.start(); print(cluster.process_id)\n"
+        "print(cluster.partition_folder(1, 't', 0).parent.parent, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         brokers = int(parent.stdout.readline())
+        folder = Path(parent.stdout.readline().strip())
         assert _is_running(brokers)
+        assert folder.is_dir()
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         deadline = time.monotonic() + 10
         while _is_running(brokers) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not _is_running(brokers)
+        assert not folder.exists()

@@ -1,28 +1,39 @@
+import java.io.IOException;
 import java.io.PrintStream;
 import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
 import org.apache.kafka.common.utils.Time;
 
-/** Runs every broker named by a property file in one JVM, until standard input ends (so no orphan outlives its parent). */
+/**
+ * Runs every broker named by a property file in one JVM, until standard input ends, so that nothing outlives its parent.
+ *
+ * <p>Arguments: cluster id, folder that holds everything and is removed at that end, property files.
+ */
 public final class Brokers {
     private static final Map<Integer, Properties> SETTINGS = new TreeMap<>();
     private static final Map<Integer, KafkaRaftServer> RUNNING = new TreeMap<>();
 
+    private static final int REMOVALS = 5;
+
     private Brokers() {}
 
     public static void main(String[] args) throws Exception {
-        Thread parent = new Thread(Brokers::haltWhenInputEnds, "parent-watch");
+        String clusterId = args[0];
+        Path folder = Path.of(args[1]);
+        Thread parent = new Thread(() -> haltWhenInputEnds(folder), "parent-watch");
         parent.setDaemon(true);
         parent.start();
-        String clusterId = args[0];
-        for (int i = 1; i < args.length; i++) {
+        for (int i = 2; i < args.length; i++) {
             Properties settings = new Properties();
             try (Reader file = Files.newBufferedReader(Path.of(args[i]))) {
                 settings.load(file);
@@ -65,14 +76,26 @@ public final class Brokers {
         }
     }
 
-    private static void haltWhenInputEnds() {
+    private static void haltWhenInputEnds(Path folder) {
         try {
             while (System.in.read() >= 0) {
                 continue;
             }
-        } catch (java.io.IOException ended) {
+            for (int attempt = 0; attempt < REMOVALS && Files.exists(folder); attempt++) {
+                remove(folder);
+            }
+        } catch (IOException ended) {
             System.err.println(ended);
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** The brokers still run, so a file may appear or vanish meanwhile; what is left is for the next attempt. */
+    private static void remove(Path folder) throws IOException {
+        try (Stream<Path> files = Files.walk(folder)) {
+            files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        } catch (UncheckedIOException vanished) {
+            System.err.println(vanished);
+        }
     }
 }

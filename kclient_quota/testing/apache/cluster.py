@@ -249,7 +249,7 @@ class ApacheKafka:
         memory = ["-Xms128m", f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC"]
         with (folder / "stderr.txt").open("w") as errors:
             self._process = subprocess.Popen(  # noqa: S603 - Java from the path, our own arguments
-                ["java", *memory, "-cp", classes, "Brokers", cluster_id, *files],  # noqa: S607 - as above
+                ["java", *memory, "-cp", classes, "Brokers", cluster_id, str(folder), *files],  # noqa: S607 - as above
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
