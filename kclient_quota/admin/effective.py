@@ -1,0 +1,97 @@
+"""KIP-546's resolve, which Kafka never shipped: what applies to a client, which entry decided, which it overrides."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, USER, ClientQuotaEntity
+from kclient_quota.quota.resolution import Level, levels
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntry:
+    """One configured value.
+
+    Attributes:
+        entity: whose entry it is.
+        value: in the key's unit.
+    """
+
+    entity: ClientQuotaEntity
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveQuota:
+    """What applies of one kind of quota.
+
+    Attributes:
+        key: such as "producer_byte_rate".
+        decided_by: the entry that applies.
+        overrides: the less specific entries that it hides, most specific first; empty unless asked for.
+    """
+
+    key: str
+    decided_by: QuotaEntry
+    overrides: tuple[QuotaEntry, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """The value that applies."""
+        return self.decided_by.value
+
+
+class EffectiveQuotas:
+    """Configured entries, indexed so that resolving costs eight look-ups per kind of quota, however many there are.
+
+    Args:
+        entries: entities with their values by key; ip entities play no part in what a client gets.
+    """
+
+    def __init__(self, entries: Iterable[tuple[ClientQuotaEntity, Mapping[str, float]]]) -> None:
+        self._by_key: dict[str, dict[Level, float]] = {}
+        for entity, values in entries:
+            if entity.ip is not None:
+                continue
+            level = (entity.user, entity.client_id)
+            for key, value in values.items():
+                self._by_key.setdefault(key, {})[level] = value
+
+    def describe(self, entity: ClientQuotaEntity, *, include_overrides: bool = False) -> list[EffectiveQuota]:
+        """What applies to `entity`.
+
+        Args:
+            entity: a user, a client-id or a pair of both, by name. Of an entity without a client-id only the entries
+                for users are looked at, and the other way round.
+            include_overrides: whether to list what is overridden, too.
+
+        Returns:
+            one entry per kind of quota that is limited, sorted by key.
+
+        Raises:
+            ConfigError: an entity that no client can have.
+        """
+        wanted = tuple(self._levels(entity))
+        found = []
+        for key in sorted(self._by_key):
+            values = self._by_key[key]
+            matches = [QuotaEntry(_entity_of(level), values[level]) for level in wanted if level in values]
+            if matches:
+                overridden = tuple(matches[1:]) if include_overrides else ()
+                found.append(EffectiveQuota(key, matches[0], overridden))
+        return found
+
+    @staticmethod
+    def _levels(entity: ClientQuotaEntity) -> Iterator[Level]:
+        user, client_id = entity.user, entity.client_id
+        if set(entity.entries) - {USER, CLIENT_ID} or not entity.entries:
+            raise ConfigError(f"{entity}: effective quotas are those of a user, a client-id or a pair of both")
+        if user is DEFAULT or client_id is DEFAULT:
+            raise ConfigError(f"{entity}: a client has a name; ask for one that has no entry to see what defaults do")
+        for level in levels(user or "", client_id or ""):
+            if (level[0] is None or user is not None) and (level[1] is None or client_id is not None):
+                yield level
+
+
+def _entity_of(level: Level) -> ClientQuotaEntity:
+    return ClientQuotaEntity.of(user=level[0], client_id=level[1])
