@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 from kclient_quota.broker.context import Cancellable, Scheduler
 from kclient_quota.broker.coordinator import GroupConfig, GroupCoordinator
 from kclient_quota.broker.group_requests import JoinResult, Pending, SyncResult
-from kclient_quota.broker.offsets import OffsetStore
+from kclient_quota.broker.offsets import CommittedOffset, OffsetStore
 from kclient_quota.broker.promise import Promise
 from kclient_quota.broker.state import BROKER, ClusterState
 
@@ -32,11 +32,42 @@ class GroupService:
         self._cluster = cluster
         self._scheduler = scheduler
         self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}
+        self._topic_ids: dict[str, object] = {}
         self._timer: tuple[int, Cancellable] | None = None
 
     def coordinator_id(self, key: str) -> int:
         """Which broker coordinates a group or a transactional id; -1 while none is up."""
         return coordinator_id(self._cluster, key)
+
+    # -- offsets
+
+    def commit(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Set a group's position in a topic that exists."""
+        self._forget_if_deleted(topic)
+        self.offsets.commit(group_id, topic, partition, committed)
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """A group's position, or None; those in a topic that has been deleted since are gone."""
+        self._forget_if_deleted(topic)
+        return self.offsets.fetch(group_id, topic, partition)
+
+    def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:
+        """All positions of a group: (topic, partition, offset)."""
+        for topic in {topic for topic, _, _ in self.offsets.fetch_all(group_id)}:
+            self._forget_if_deleted(topic)
+        return list(self.offsets.fetch_all(group_id))
+
+    def _forget_if_deleted(self, name: str) -> None:
+        """A topic of the same name may have come after the one that offsets were committed in."""
+        topic = self._cluster.topics.get(name)
+        current = None if topic is None else topic.topic_id
+        former = self._topic_ids.pop(name, current)
+        if former != current:
+            self.offsets.delete_topic(name)
+        if current is not None:
+            self._topic_ids[name] = current
+
+    # -- the coordinator's answers and its timer
 
     async def settle(self, answer: ResultT | Pending) -> ResultT:
         """To be awaited with the answer of every `coordinator.join` and `.sync`: hands out what became due by it."""

@@ -76,7 +76,7 @@ def _commit_topic(
             committed = CommittedOffset(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
-            context.services.get(GroupService).offsets.commit(group_id, name, partition.partition_index, committed)
+            context.services.get(GroupService).commit(group_id, name, partition.partition_index, committed)
         answer.partitions.append(
             OffsetCommitResponse.OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=code
@@ -181,14 +181,12 @@ def _fetch_group(
 
 def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
     partitions: dict[str, list[int]] = {}
-    for topic, partition, _ in context.services.get(GroupService).offsets.fetch_all(group_id):
+    for topic, partition, _ in context.services.get(GroupService).all_committed(group_id):
         partitions.setdefault(topic, []).append(partition)
     answers = []
     for name, indexes in partitions.items():
         answer = FetchedTopic(name=name, partitions=_fetch_partitions(context, group_id, name, indexes, stable=stable))
         if context.api_version >= TOPIC_IDS_SINCE:
-            if name not in context.cluster.topics:
-                continue
             answer.topic_id = context.cluster.topics[name].topic_id
         answers.append(answer)
     return answers
@@ -197,13 +195,13 @@ def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[Fetched
 def _fetch_partitions(
     context: Context, group_id: str, name: str | None, indexes: Iterable[int], *, stable: bool
 ) -> list[FetchedPartition]:
-    offsets = context.services.get(GroupService).offsets
+    service = context.services.get(GroupService)
     if name is None:
         return [_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
     answers = []
     for index in indexes:
-        committed = offsets.fetch(group_id, name, index)
-        if stable and offsets.has_pending(group_id, name, index):
+        committed = service.committed(group_id, name, index)
+        if stable and service.offsets.has_pending(group_id, name, index):
             answers.append(_no_offset(index, GroupError.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
             answers.append(_no_offset(index, GroupError.NONE))

@@ -1,6 +1,7 @@
 """The handlers of groups, offsets and SASL in every version they advertise, through the codec, without sockets."""
 
 import heapq
+from dataclasses import fields
 from uuid import UUID
 
 import pytest
@@ -80,7 +81,7 @@ class Node:
         pool = SegmentPool(1 << 16)
         infos = [BrokerInfo(i, "127.0.0.1", {"PLAINTEXT": 9000 + i}) for i in range(1, brokers + 1)]
         self.cluster = ClusterState(
-            cluster_id="c", brokers=infos, new_topic_id=lambda: TOPIC_ID, new_log=lambda: PartitionLog(pool)
+            cluster_id="c", brokers=infos, new_topic_id=lambda: TOPIC_ID, new_log=lambda _: PartitionLog(pool)
         )
         self.cluster.create_topic("t", 2)
         self.scheduler = ManualScheduler()
@@ -96,17 +97,18 @@ class Node:
         """Send it; the list gets the response, or the exception, once there is one."""
         schema = request.__schema__
         registration = REGISTRY[schema.api_key]
-        context = Context(
-            self.broker,
-            self.cluster,
-            self.connection,
-            self.services,
-            self.scheduler,
-            schema.api_key,
-            version,
-            client_id,
-            self.scheduler.now_ms(),
-        )
+        known = {
+            "broker": self.broker,
+            "cluster": self.cluster,
+            "connection": self.connection,
+            "services": self.services,
+            "scheduler": self.scheduler,
+            "api_key": schema.api_key,
+            "api_version": version,
+            "client_id": client_id,
+            "now_ms": self.scheduler.now_ms(),
+        }
+        context = Context(**{field.name: known.get(field.name) for field in fields(Context)})
         read = decode(type(request), version, encode(request, version))
         answers = []
         Drive(registration.call(context, read), answers.append, answers.append)
@@ -417,6 +419,18 @@ def test_fetch(version):
         assert fetched(fetch(node, version, everything=True), version) == [(0, 5, "note", 0)]
     if version >= 10:
         assert fetched(fetch(node, version, topic_id=UUID(int=1)), version)[0][3] == 100
+
+
+def test_offsets_go_with_their_topic():
+    node = Node()
+    commit(node, 9)
+    node.cluster.delete_topic("t")
+    assert fetched(fetch(node, 9, everything=True), 9) == []
+    node.cluster.create_topic("t", 2, topic_id=TOPIC_ID)
+    commit(node, 9)
+    node.cluster.delete_topic("t")
+    node.cluster.create_topic("t", 2, topic_id=UUID(int=8))
+    assert fetched(fetch(node, 9), 9) == [(0, -1, "", 0), (1, -1, "", 0)]
 
 
 def test_fetching_what_a_transaction_is_about_to_change():
