@@ -99,14 +99,31 @@ class Gate:
         waiting: calls of `produce()` that wait here now.
     """
 
-    __slots__ = ("_granted", "_pace", "_raw", "_seen", "_settled", "_wire", "left", "waiting")
+    __slots__ = (
+        "_granted",
+        "_held_until_ms",
+        "_limit",
+        "_pace",
+        "_raw",
+        "_request",
+        "_seen",
+        "_settled",
+        "_started",
+        "_wire",
+        "left",
+        "waiting",
+    )
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Pace, limit: float | None = None) -> None:
         self._pace = pace
+        self._limit = limit
+        self._held_until_ms = 0
+        self._request = 0
         self.left = 0
         self.waiting = 0
         self._granted = 0
         self._settled = 0
+        self._started = False
         self._seen = 0
         self._raw = 0.0
         self._wire = 0.0
@@ -127,16 +144,24 @@ class Gate:
         ratio = self._ratio(cost)
         grant = self._grant(cost, ratio)
         wire = max(1, int(grant * ratio))
-        wait_ms = pace.admit_at_ms(wire, now_ms) - now_ms
+        wait_ms = max(pace.admit_at_ms(wire, now_ms), self._held_until_ms) - now_ms
         if wait_ms > 0:
             return wait_ms
         outstanding = self.handed - self._settled
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
         if outstanding > 0 and (not self._settled or (outstanding + grant) * ratio > pace.outstanding_bytes):
+            # Waiting for deliveries is not idleness, which would earn a burst.
+            pace.on_sent(0, now_ms)
             rate = pace.rate()
             return SOON_MS if rate == inf else max(1, min(SOON_MS, int(wire * 1000 / rate)))
+        if self._granted and not self._started:
+            # The broker counts from the first request that arrives, the pacer from the first that is admitted; what it
+            # has saved up since, and that ten seconds see one request more than intervals, is paid for here, once.
+            self._started = True
+            wire += pace.request_bytes // 2 + 2 * wire if pace.rate() < inf else 0
         pace.on_sent(wire, now_ms)
+        self._request = wire
         self._granted += grant
         self.left += grant
         return 0
@@ -163,15 +188,20 @@ class Gate:
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """The broker has answered with this throttle time."""
-        self._pace.on_throttle(throttle_ms, now_ms)
+        if self._limit is not None and throttle_ms * self._limit <= self._request * 1000:
+            # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
+            self._held_until_ms = max(self._held_until_ms, now_ms + throttle_ms)
+        else:
+            self._pace.on_throttle(throttle_ms, now_ms)
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
+        self._limit = limit
         self._pace.set_limit(limit, now_ms)
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""
-        return max(0, self._pace.throttled_until_ms - now_ms)
+        return max(0, self._held_until_ms - now_ms, self._pace.throttled_until_ms - now_ms)
 
     def state(self, limit: float | None, source: str, now_ms: int) -> BrokerQuotaState:
         """What is known, for `quota_state()`."""

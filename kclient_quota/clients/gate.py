@@ -73,7 +73,7 @@ class ProducerGates:
         return list(self._gates.values())
 
     def _new_gate(self, broker_id: int) -> Gate:
-        gate = Gate(Pacer(self.limit.byte_rate))
+        gate = Gate(Pacer(self.limit.byte_rate), self.limit.byte_rate)
         self._gates[broker_id] = gate
         return gate
 
