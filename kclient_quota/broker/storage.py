@@ -63,21 +63,24 @@ class Storage:
     # -- reading back
 
     def restore(self, cluster: ClusterState, groups: GroupService) -> None:
-        """Fill a cluster that has no topics yet, and keep what changes in its logs and offsets from now on."""
+        """Fill a cluster that has no topics yet, and keep whatever changes in it from now on."""
         runs = int(self._journal.get("runs") or 0)
         cluster.reserve_producer_ids(runs * PRODUCER_IDS_PER_RUN)
         self._journal.set("runs", value=runs + 1)
         for key, value in self._journal.items("topic"):
             self._restore_topic(cluster, str(key[1]), value)
         for key, value in self._journal.items("config"):
-            cluster.configs[int(key[1] or 0), str(key[2])] = value
+            for config, setting in value.items():
+                cluster.set_config(int(key[1] or 0), str(key[2]), config, setting)
         for key, value in self._journal.items("quota"):
-            cluster.quotas[_entity(key[1:])] = value
+            for quota, limit in value.items():
+                cluster.set_quota(_entity(key[1:]), quota, limit)
         for key, value in self._journal.items("offset"):
             self._restore_offset(cluster, groups, key, value)
         groups.offsets.observer = self._keep_offset
         self._remove_orphans(cluster)
-        self.save(cluster)
+        cluster.on_save = self.save
+        cluster.save()
 
     def _restore_topic(self, cluster: ClusterState, name: str, value: dict[str, Any]) -> None:
         known = set(cluster.brokers)

@@ -62,7 +62,7 @@ class Life:
 
     def create(self, name="t", partitions=1):
         self.cluster.create_topic(name, partitions)
-        self.storage.save(self.cluster)
+        self.cluster.save()
 
 
 def test_everything_is_there_after_a_restart(tmp_path):
@@ -71,13 +71,13 @@ def test_everything_is_there_after_a_restart(tmp_path):
     life.cluster.configs[TOPIC, "t"] = {"retention.bytes": "9"}
     life.cluster.configs[BROKER, ""] = {"num.partitions": "3"}
     life.cluster.quotas[ClientQuotaEntity({"user": "alice", "client-id": None})] = {"producer_byte_rate": 1024.0}
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.append(b"a", b"b")
     life.append(b"c")
     life.groups.commit("g", "t", 0, CommittedOffset(2, 0, "note"))
     before = life.bytes()
     life.cluster.topics["t"].partitions[1].leader_epoch = 4
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.storage.close()
 
     again = Life(tmp_path, brokers=2)
@@ -116,13 +116,13 @@ def test_deletions_are_kept_too(tmp_path):
     life.append(b"a")
     entity = ClientQuotaEntity({"user": "alice"})
     life.cluster.quotas[entity] = {"request_percentage": 1.5}
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.groups.commit("g", "t", 0, CommittedOffset(1))
     life.groups.commit("g", "u", 0, CommittedOffset(1))
     life.cluster.delete_topic("t")
     life.groups.offsets.delete("g", "u", 0)
     del life.cluster.quotas[entity]
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.storage.close()
     again = Life(tmp_path)
     assert list(again.cluster.topics) == ["u"]
@@ -198,7 +198,7 @@ def test_what_lies_before_the_start_is_removed_from_the_disk(tmp_path):
     for letter in (b"a", b"b", b"c", b"d"):
         life.append(letter)
     life.log().delete_before(2)
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.storage.close()
     assert [int(path.stem) for path in sorted(tmp_path.glob("logs/*/*/*.log"))] == [2, 3]
     again = Life(tmp_path, file_bytes=100)
@@ -210,7 +210,7 @@ def test_an_emptied_log_keeps_its_place(tmp_path):
     life.create()
     life.append(b"a", b"b")
     life.log().delete_before(2)
-    life.storage.save(life.cluster)
+    life.cluster.save()
     life.storage.close()
     again = Life(tmp_path)
     assert (again.log().start_offset, again.log().end_offset) == (2, 2)
