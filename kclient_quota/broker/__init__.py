@@ -1,1 +1,6 @@
 """An embedded, quota-enforcing Kafka broker."""
+
+from kclient_quota.broker.control import HANG_UP, IGNORE, Intercepted, SeenRequest
+from kclient_quota.broker.server import EmbeddedBroker
+
+__all__ = ["HANG_UP", "IGNORE", "EmbeddedBroker", "Intercepted", "SeenRequest"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from kclient_quota.broker.state import BrokerInfo, ClusterState
+from kclient_quota.quota.token_bucket import ControllerMutationQuota
 
 ANONYMOUS = "ANONYMOUS"
 """Kafka's user name of whoever has not authenticated."""
@@ -42,6 +43,7 @@ class ConnectionState:
         principal: user name; quotas of users go by it.
         is_authenticated: False until SASL has succeeded, on listeners that ask for it.
         sasl: the exchange under way, whatever the SASL handlers keep there.
+        client_id: as in its last request.
         client_software: name and version the client gave in ApiVersions.
         close_after_response: the connection is closed once the response has been written.
     """
@@ -51,6 +53,7 @@ class ConnectionState:
     principal: str = ANONYMOUS
     is_authenticated: bool = True
     sasl: Any = None
+    client_id: str | None = None
     client_software: tuple[str, str] = ("unknown", "unknown")
     close_after_response: bool = False
 
@@ -87,6 +90,8 @@ class Context:
         connection: see `ConnectionState`.
         services: the cluster's other objects, `context.services.get(GroupService)`.
         scheduler: time and timers.
+        mutations: what the request may create and delete (KIP-599): `record(partitions, now_ms)` says False when it
+            must be answered with THROTTLING_QUOTA_EXCEEDED.
         api_key: Kafka's number of the API.
         api_version: version the client speaks.
         client_id: as in the request header; None when null.
@@ -98,6 +103,7 @@ class Context:
     connection: ConnectionState
     services: Services
     scheduler: Scheduler
+    mutations: ControllerMutationQuota
     api_key: int
     api_version: int
     client_id: str | None

@@ -1,18 +1,19 @@
 """What all brokers of a cluster agree on: topics, partitions and their leaders, configurations, quotas, users."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.log import LogConfig, PartitionLog
 from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import ClientQuotaEntity
 
 NO_LEADER = -1
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 """Kafka's `ConfigResource.Type` ids."""
 
-QuotaEntity = frozenset[tuple[str, str | None]]
-"""(entity type, name or None for the default) pairs: `{("user", "alice"), ("client-id", None)}`."""
+QuotaEntity = ClientQuotaEntity
+QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +75,7 @@ class ClusterState:
     Args:
         cluster_id: Kafka's cluster id.
         new_topic_id: a fresh UUID per call.
-        new_log: a fresh, empty log per call.
+        new_log: a fresh, empty log with this configuration per call.
 
     Attributes:
         brokers: by node id.
@@ -85,6 +86,10 @@ class ClusterState:
         users: whatever the SASL mechanisms keep of each user, by name.
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
+        log_config: what topics have that say nothing else.
+        on_quota: called with every quota that is set (None: removed).
+        on_save: called before a change is acknowledged, if it is to be kept; or None.
+        is_changed: whether there is something to save.
     """
 
     def __init__(
@@ -93,17 +98,21 @@ class ClusterState:
         cluster_id: str,
         brokers: Iterable[BrokerInfo],
         new_topic_id: Callable[[], UUID],
-        new_log: Callable[[], PartitionLog],
+        new_log: Callable[[LogConfig], PartitionLog],
     ) -> None:
         self.cluster_id = cluster_id
         self.brokers = {broker.id: broker for broker in brokers}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.users: dict[str, object] = {}
         self.is_auto_create_enabled = True
         self.default_partitions = 1
+        self.log_config = LogConfig()
+        self.on_quota: list[QuotaObserver] = []
+        self.on_save: Callable[[ClusterState], None] | None = None
+        self.is_changed = False
         self._new_topic_id = new_topic_id
         self._new_log = new_log
         self._next_leader = 0
@@ -142,6 +151,7 @@ class ClusterState:
         made = Topic(name, topic_id or self._new_topic_id(), [], replication_factor)
         self.topics[name] = made
         self.topics_by_id[made.topic_id] = made
+        self.is_changed = True
         if assignment:
             for index in sorted(assignment):
                 self._add_partition(made, assignment[index])
@@ -151,6 +161,7 @@ class ClusterState:
 
     def add_partitions(self, topic: Topic, total: int) -> None:
         """Let `topic` have `total` partitions."""
+        self.is_changed = True
         while len(topic.partitions) < total:
             self._add_partition(topic, self._next_replicas(topic.replication_factor))
 
@@ -165,6 +176,7 @@ class ClusterState:
         self.configs.pop((TOPIC, name), None)
         for partition in topic.partitions:
             partition.log.close()
+        self.is_changed = True
         return topic
 
     def _next_replicas(self, replication_factor: int) -> list[int]:
@@ -175,7 +187,9 @@ class ClusterState:
 
     def _add_partition(self, topic: Topic, replicas: list[int]) -> None:
         leader = self._elect(replicas)
-        topic.partitions.append(Partition(len(topic.partitions), list(replicas), leader, self._new_log()))
+        topic.partitions.append(
+            Partition(len(topic.partitions), list(replicas), leader, self._new_log(self._log_config(topic.name)))
+        )
 
     # -- leaders
 
@@ -187,6 +201,7 @@ class ClusterState:
             if leader != partition.leader:
                 partition.leader = leader
                 partition.leader_epoch += 1
+                self.is_changed = True
                 partition.log.wake()
 
     def partitions(self) -> Iterator[Partition]:
@@ -205,6 +220,58 @@ class ClusterState:
         if value is None and resource_type == BROKER and name:
             return self.config(BROKER, "", key)
         return value
+
+    def set_config(self, resource_type: int, name: str, key: str, value: str | None) -> None:
+        """Set a value dynamically; None takes it back to its default. A topic's logs follow."""
+        values = self.configs.setdefault((resource_type, name), {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if not values:
+            del self.configs[resource_type, name]
+        self.is_changed = True
+        topic = self.topics.get(name)
+        if resource_type == TOPIC and topic is not None:
+            config = self._log_config(name)
+            for partition in topic.partitions:
+                partition.log.config = config
+
+    def _log_config(self, topic: str) -> LogConfig:
+        values = self.configs.get((TOPIC, topic))
+        if not values:
+            return self.log_config
+        default = self.log_config
+        timestamp_type = values.get("message.timestamp.type")
+        return replace(
+            default,
+            max_message_bytes=int(values.get("max.message.bytes", default.max_message_bytes)),
+            retention_bytes=int(values.get("retention.bytes", default.retention_bytes)),
+            uses_log_append_time=(
+                default.uses_log_append_time if timestamp_type is None else timestamp_type == "LogAppendTime"
+            ),
+        )
+
+    # -- quotas
+
+    def set_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set one quota of an entity, or take it away (None); brokers are told."""
+        values = self.quotas.setdefault(entity, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if not values:
+            del self.quotas[entity]
+        self.is_changed = True
+        for observer in self.on_quota:
+            observer(entity, key, value)
+
+    def save(self) -> None:
+        """Let what has changed be kept."""
+        self.is_changed = False
+        if self.on_save is not None:
+            self.on_save(self)
 
     # -- producers
 

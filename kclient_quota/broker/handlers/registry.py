@@ -19,6 +19,8 @@ stands in `finally`.
     .principal       user name, "ANONYMOUS" unless authenticated
     .client_id       as in the request header; None when null
     .client_address  the client's IP address
+    .services        .get(GroupService): the cluster's one GroupService(cluster, scheduler), made at its first use
+    .mutations       .record(partitions, now_ms): whether the quota of KIP-599 lets so many be created or deleted
     .api_key, .api_version, .now_ms, .scheduler
 """
 

@@ -1,0 +1,123 @@
+"""Which request is held to which quota on one broker (Kafka's `KafkaApis` and `RequestHandlerHelper`).
+
+`QuotaManagers` does the arithmetic; here it meets requests: what is measured, what a fetch may take, who is told.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+from kclient_quota.quota.entity import IP, ClientQuotaEntity
+from kclient_quota.quota.managers import QuotaManagers, Throttle
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
+from kclient_quota.quota.throttle import ThrottleRule
+from kclient_quota.quota.token_bucket import ControllerMutationQuota
+from kclient_quota.wire.messages import FetchRequest
+
+FETCH_MAX_BYTES = 55 * 1024 * 1024
+"""Kafka's default of the broker configuration `fetch.max.bytes`."""
+
+_STRICT_MUTATIONS_SINCE = {19: 6, 20: 5, 37: 3}
+"""CreateTopics, DeleteTopics and CreatePartitions: the first version that is refused rather than delayed."""
+
+
+class Session(NamedTuple):
+    """Whom a request is charged to."""
+
+    principal: str
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """How a broker measures.
+
+    Attributes:
+        samples: `quota.window.num`.
+        window_ms: `quota.window.size.seconds` x 1000.
+        rule: Kafka's, or the draft of KIP-124, where request delays come after byte delays.
+        callback: decides limits in place of the eight levels.
+        fetch_max_bytes: `fetch.max.bytes`.
+    """
+
+    samples: int = QUOTA_SAMPLES
+    window_ms: int = QUOTA_WINDOW_MS
+    rule: ThrottleRule = ThrottleRule.KAFKA
+    callback: ClientQuotaCallback | None = None
+    fetch_max_bytes: int = FETCH_MAX_BYTES
+
+
+class Enforcement:
+    """The quotas of one broker.
+
+    Args:
+        settings: how it measures.
+        thread_ns: nanoseconds that the thread which handles requests has worked.
+
+    Attributes:
+        managers: what is measured, and the metrics of it.
+    """
+
+    def __init__(self, settings: QuotaSettings, thread_ns: Callable[[], int]) -> None:
+        self.settings = settings
+        self.managers = QuotaManagers(
+            settings.callback, samples=settings.samples, window_ms=settings.window_ms, rule=settings.rule
+        )
+        self._thread_ns = thread_ns
+
+    def update_quota(self, entity: ClientQuotaEntity, key: str, value: float | None) -> None:
+        """Follow a quota that was set (None: removed) in the cluster. Quotas of addresses are kept, not enforced."""
+        if IP not in entity.entries:
+            self.managers.update_quota(entity, key, value)
+
+    def thread_ns(self) -> int:
+        """The thread's time, or 0 as long as nobody's time is limited: reading it costs more than a small request."""
+        return self._thread_ns() if self.managers.request.quotas_enabled else 0
+
+    def mutations(self, session: Session, api_key: int, version: int, now_ms: int) -> ControllerMutationQuota:
+        """What the request may create and delete (KIP-599)."""
+        since = _STRICT_MUTATIONS_SINCE.get(api_key)
+        is_strict = since is not None and version >= since
+        return self.managers.controller_mutation.quota_for(*session, now_ms, strict=is_strict)
+
+    def cap(self, session: Session, request: FetchRequest) -> None:
+        """Let a fetch take no more than a whole window allows, nor wait for more than it may take."""
+        limit = min(request.max_bytes, self.settings.fetch_max_bytes)
+        window = self.managers.fetch.max_value_in_quota_window(*session)
+        request.max_bytes = int(min(limit, window))
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
+
+    # -- after the handler
+
+    def after_produce(self, session: Session, nbytes: int, busy_ns: int, now_ms: int, *, acks: int) -> Throttle:
+        """`nbytes` of request, without the 4 bytes of its length, have been appended."""
+        return self.managers.on_produce(*session, nbytes, busy_ns, now_ms, acks=acks)
+
+    def after_fetch(self, session: Session, nbytes: int, busy_ns: int, now_ms: int) -> Throttle:
+        """`nbytes` of response are ready; if that is throttled, they are not sent and not counted."""
+        return self.managers.on_fetch(*session, nbytes, busy_ns, now_ms)
+
+    def after_request(
+        self, session: Session, mutations: ControllerMutationQuota, busy_ns: int, now_ms: int
+    ) -> Throttle:
+        """Any other request has been handled."""
+        return self.managers.on_controller_mutation(*session, mutations, busy_ns, now_ms)
+
+    def throttle(self, session: Session, throttle: Throttle, now_ms: int, channel: object) -> None:
+        """Account for a throttle; `channel` counts as queued until `unthrottle` has gone past its end."""
+        self.managers.throttle(*session, throttle, now_ms, channel=channel)
+
+    def unthrottle(self, now_ms: int) -> None:
+        """Let go of every channel whose throttle is over."""
+        for _ in self.managers.unthrottled(now_ms):
+            pass
+
+    def record_network_time(self, session: Session, nanos: int, now_ms: int) -> None:
+        """Charge what receiving and sending took; it counts from the client's next request on."""
+        self.managers.request.record_network_nanos(*session, nanos, now_ms)
+
+
+def longer(throttle: Throttle, time_ms: int) -> Throttle:
+    """`throttle`, but at least `time_ms`; what is added counts as a request throttle."""
+    return throttle if throttle.time_ms >= time_ms else Throttle(time_ms, ClientQuotaType.REQUEST)

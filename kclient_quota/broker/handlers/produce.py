@@ -1,0 +1,121 @@
+"""Produce and InitProducerId: writing batches, idempotently if the producer wants it.
+
+Key 0, versions 3-13 (record batches of magic 2, one per partition; topic ids from version 13 on, KIP-516); key 22,
+versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all
+needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
+of idempotent producers are answered with the offset they have.
+Gaps: no transactions yet (INVALID_REQUEST for a transactional id), no per-record errors (KIP-467), records are not
+checked one by one, no compression-type conversion.
+"""
+
+from kclient_quota.broker.context import Context
+from kclient_quota.broker.errors import ErrorCode
+from kclient_quota.broker.handlers.registry import handler
+from kclient_quota.broker.log import Appended
+from kclient_quota.broker.state import TOPIC, Partition, Topic
+from kclient_quota.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+_ALL = -1
+_VALID_ACKS = (-1, 0, 1)
+_TOPIC_IDS_SINCE = 13
+_NO_TRANSACTIONS = "Transactions are not available on this broker: leave transactional.id unset."
+_NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = ProduceResponse.PartitionProduceResponse
+
+
+@handler(InitProducerIdRequest, min_version=0, max_version=5)
+async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Hand out a producer id; an idempotent producer that has one is given the next epoch (KIP-360)."""
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=context.cluster.next_producer_id(), producer_epoch=0)
+
+
+@handler(ProduceRequest, min_version=3, max_version=13)
+async def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+    """Append to every partition that is led here."""
+    responses = [
+        TopicResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=[_append(context, request, data, part) for part in data.partition_data],
+        )
+        for data in request.topic_data
+    ]
+    if request.acks == 0:
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _append(
+    context: Context,
+    request: ProduceRequest,
+    data: ProduceRequest.TopicProduceData,
+    part: ProduceRequest.PartitionProduceData,
+) -> PartitionResponse:
+    topic = _topic(context, data)
+    partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
+    error = _refusal(context, request, topic, partition)
+    if error or topic is None or partition is None:
+        return _refused(Appended(error), part.index, partition)
+    if part.records is None:
+        return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index, partition)
+    log = partition.log
+    appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.now_ms)
+    if appended.error:
+        return _refused(appended, part.index, partition)
+    return PartitionResponse(
+        index=part.index,
+        error_code=0,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log.start_offset,
+    )
+
+
+def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
+    if context.api_version >= _TOPIC_IDS_SINCE:
+        return context.cluster.topics_by_id.get(data.topic_id)
+    return context.cluster.topics.get(data.name)
+
+
+def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, partition: Partition | None) -> ErrorCode:
+    if request.transactional_id is not None:
+        return ErrorCode.INVALID_REQUEST
+    if request.acks not in _VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if topic is None or partition is None:
+        by_id = context.api_version >= _TOPIC_IDS_SINCE and topic is None
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader != context.broker.id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def _in_sync(context: Context, partition: Partition) -> int:
+    brokers = context.cluster.brokers
+    return sum(brokers[replica].is_up for replica in partition.replicas)
+
+
+def _min_in_sync(context: Context, topic: Topic) -> int:
+    return int(context.cluster.config(TOPIC, topic.name, "min.insync.replicas") or 1)
+
+
+def _refused(appended: Appended, index: int, partition: Partition | None) -> PartitionResponse:
+    response = PartitionResponse(
+        index=index, error_code=appended.error, base_offset=-1, error_message=appended.error_message
+    )
+    if partition is not None and appended.error in _NOT_HERE:
+        response.current_leader = ProduceResponse.LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return response

@@ -1,0 +1,122 @@
+"""Kafka's broker configuration as far as the embedded broker obeys it, by Kafka's own keys."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kclient_quota.broker.enforcement import FETCH_MAX_BYTES, QuotaSettings
+from kclient_quota.broker.state import BROKER, ClusterState
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.callback import ClientQuotaCallback
+from kclient_quota.quota.throttle import ThrottleRule
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One key of Kafka's broker configuration.
+
+    Attributes:
+        default: Kafka's, or ours where the card of the embedded broker says so.
+        type: Kafka's `ConfigDef.Type` id: 1 boolean, 2 string, 3 int, 5 long, 6 double.
+        least: smallest value of a number.
+        is_dynamic: whether it may be altered while the broker runs.
+    """
+
+    default: str
+    type: int
+    least: int = 0
+    is_dynamic: bool = False
+
+
+BOOLEAN, STRING, INT, LONG = 1, 2, 3, 5
+
+BROKER_PROPERTIES: Mapping[str, Property] = {
+    "auto.create.topics.enable": Property("true", BOOLEAN),
+    "connections.max.reauth.ms": Property("0", LONG),
+    "controller.quota.window.num": Property("11", INT, 1),
+    "controller.quota.window.size.seconds": Property("1", INT, 1),
+    "fetch.max.bytes": Property(str(FETCH_MAX_BYTES), INT, 1024),
+    "group.initial.rebalance.delay.ms": Property("0", INT),
+    "group.max.session.timeout.ms": Property("1800000", INT),
+    "group.max.size": Property("2147483647", INT, 1),
+    "group.min.session.timeout.ms": Property("6000", INT),
+    "log.message.timestamp.type": Property("CreateTime", STRING, is_dynamic=True),
+    "log.retention.bytes": Property("-1", LONG, -1, is_dynamic=True),
+    "message.max.bytes": Property("1048588", INT, is_dynamic=True),
+    "min.insync.replicas": Property("1", INT, 1, is_dynamic=True),
+    "num.partitions": Property("1", INT, 1),
+    "quota.window.num": Property("11", INT, 1),
+    "quota.window.size.seconds": Property("1", INT, 1),
+}
+
+
+class BrokerProperties:
+    """What was set by hand when the brokers were made.
+
+    Args:
+        values: by Kafka's key.
+
+    Raises:
+        ConfigError: a key is not known here, or a value is not of its type.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        for key, value in values.items():
+            problem = property_problem(key, str(value))
+            if problem:
+                raise ConfigError(problem)
+        self._values = {key: str(value) for key, value in values.items()}
+
+    def value(self, key: str) -> str:
+        """What was set, or the default."""
+        return self._values.get(key, BROKER_PROPERTIES[key].default)
+
+    def quota_settings(self, callback: ClientQuotaCallback | None, rule: ThrottleRule) -> QuotaSettings:
+        """How brokers measure."""
+        return QuotaSettings(
+            samples=int(self.value("quota.window.num")),
+            window_ms=int(self.value("quota.window.size.seconds")) * 1000,
+            rule=rule,
+            callback=callback,
+            fetch_max_bytes=int(self.value("fetch.max.bytes")),
+        )
+
+    def apply(self, cluster: ClusterState) -> None:
+        """Let a cluster that has no topics yet obey."""
+        if self._values:
+            cluster.configs[BROKER, ""] = dict(self._values)
+        cluster.is_auto_create_enabled = self.value("auto.create.topics.enable") == "true"
+        cluster.default_partitions = int(self.value("num.partitions"))
+        cluster.log_config = replace(
+            cluster.log_config,
+            max_message_bytes=int(self.value("message.max.bytes")),
+            retention_bytes=int(self.value("log.retention.bytes")),
+            uses_log_append_time=self.value("log.message.timestamp.type") == "LogAppendTime",
+        )
+
+
+def property_problem(key: str, value: str) -> str | None:
+    """What is wrong with setting a broker's property, or None."""
+    known = BROKER_PROPERTIES.get(key)
+    if known is None:
+        near = difflib.get_close_matches(key, BROKER_PROPERTIES, 1)
+        meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(BROKER_PROPERTIES)}"
+        return f"the embedded broker does not know the property {key}{meant}"
+    return value_problem(key, value, known)
+
+
+def value_problem(key: str, value: str, known: Property) -> str | None:
+    """What is wrong with a value, in Kafka's words, or None."""
+    if known.type == BOOLEAN and value not in {"true", "false"}:
+        return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
+    if known.type in {INT, LONG}:
+        try:
+            number = int(value)
+        except ValueError:
+            return f"Invalid value {value} for configuration {key}: Not a number of type {_NAMES[known.type]}"
+        if number < known.least:
+            return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
+    return None
+
+
+_NAMES = {INT: "INT", LONG: "LONG"}

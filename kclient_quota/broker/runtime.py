@@ -1,0 +1,189 @@
+"""A cluster at run time, on its loop: nodes, their listeners and connections."""
+
+import asyncio
+import socket
+import ssl
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from kclient_quota.broker.context import Scheduler, Services
+from kclient_quota.broker.control import Controls, SeenRequest
+from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.listener import Connection, ReceiveBuffer
+from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.node import REQUESTS_KEPT, Node
+from kclient_quota.broker.segments import SegmentPool
+from kclient_quota.broker.state import BrokerInfo, ClusterState, QuotaEntity
+
+_BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSpec:
+    """One way into every broker.
+
+    Attributes:
+        name: Kafka's listener name, here its security protocol: PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL.
+        tls: the server's certificate and what it demands, or None.
+        needs_authentication: whether SASL must come first.
+        ports: by broker id; 0 or absent picks a free one.
+    """
+
+    name: str
+    tls: ssl.SSLContext | None
+    needs_authentication: bool
+    ports: Mapping[int, int]
+
+
+class Runtime:
+    """Everything of a cluster that lives on the loop. Only `__init__` may be called from another thread.
+
+    Args:
+        broker_ids: node ids.
+        host: address to listen on.
+        listeners: ways into every broker.
+        settings: how quotas are measured.
+    """
+
+    def __init__(
+        self, broker_ids: Iterable[int], host: str, listeners: Iterable[ListenerSpec], settings: QuotaSettings
+    ) -> None:
+        self._host = host
+        self._listeners = list(listeners)
+        self._settings = settings
+        self.pool = SegmentPool()
+        self.cluster = ClusterState(
+            cluster_id=uuid.uuid4().hex[:22],
+            brokers=[BrokerInfo(broker_id, host) for broker_id in broker_ids],
+            new_topic_id=uuid.uuid4,
+            new_log=lambda config: PartitionLog(self.pool, config),
+        )
+        self.cluster.on_quota.append(self._follow_quota)
+        self.controls = Controls()
+        self.requests: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
+        self.nodes: dict[int, Node] = {}
+        self.services: Services | None = None
+        self._scheduler: Scheduler | None = None
+        self._receive = ReceiveBuffer()
+        self._connections: dict[Connection, int] = {}
+        self._servers: dict[int, list[asyncio.Server]] = {}
+        self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
+
+    # -- sockets
+
+    def _bind(self, broker_id: int) -> list[socket.socket]:
+        """Bound before anything runs, so that every address is known from the first Metadata on."""
+        bound: list[socket.socket] = []
+        info = self.cluster.brokers[broker_id]
+        try:
+            for listener in self._listeners:
+                wanted = info.ports.get(listener.name) or listener.ports.get(broker_id, 0)
+                one = socket.create_server((self._host, wanted), backlog=_BACKLOG)
+                one.setblocking(False)
+                bound.append(one)
+                info.ports[listener.name] = one.getsockname()[1]
+        except OSError:
+            for one in bound:
+                one.close()
+            raise
+        return bound
+
+    def close_sockets(self) -> None:
+        """Let go of what was bound and not yet served."""
+        for sockets in self._sockets.values():
+            for one in sockets:
+                one.close()
+        self._sockets.clear()
+
+    # -- brokers
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Serve on every broker."""
+        self._scheduler = scheduler
+        self.services = Services(self.cluster, scheduler)
+        for broker_id in self.cluster.brokers:
+            await self._serve(broker_id)
+
+    async def _serve(self, broker_id: int) -> None:
+        assert self.services is not None
+        assert self._scheduler is not None
+        enforcement = Enforcement(self._settings, time.thread_time_ns)
+        for entity, values in self.cluster.quotas.items():
+            for key, value in values.items():
+                enforcement.update_quota(entity, key, value)
+        info = self.cluster.brokers[broker_id]
+        node = Node(info, self.cluster, self.services, self._scheduler, enforcement, self.controls, self.requests)
+        self.nodes[broker_id] = node
+        loop = asyncio.get_running_loop()
+        sockets = self._sockets.pop(broker_id)
+        self._servers[broker_id] = [
+            await loop.create_server(self._connection_factory(node, spec), sock=one, ssl=spec.tls)
+            for spec, one in zip(self._listeners, sockets, strict=True)
+        ]
+
+    def _connection_factory(self, node: Node, spec: ListenerSpec) -> Callable[[], Connection]:
+        def make() -> Connection:
+            connection = Connection(
+                node, spec.name, self._receive, self._forget, needs_authentication=spec.needs_authentication
+            )
+            self._connections[connection] = node.info.id
+            return connection
+
+        return make
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Close its listeners and connections; what it led goes to other replicas that are up."""
+        for server in self._servers.pop(broker_id, []):
+            server.close()
+        self.kill_connections(broker_id=broker_id)
+        self.cluster.set_broker_up(broker_id, is_up=False)
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Serve again, on the ports it had, with its quotas measured anew; nothing if it is up."""
+        if broker_id in self._servers:
+            return
+        self._sockets[broker_id] = self._bind(broker_id)
+        self.cluster.set_broker_up(broker_id, is_up=True)
+        await self._serve(broker_id)
+
+    def stop(self) -> None:
+        """Close everything and forget all records."""
+        for broker_id in list(self._servers):
+            for server in self._servers.pop(broker_id):
+                server.close()
+        self.kill_connections()
+        for partition in self.cluster.partitions():
+            partition.log.close()
+
+    # -- connections
+
+    def kill_connections(self, client_id: str | None = None, broker_id: int | None = None) -> int:
+        """Cut connections without a word.
+
+        Args:
+            client_id: only those whose last request named it.
+            broker_id: only those to this broker.
+
+        Returns:
+            How many there were.
+        """
+        doomed = [
+            connection
+            for connection, node_id in self._connections.items()
+            if client_id in {None, connection.state.client_id} and broker_id in {None, node_id}
+        ]
+        for connection in doomed:
+            connection.abort()
+        return len(doomed)
+
+    # -- quotas
+
+    def _follow_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        for node in self.nodes.values():
+            node.enforcement.update_quota(entity, key, value)

@@ -1,0 +1,380 @@
+"""`EmbeddedBroker`: a quota-enforcing Kafka cluster inside this process, on loopback, in one background thread."""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kclient_quota.broker.control import ControlFunction, SeenRequest
+from kclient_quota.broker.metrics import broker_metrics
+from kclient_quota.broker.properties import BrokerProperties
+from kclient_quota.broker.runtime import ListenerSpec, Runtime
+from kclient_quota.broker.scheduling import LoopScheduler
+from kclient_quota.broker.state import TOPIC
+from kclient_quota.broker.tls import server_context
+from kclient_quota.broker.topic_names import topic_name_problem
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.quota.callback import ClientQuotaCallback
+from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, entity_problem, quota_problem
+from kclient_quota.quota.throttle import ThrottleRule
+
+ResultT = TypeVar("ResultT")
+
+PLAINTEXT, SASL_PLAINTEXT, SSL, SASL_SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"
+_ANSWER_TIMEOUT_S = 30
+
+
+class EmbeddedBroker:
+    """Kafka brokers on loopback, started in milliseconds, gone when closed.
+
+    Example:
+        with EmbeddedBroker(brokers=3, topics={"orders": 4}) as cluster:
+            cluster.set_quota(client_id="orders", producer_byte_rate=51_200)
+            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    Args:
+        brokers: how many brokers; their ids are 1, 2, ...
+        topics: names of topics to create at the start and their partitions.
+        ports: of the PLAINTEXT listeners: 0 for free ones, a number for the first broker (the others follow it), or
+            one per broker.
+        host: address to listen on and to tell clients.
+        clock: time for quotas, waits and timestamps; a clock that is moved by hand moves throttles.
+        properties: Kafka's broker configuration by its own keys, such as `quota.window.num`,
+            `quota.window.size.seconds`, `auto.create.topics.enable`, `num.partitions`, `log.retention.bytes`.
+        users: names and passwords; adds a SASL_PLAINTEXT listener (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512).
+        tls_pem: a PEM file with certificate chain and PKCS #8 key; adds an SSL listener, with `users` a SASL_SSL one
+            as well.
+        tls_ports: as `ports`, of the SSL listeners.
+        sasl_ports: as `ports`, of the SASL_PLAINTEXT listeners.
+        quota_callback: decides limits in place of Kafka's eight levels (KIP-257).
+        throttle_rule: Kafka's, or the draft of KIP-124.
+        data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
+
+    Raises:
+        ConfigError: an argument cannot be used; the message names it.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        topics: Mapping[str, int] | None = None,
+        ports: int | Sequence[int] = 0,
+        host: str = "127.0.0.1",
+        clock: Clock = SYSTEM_CLOCK,
+        properties: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
+        tls_pem: Path | None = None,
+        tls_ports: int | Sequence[int] = 0,
+        sasl_ports: int | Sequence[int] = 0,
+        quota_callback: ClientQuotaCallback | None = None,
+        throttle_rule: ThrottleRule = ThrottleRule.KAFKA,
+        data_dir: Path | str | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise ConfigError(f"brokers must be at least 1, not {brokers}")
+        self._ids = range(1, brokers + 1)
+        self._topics = dict(topics or {})
+        self._host = host
+        self._clock = clock
+        self._properties = BrokerProperties(properties or {})
+        self._settings = self._properties.quota_settings(quota_callback, throttle_rule)
+        self._users = dict(users or {})
+        self._tls_pem = tls_pem
+        self._ports = {
+            PLAINTEXT: _spread("ports", ports, self._ids),
+            SSL: _spread("tls_ports", tls_ports, self._ids),
+            SASL_PLAINTEXT: _spread("sasl_ports", sasl_ports, self._ids),
+            SASL_SSL: {},
+        }
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._runtime: Runtime | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- life
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Start the brokers; they answer when this returns.
+
+        Raises:
+            ConfigError: an address cannot be listened on, or `data_dir` cannot be used.
+        """
+        if self._loop is not None:
+            return self
+        runtime = self._bind()
+        self._prepare(runtime)
+        loop = asyncio.SelectorEventLoop()
+        thread = threading.Thread(target=_run, args=(loop,), name="embedded-broker", daemon=True)
+        thread.start()
+        self._runtime, self._loop, self._thread = runtime, loop, thread
+        try:
+            self._await(runtime.start(LoopScheduler(loop, self._clock)))
+            for name, partitions in self._topics.items():
+                if name not in runtime.cluster.topics:
+                    self.create_topic(name, partitions)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stop everything at once; clients find their connections cut. May be called again."""
+        runtime, loop, thread = self._runtime, self._loop, self._thread
+        self._runtime = self._loop = self._thread = None
+        if runtime is None or loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(_stop, runtime, loop)
+        thread.join()
+
+    def _bind(self) -> Runtime:
+        try:
+            return Runtime(self._ids, self._host, self._listeners(), self._settings)
+        except OSError as error:
+            raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
+
+    def _listeners(self) -> list[ListenerSpec]:
+        tls = None if self._tls_pem is None else server_context(self._tls_pem)
+        wanted: list[tuple[str, ssl.SSLContext | None, bool]] = [(PLAINTEXT, None, False)]
+        if tls is not None:
+            wanted.append((SSL, tls, False))
+        if self._users:
+            wanted.append((SASL_PLAINTEXT, None, True))
+        if self._users and tls is not None:
+            wanted.append((SASL_SSL, tls, True))
+        return [ListenerSpec(name, context, needs, self._ports[name]) for name, context, needs in wanted]
+
+    def _prepare(self, runtime: Runtime) -> None:
+        cluster = runtime.cluster
+        cluster.users.update(self._users)
+        self._properties.apply(cluster)
+
+    # -- addresses
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of the plain-text listeners."""
+        return self.bootstrap_servers_of(PLAINTEXT)
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """Addresses of the SASL_PLAINTEXT listeners; only with `users`."""
+        return self.bootstrap_servers_of(SASL_PLAINTEXT)
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """Addresses of the SSL listeners; only with `tls_pem`."""
+        return self.bootstrap_servers_of(SSL)
+
+    @property
+    def sasl_tls_bootstrap_servers(self) -> str:
+        """Addresses of the SASL_SSL listeners; only with `users` and `tls_pem`."""
+        return self.bootstrap_servers_of(SASL_SSL)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Addresses of one listener of every broker.
+
+        Raises:
+            ConfigError: there is no such listener.
+        """
+        brokers = self._running().cluster.brokers.values()
+        addresses = [f"{broker.host}:{broker.ports[listener]}" for broker in brokers if listener in broker.ports]
+        if not addresses:
+            raise ConfigError(f"there is no {listener} listener: SASL listeners need users=, TLS listeners tls_pem=")
+        return ",".join(addresses)
+
+    # -- topics and quotas
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replication: int = 1
+    ) -> None:
+        """Create a topic, its leaders spread over the brokers in turn.
+
+        Raises:
+            ConfigError: the name or a number cannot be used, or the topic exists.
+        """
+        problem = topic_name_problem(name)
+        if problem or partitions < 1 or not 1 <= replication <= len(self._ids):
+            raise ConfigError(
+                problem
+                or f"topic {name!r}: partitions must be at least 1 (not {partitions}), "
+                f"replication 1 to {len(self._ids)} (not {replication})"
+            )
+        cluster = self._running().cluster
+
+        def create() -> None:
+            for key, value in (configs or {}).items():
+                cluster.set_config(TOPIC, name, key, value)
+            cluster.create_topic(name, partitions, replication_factor=replication)
+            cluster.save()
+
+        self._call(create)
+
+    def set_quota(
+        self,
+        *,
+        client_id: str | None = None,
+        user: str | None = None,
+        ip: str | None = None,
+        default_client_id: bool = False,
+        default_user: bool = False,
+        default_ip: bool = False,
+        **limits: float | None,
+    ) -> None:
+        """Set the quotas of one entity, removing those that are None or not named.
+
+        Args:
+            client_id: the client-id, alone or with `user`.
+            user: the user.
+            ip: the address.
+            default_client_id: whoever has no client-id entry.
+            default_user: whoever has no user entry.
+            default_ip: whoever has no address entry.
+            limits: by Kafka's keys (`producer_byte_rate`, ...), per second and broker.
+
+        Raises:
+            ConfigError: the entity or a limit cannot be used.
+        """
+        entity = ClientQuotaEntity.of(
+            user=DEFAULT if default_user else user,
+            client_id=DEFAULT if default_client_id else client_id,
+            ip=DEFAULT if default_ip else ip,
+        )
+        kinds = list(entity.entries)
+        problem = entity_problem(entity.wire_entries())
+        for key, value in limits.items():
+            if key not in QUOTA_KEYS:
+                raise ConfigError(f"there is no quota {key}; there are {', '.join(QUOTA_KEYS)}")
+            if value is not None:
+                problem = problem or quota_problem(kinds, key, value)
+        if problem:
+            raise ConfigError(problem)
+        cluster = self._running().cluster
+
+        def alter() -> None:
+            for key in {**cluster.quotas.get(entity, {}), **limits}:
+                cluster.set_quota(entity, key, limits.get(key))
+            cluster.save()
+
+        self._call(alter)
+
+    # -- what a test may see
+
+    @property
+    def requests(self) -> list[SeenRequest]:
+        """The last 100,000 requests that were answered, oldest first."""
+        return self._call(lambda: list(self._running().requests))
+
+    def metrics(self) -> dict[tuple[int, str, str, str], float]:
+        """Broker-side metrics by (broker id, group, name, "tag=value,..."), named as Kafka names them."""
+        return self._call(lambda: broker_metrics(self._running().nodes.values()))
+
+    # -- what a test may do
+
+    def control(self, api_key: int | None, function: ControlFunction, *, times: int | None = 1) -> None:
+        """Show the next requests to a function before any handler.
+
+        Args:
+            api_key: Kafka's number of the API, None for every API.
+            function: called on the broker's thread with an `Intercepted`; what it returns is the answer: a response of
+                `kclient_quota.wire.messages`, `HANG_UP`, `IGNORE`, or None to let the request pass.
+            times: after how many requests that it answered the function is forgotten; None for never.
+        """
+        self._call(lambda: self._running().controls.add(api_key, function, times))
+
+    def clear_controls(self) -> None:
+        """Forget every `control` and `throttle_next` that still waits."""
+        self._call(self._running().controls.clear)
+
+    def throttle_next(
+        self, api_key: int | None, throttle_time_ms: int, *, times: int = 1, client_id: str | None = None
+    ) -> None:
+        """Let the next responses carry at least this throttle time, and mute their connections for it.
+
+        Args:
+            api_key: Kafka's number of the API, None for every API.
+            throttle_time_ms: milliseconds.
+            times: how many responses.
+            client_id: only to this client.
+        """
+        if throttle_time_ms < 1 or times < 1:
+            raise ConfigError(f"throttle_time_ms and times must be at least 1, not {throttle_time_ms} and {times}")
+        self._call(lambda: self._running().controls.add_throttle(api_key, client_id, throttle_time_ms, times))
+
+    def kill_connections(self, client_id: str | None = None) -> int:
+        """Cut every connection, or those whose last request named `client_id`; how many there were."""
+        return self._call(lambda: self._running().kill_connections(client_id))
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop one broker; its partitions go to other replicas, or stay without a leader."""
+        self._check_id(broker_id)
+        self._call(lambda: self._running().stop_broker(broker_id))
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again on its old ports; its quotas are measured anew."""
+        self._check_id(broker_id)
+        self._await(self._running().start_broker(broker_id))
+
+    def restart(self, broker_id: int) -> None:
+        """Stop a broker and start it again."""
+        self.stop_broker(broker_id)
+        self.start_broker(broker_id)
+
+    # -- within
+
+    def _check_id(self, broker_id: int) -> None:
+        if broker_id not in self._ids:
+            raise ConfigError(f"there is no broker {broker_id}; brokers are 1 to {len(self._ids)}")
+
+    def _running(self) -> Runtime:
+        if self._runtime is None:
+            raise ClusterError("the embedded broker is not running: use it as a context manager, or start() it")
+        return self._runtime
+
+    def _call(self, function: Callable[[], ResultT]) -> ResultT:
+        """Call on the loop's thread and wait for the result."""
+
+        async def call() -> ResultT:
+            return function()
+
+        return self._await(call())
+
+    def _await(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+        loop = self._loop
+        if loop is None:
+            coroutine.close()
+            raise ClusterError("the embedded broker is not running: use it as a context manager, or start() it")
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_ANSWER_TIMEOUT_S)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()
+
+
+def _stop(runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
+    runtime.stop()
+    # connections that were aborted are told so by calls that are queued before this one
+    loop.call_soon(loop.stop)
+
+
+def _spread(name: str, ports: int | Sequence[int], ids: range) -> dict[int, int]:
+    """Ports by broker id."""
+    if isinstance(ports, int):
+        return {broker_id: ports + broker_id - ids[0] if ports else 0 for broker_id in ids}
+    if len(ports) != len(ids):
+        raise ConfigError(f"{name} names {len(ports)} ports for {len(ids)} brokers; give one each, or 0")
+    return dict(zip(ids, ports, strict=True))
