@@ -1,0 +1,178 @@
+"""A blocking connection to a broker; the protocol is `session`'s, the asyncio twin is in `async_connection`.
+
+    with Connection(ConnectionSettings("localhost", 9092), SYSTEM_CLOCK) as connection:
+        response = connection.send(DescribeClientQuotasRequest(components=[]), timeout_ms=1000)
+
+Every operation has a deadline. A connection that failed once is closed: open a new one.
+"""
+
+from __future__ import annotations
+
+import socket
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Self
+
+from kclient_quota.errors import ClusterError, WireError
+from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS, RECEIVE_BYTES, ConnectionSettings, Deadline, Sasl, Speaker
+from kclient_quota.wire.session import authenticate, negotiate
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from kclient_quota.clock import Clock
+    from kclient_quota.wire.schema import Request, Response
+
+__all__ = ["Connection", "ConnectionSettings", "Sasl"]
+
+
+class Connection(Speaker):
+    """A blocking connection to one broker, for one thread at a time.
+
+    Args:
+        settings: where and how.
+        clock: for deadlines and the session's lifetime.
+    """
+
+    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
+        super().__init__(settings, clock)
+        self._socket: socket.socket | None = None
+
+    def open(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Self:
+        """Connect, ask for versions and log in.
+
+        Raises:
+            ClusterError: one of these failed.
+        """
+        deadline = self._deadline(timeout_ms, "accept a connection")
+        try:
+            self._socket = self._connect(deadline)
+            self._run(negotiate(self._session), self._deadline(timeout_ms, "answer ApiVersions"))
+            if self.settings.sasl:
+                self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def send(self, request: Request, *, version: int | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Any:
+        """Send a request, by default in the newest version both ends speak, and return its response.
+
+        Logs in again first when the session's lifetime asks for it.
+
+        Raises:
+            ClusterError: no readable answer in time, connection lost, or the broker does not speak the API.
+            WireError: the request cannot be written.
+        """
+        deadline = self._deadline(timeout_ms, f"answer {request.__schema__.name}")
+        if self._session.needs_reauthentication(self._clock.now_ms()):
+            self.reauthenticate(timeout_ms)
+        chosen = self._session.pick_version(request) if version is None else version
+        return self._exchange(request, chosen, deadline)
+
+    def reauthenticate(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Log in again on the live connection (KIP-368); nothing without SASL.
+
+        Raises:
+            ClusterError: the broker refused.
+        """
+        if self.settings.sasl:
+            self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
+
+    def close(self) -> None:
+        """Close the socket; harmless when it is closed."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> Self:
+        return self.open() if self._socket is None else self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _connect(self, deadline: Deadline) -> socket.socket:
+        failure: Exception = OSError("it has no address")
+        for family, kind, protocol, _name, address in self._resolve(deadline):
+            raw = socket.socket(family, kind, protocol)
+            try:
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                raw.settimeout(deadline.left_seconds())
+                raw.connect(address)
+                return self._secure(raw, deadline)
+            except TimeoutError:
+                raw.close()
+                raise deadline.expired() from None
+            except OSError as error:
+                raw.close()
+                failure = error
+        raise deadline.failed(failure) from failure
+
+    def _resolve(self, deadline: Deadline) -> list[Any]:
+        """Addresses of the host; on a thread of its own, because the system's resolver knows no deadline."""
+        answer: SimpleQueue[Any] = SimpleQueue()
+
+        def look_up() -> None:
+            try:
+                answer.put(socket.getaddrinfo(self.settings.host, self.settings.port, type=socket.SOCK_STREAM))
+            except OSError as error:
+                answer.put(error)
+
+        Thread(target=look_up, name="kclient-quota-resolver", daemon=True).start()
+        try:
+            found = answer.get(timeout=deadline.left_seconds())
+        except Empty:
+            raise deadline.expired() from None
+        self._check_address(found)
+        addresses: list[Any] = found
+        return addresses
+
+    def _secure(self, raw: socket.socket, deadline: Deadline) -> socket.socket:
+        if self.settings.tls is None:
+            return raw
+        raw.settimeout(deadline.left_seconds())
+        return self.settings.tls.wrap_socket(raw, server_hostname=self.settings.host)
+
+    def _authenticate(self, deadline: Deadline) -> None:
+        assert self.settings.sasl is not None  # callers have looked
+        credentials = self.settings.sasl.credentials()
+        lifetime_ms = self._run(authenticate(self._session, credentials), deadline)
+        self._session.authenticated(lifetime_ms, self._clock.now_ms())
+
+    def _run(self, conversation: Generator[tuple[Request, int], Response, Any], deadline: Deadline) -> Any:
+        try:
+            request, version = next(conversation)
+            while True:
+                request, version = conversation.send(self._exchange(request, version, deadline))
+        except StopIteration as end:
+            return end.value
+
+    def _exchange(self, request: Request, version: int, deadline: Deadline) -> Response:
+        connected = self._socket
+        if connected is None:
+            raise ClusterError(f"the connection to {self.settings.peer} is closed; open a new one")
+        correlation_id, frame = self._session.send(request, version)
+        try:
+            connected.settimeout(deadline.left_seconds())
+            connected.sendall(b"".join(frame))
+            return self._await_answer(connected, correlation_id, deadline)
+        except TimeoutError:
+            self.close()
+            raise deadline.expired() from None
+        except (OSError, WireError) as error:
+            self.close()
+            raise deadline.failed(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_answer(self, connected: socket.socket, correlation_id: int, deadline: Deadline) -> Response:
+        while True:
+            connected.settimeout(deadline.left_seconds())
+            data = connected.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError("the broker closed the connection")
+            for answer in self._session.receive(data, self._clock.now_ms()):
+                if answer.correlation_id == correlation_id:
+                    return answer.response
+                raise WireError("the answers are out of order")

@@ -1,0 +1,257 @@
+"""Brokers that are slow, silent, gone or no brokers at all: one ClusterError each, in time, and the socket closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.errors import ClusterError, WireError
+from kclient_quota.testing.clock import ManualClock
+from kclient_quota.wire.async_connection import AsyncConnection
+from kclient_quota.wire.codec import decode
+from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
+from kclient_quota.wire.frame import decode_request_header, encode_response
+from kclient_quota.wire.messages import (
+    API,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
+
+VERSIONS = ApiVersionsResponse(
+    api_keys=[ApiVersionsResponse.ApiVersion(api_key=key, max_version=9) for key in (3, 17, 18, 36)]
+)
+
+
+def read_exactly(peer, size):
+    data = b""
+    while len(data) < size:
+        more = peer.recv(size - len(data))
+        if not more:
+            raise ConnectionResetError
+        data += more
+    return data
+
+
+def read_request(peer):
+    frame = read_exactly(peer, int.from_bytes(read_exactly(peer, 4), "big"))
+    header, start = decode_request_header(frame)
+    return header, decode(API[header.api_key].request, header.api_version, frame, start)
+
+
+def answer(peer, header, response):
+    peer.sendall(b"".join(encode_response(response, header.api_version, header.correlation_id)))
+
+
+def answer_versions(peer):
+    header, _ = read_request(peer)
+    answer(peer, header, VERSIONS)
+
+
+@contextmanager
+def broker(script):
+    """A listener that plays the script with everyone who connects."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer:
+                try:
+                    script(peer)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield ConnectionSettings("127.0.0.1", listener.getsockname()[1])
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)
+
+
+def silent(peer):
+    peer.recv(1 << 20)
+    peer.recv(1 << 20)  # until the client gives up
+
+
+def closing(peer):
+    peer.recv(1)
+
+
+def web_server(peer):
+    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    peer.recv(1 << 20)
+
+
+def silent_after_versions(peer):
+    answer_versions(peer)
+    silent(peer)
+
+
+def half_an_answer(peer):
+    answer_versions(peer)
+    header, _ = read_request(peer)
+    frame = b"".join(encode_response(MetadataResponse(cluster_id="c"), header.api_version, header.correlation_id))
+    peer.sendall(frame[:-3])
+
+
+def garbage(peer):
+    answer_versions(peer)
+    header, _ = read_request(peer)
+    peer.sendall(b"\0\0\0\x0c" + header.correlation_id.to_bytes(4, "big") + b"\xff" * 8)
+
+
+def wrong_correlation(peer):
+    answer_versions(peer)
+    header, _ = read_request(peer)
+    header.correlation_id += 5
+    answer(peer, header, MetadataResponse())
+
+
+FAULTS = [
+    pytest.param(silent, r"did not answer ApiVersions within 300 ms", id="silent"),
+    pytest.param(closing, r"did not answer ApiVersions: .*(closed the connection|reset by peer)", id="closing"),
+    pytest.param(web_server, r"did not answer ApiVersions: a frame of 1213486160 bytes is refused", id="web server"),
+    pytest.param(silent_after_versions, r"did not answer MetadataRequest within 300 ms", id="silent later"),
+    pytest.param(half_an_answer, r"did not answer MetadataRequest: the broker closed the connection", id="half"),
+    pytest.param(garbage, r"did not answer MetadataRequest: MetadataResponse v9", id="garbage"),
+    pytest.param(wrong_correlation, r"MetadataRequest: .*correlation id 6, which was never asked", id="correlation"),
+]
+
+
+@pytest.mark.parametrize(("script", "problem"), FAULTS)
+def test_faults_are_one_clear_error(script, problem):
+    with broker(script) as settings:
+        started = time.monotonic()
+        connection = Connection(settings, SYSTEM_CLOCK)
+        with pytest.raises(ClusterError, match=problem) as caught:
+            connection.open(timeout_ms=300).send(MetadataRequest(), timeout_ms=300)
+        assert settings.peer in str(caught.value)
+        assert time.monotonic() - started < 2
+        with pytest.raises(ClusterError, match="is closed; open a new one"):
+            connection.send(MetadataRequest(), version=9)
+
+
+@pytest.mark.parametrize(("script", "problem"), FAULTS)
+async def test_faults_are_one_clear_error_with_asyncio(script, problem):
+    with broker(script) as settings:
+        connection = AsyncConnection(settings, SYSTEM_CLOCK)
+
+        async def talk():
+            await connection.open(timeout_ms=300)
+            await connection.send(MetadataRequest(), timeout_ms=300)
+
+        with pytest.raises(ClusterError, match=problem):
+            await asyncio.wait_for(talk(), 5)
+        with pytest.raises(ClusterError, match="is closed; open a new one"):
+            await connection.send(MetadataRequest(), version=9)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_nobody_listens():
+    settings = ConnectionSettings("127.0.0.1", free_port())
+    with pytest.raises(ClusterError, match=r"did not accept a connection: .*refused; check bootstrap\.servers"):
+        Connection(settings, SYSTEM_CLOCK).open(timeout_ms=1000)
+
+
+async def test_nobody_listens_with_asyncio():
+    settings = ConnectionSettings("127.0.0.1", free_port())
+    with pytest.raises(ClusterError, match=r"did not accept a connection: .*refused|Connect call failed"):
+        await AsyncConnection(settings, SYSTEM_CLOCK).open(timeout_ms=1000)
+
+
+def test_a_name_that_does_not_resolve():
+    settings = ConnectionSettings("no-such-host.invalid", 9092)
+    with pytest.raises(ClusterError, match=r"no-such-host\.invalid:9092 .*(resolve|within)"):
+        Connection(settings, SYSTEM_CLOCK).open(timeout_ms=3000)
+
+
+async def test_a_name_that_does_not_resolve_with_asyncio():
+    settings = ConnectionSettings("no-such-host.invalid", 9092)
+    with pytest.raises(ClusterError, match=r"no-such-host\.invalid:9092 .*(resolve|within)"):
+        await AsyncConnection(settings, SYSTEM_CLOCK).open(timeout_ms=3000)
+
+
+def test_a_deadline_that_is_over_before_it_starts():
+    with broker(silent_after_versions) as settings, pytest.raises(ClusterError, match="within 0 ms"):
+        Connection(settings, SYSTEM_CLOCK).open(timeout_ms=0)
+
+
+def test_an_unwritable_request_leaves_the_connection_open():
+    def answering(peer):
+        answer_versions(peer)
+        header, _ = read_request(peer)
+        answer(peer, header, MetadataResponse(cluster_id="c"))
+
+    with broker(answering) as settings, Connection(settings, SYSTEM_CLOCK) as connection:
+        with pytest.raises(WireError):
+            connection.send(
+                MetadataRequest(
+                    topics=None,
+                    allow_auto_topic_creation=7,
+                    include_topic_authorized_operations=None,
+                    unknown_tags={0: 5},
+                )
+            )
+        assert connection.send(MetadataRequest()).cluster_id == "c"
+
+
+def test_the_session_is_renewed_before_its_lifetime_ends():
+    seen = []
+
+    def logging_in(peer):
+        while True:
+            header, _ = read_request(peer)
+            seen.append(header.api_key)
+            answers = {
+                3: MetadataResponse(),
+                17: SaslHandshakeResponse(),
+                18: VERSIONS,
+                36: SaslAuthenticateResponse(session_lifetime_ms=10_000),
+            }
+            answer(peer, header, answers[header.api_key])
+
+    clock = ManualClock(1000)
+    with broker(logging_in) as plain:
+        settings = ConnectionSettings(plain.host, plain.port, sasl=Sasl("PLAIN", "u", "p"))
+        with Connection(settings, clock) as connection:
+            connection.send(MetadataRequest())
+            clock.sleep_ms(8_000)
+            connection.send(MetadataRequest())
+            clock.sleep_ms(600)
+            connection.send(MetadataRequest())
+    assert seen == [18, 17, 36, 3, 3, 17, 36, 3]
+
+
+async def test_concurrent_sends_take_turns():
+    def answering(peer):
+        answer_versions(peer)
+        while True:
+            header, request = read_request(peer)
+            answer(peer, header, MetadataResponse(cluster_id=request.topics[0].name))
+
+    with broker(answering) as settings:
+        async with AsyncConnection(settings, SYSTEM_CLOCK) as connection:
+            asked = [
+                connection.send(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=str(index))]))
+                for index in range(20)
+            ]
+            assert [found.cluster_id for found in await asyncio.gather(*asked)] == [str(index) for index in range(20)]

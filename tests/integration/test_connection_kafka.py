@@ -1,0 +1,171 @@
+"""Our connections against Apache Kafka itself: every mechanism, TLS, refusals, KIP-368."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import ipaddress
+import json
+import ssl
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.errors import ClusterError
+from kclient_quota.testing.apache import ApacheKafka
+from kclient_quota.wire.async_connection import AsyncConnection
+from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
+from kclient_quota.wire.messages import (
+    DescribeClientQuotasRequest,
+    DescribeClusterRequest,
+    ListConfigResourcesRequest,
+    PushTelemetryRequest,
+)
+
+pytestmark = pytest.mark.kafka
+PASSWORD = "se cret=,ü"
+LIFETIME_MS = 60_000
+OAUTH = {
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="admin";'
+    ),
+    "connections.max.reauth.ms": str(LIFETIME_MS),
+}
+
+
+def certificate(folder):
+    """A self-signed certificate for 127.0.0.1: PEM with chain and key, and the context that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    chain = made.public_bytes(serialization.Encoding.PEM).decode()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    pem = folder / "broker.pem"
+    pem.write_text(private + chain)
+    return pem, ssl.create_default_context(cadata=chain)
+
+
+def token(lifetime_s=3600):
+    """An unsecured JWS, which Kafka takes where no validator is configured."""
+    now = int(time.time())
+    claims = {"sub": "alice", "iat": now, "exp": now + lifetime_s}
+    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in ({"alg": "none"}, claims))
+    return b".".join([*parts, b""]).decode()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tls):
+    with ApacheKafka(users={"alice": PASSWORD}, tls_pem=tls[0], properties=OAUTH) as running:
+        yield running
+
+
+SASL = [
+    Sasl("PLAIN", "alice", PASSWORD),
+    Sasl("SCRAM-SHA-256", "alice", PASSWORD),
+    Sasl("SCRAM-SHA-512", "alice", PASSWORD),
+    Sasl("OAUTHBEARER", token=lambda: (token(), {})),
+]
+BY_MECHANISM = [pytest.param(sasl, id=sasl.mechanism) for sasl in SASL]
+
+
+def settings(bootstrap, **options):
+    host, _, port = bootstrap.partition(":")
+    return ConnectionSettings(host, int(port), **options)
+
+
+@pytest.mark.parametrize("sasl", BY_MECHANISM)
+def test_every_mechanism_logs_in_and_again(cluster, sasl):
+    with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
+        assert connection.send(DescribeClusterRequest()).error_code == 0
+        first = connection.reauthenticate_at_ms
+        assert first is not None
+        assert 0 < first - SYSTEM_CLOCK.now_ms() <= LIFETIME_MS * 0.85
+        connection.reauthenticate()
+        assert connection.reauthenticate_at_ms >= first
+        assert connection.send(ListConfigResourcesRequest()).error_code == 0
+
+
+@pytest.mark.parametrize("sasl", BY_MECHANISM)
+async def test_every_mechanism_logs_in_with_asyncio(cluster, sasl):
+    async with AsyncConnection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
+        assert (await connection.send(DescribeClientQuotasRequest())).entries == []
+        await connection.reauthenticate()
+        assert (await connection.send(DescribeClusterRequest())).cluster_id
+
+
+@pytest.mark.parametrize(
+    ("sasl", "problem"),
+    [
+        (Sasl("PLAIN", "alice", "wrong"), r"refused the PLAIN credentials: SASL_AUTHENTICATION_FAILED \(58\)"),
+        (Sasl("SCRAM-SHA-256", "alice", "wrong"), r"SCRAM-SHA-256 credentials: SASL_AUTHENTICATION_FAILED"),
+        (Sasl("SCRAM-SHA-512", "nobody", PASSWORD), r"check sasl.username and sasl.password"),
+        (Sasl("OAUTHBEARER", token=lambda: (token(-10), {})), r"OAUTHBEARER credentials: SASL_AUTHENTICATION_FAILED"),
+    ],
+    ids=["plain", "scram-256", "scram-512", "oauthbearer"],
+)
+def test_bad_credentials_are_named(cluster, sasl, problem):
+    with pytest.raises(ClusterError, match=problem) as caught:
+        Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK).open(timeout_ms=10_000)
+    assert caught.value.error_code == 58
+    assert cluster.sasl_bootstrap_servers in str(caught.value)
+
+
+def test_tls(cluster, tls):
+    with Connection(settings(cluster.tls_bootstrap_servers, tls=tls[1]), SYSTEM_CLOCK) as connection:
+        assert connection.send(DescribeClusterRequest()).brokers[0].host == "127.0.0.1"
+
+
+async def test_tls_with_asyncio(cluster, tls):
+    async with AsyncConnection(settings(cluster.tls_bootstrap_servers, tls=tls[1]), SYSTEM_CLOCK) as connection:
+        assert (await connection.send(DescribeClusterRequest())).error_code == 0
+
+
+def test_tls_with_a_stranger_is_refused(cluster):
+    context = ssl.create_default_context()
+    with pytest.raises(ClusterError, match=r"check ssl\.ca\.location"):
+        Connection(settings(cluster.tls_bootstrap_servers, tls=context), SYSTEM_CLOCK).open(timeout_ms=10_000)
+
+
+def test_tls_spoken_to_a_plain_listener(cluster, tls):
+    with pytest.raises(ClusterError, match=r"security\.protocol"):
+        Connection(settings(cluster.bootstrap_servers, tls=tls[1]), SYSTEM_CLOCK).open(timeout_ms=2_000)
+
+
+def test_plain_spoken_to_a_tls_listener(cluster):
+    with pytest.raises(ClusterError, match=r"security\.protocol"):
+        Connection(settings(cluster.tls_bootstrap_servers), SYSTEM_CLOCK).open(timeout_ms=2_000)
+
+
+def test_an_api_the_broker_lacks_is_named(cluster):
+    with (
+        Connection(settings(cluster.bootstrap_servers), SYSTEM_CLOCK) as connection,
+        pytest.raises(ClusterError, match="speaks no version of it, we speak PushTelemetry") as caught,
+    ):
+        connection.send(PushTelemetryRequest())
+    assert caught.value.error_code == 35
