@@ -19,7 +19,9 @@ from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
 
 REQUEST_MS: Final = 100
 """How much time one request's bytes stand for."""
-LATENESS_MS: Final = 50
+LUMP_MS: Final = 500
+"""Up to so much of the pace is waited for when a caller wants to send it at once; more is paid back afterwards."""
+LATENESS_MS: Final = 30
 """Pace that a caller who comes late may make up for."""
 MOST_REQUEST_BYTES: Final = 1_000_000
 BURST_MS: Final = 1_000
@@ -29,6 +31,11 @@ IDLE_MS: Final = 500
 LEAST_EASED: Final = 0.5
 """Part of the limit that paying back a burst leaves."""
 LEAST_WINDOW_S: Final = 10.0
+LONG_WINDOW_S: Final = 11.0
+LUMP_TARGET: Final = 0.998
+LUMP_FADES: Final = 0.99
+DRAINED: Final = 0.97
+"""Part of the limit down to which a window that was over it must sink."""
 MOST_WINDOW_MS: Final = 12_000
 REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
@@ -50,9 +57,11 @@ class Pacer:
         "_at_ms",
         "_bank",
         "_ceiling",
+        "_draining",
         "_eased_rate",
         "_eased_until_ms",
         "_idle_since_ms",
+        "_lump",
         "_mirror",
         "_open",
         "_pace",
@@ -70,8 +79,10 @@ class Pacer:
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
         self._quantum = 0.0  # bytes that open the gate
+        self._lump = 0.0  # bytes that callers have lately wanted to send at once
         self._ceiling = 0.0  # bytes that the bank may hold, unless a burst was granted
         self._bank = 0.0  # bytes that may go now; below zero after a message bigger than what there was
+        self._draining = False  # waiting for the window to forget
         self._open = True  # within a request, whose bytes follow each other at once
         self._at_ms = 0  # what the bank is reckoned to
         self._idle_since_ms: float | None = None  # since when the bank has been full
@@ -96,10 +107,12 @@ class Pacer:
         if self._pace == inf:
             return self._wait_until_ms
         bank = self._settle(now_ms)
-        if self._open and bank > 0.0:
+        if nbytes > self._lump:
+            self._want_lump(nbytes)
+        if self._open and bank >= nbytes / 2:
             return self._wait_until_ms
         self._open = False
-        missing = max(min(nbytes, self._ceiling), self._quantum) - bank
+        missing = max(min(nbytes, self._lump), self._quantum) - bank
         if missing <= 0.0:
             return self._wait_until_ms
         return max(self._wait_until_ms, now_ms + ceil(missing / self._pace))
@@ -202,7 +215,7 @@ class Pacer:
         """What need not be done for every message: rates, bursts, and what the mirror says."""
         if self._review_at_ms == NEVER_REVIEWED:
             self._at_ms = now_ms
-            self._bank = self._ceiling
+            self._bank = self._quantum
         behind_ms = self._at_ms - now_ms
         if behind_ms > 0:
             if behind_ms < CLOCK_JUMP_MS:
@@ -222,16 +235,25 @@ class Pacer:
         rate = self._share.rate
         if now_ms < self._eased_until_ms:
             rate = min(rate, self._eased_rate)
+        limit = self._share.limit
+        if limit is not None:
+            # Both ends of a window may hold a lump.
+            rate = min(rate, max(limit * LUMP_TARGET - self._lump / LONG_WINDOW_S, limit * LEAST_EASED))
         was_unpaced = self._pace == inf
         self._pace = rate / 1000.0
         if rate == inf:
             self._open = True
             return
         self._quantum = min(self._pace * REQUEST_MS, MOST_REQUEST_BYTES)
-        self._ceiling = self._quantum + self._pace * LATENESS_MS
+        self._lump = max(self._quantum, self._lump * LUMP_FADES)
+        self._ceiling = self._lump + self._pace * LATENESS_MS
         self._bank = 0.0 if was_unpaced else min(self._bank, self._ceiling)
         if was_unpaced:
             self._at_ms = max(self._at_ms, now_ms)
+
+    def _want_lump(self, nbytes: int) -> None:
+        self._lump = max(self._quantum, min(nbytes, self._pace * LUMP_MS))
+        self._ceiling = self._lump + self._pace * LATENESS_MS
 
     def _grant_burst(self, now_ms: int) -> None:
         """Let whoever was idle send more at once, as far as the window is known to have room for it."""
@@ -248,6 +270,7 @@ class Pacer:
     def _pay_back_burst(self, now_ms: int) -> None:
         remembered, _ = self._mirror.project(now_ms)
         rate = self._share.rate
+        remembered += self._ceiling  # may follow at once
         self._eased_rate = max(rate - remembered / LEAST_WINDOW_S, rate * LEAST_EASED)
         self._eased_until_ms = now_ms + MOST_WINDOW_MS
 
@@ -257,9 +280,11 @@ class Pacer:
         if limit is None:
             return
         total, window_ms = self._mirror.project(now_ms)
-        ahead_ms = throttle_time_ms(total * 1000.0 / window_ms, limit, window_ms)
-        if ahead_ms > 0:
-            self._wait_until_ms = max(self._throttled_until_ms, now_ms + min(ahead_ms, CLOCK_JUMP_MS))
+        bound = limit * DRAINED if self._draining else limit
+        ahead_ms = throttle_time_ms(total * 1000.0 / window_ms, bound, window_ms)
+        self._draining = ahead_ms > 0
+        if self._draining:
+            self._wait_until_ms = max(self._throttled_until_ms, now_ms + min(ahead_ms, REVIEW_MS))
 
     def _rebase(self, shift_ms: int) -> None:
         """The clock has jumped back: move everything remembered with it."""

@@ -24,6 +24,7 @@ class World:
     seed: int = 1
     start_ms: int = 1_000_000
     in_flight: int = 5
+    grant: int = 0  # ask for so many messages at once, where they take no more than 400 ms
     demand: object = None  # (client, now) -> may this client send now? None: always
     on_tick: object = None
     sent: list = field(default_factory=list)  # (time, client, bytes, throttle)
@@ -34,6 +35,7 @@ class World:
         self.pacers = [Pacer(self.quota if self.told else None) for _ in range(self.clients)]
         self.muted_until = [0] * self.clients
         self.flying = [0] * self.clients
+        self.outstanding = [0] * self.clients
         self.last_arrival = [0] * self.clients
         self.events = []
         self.order = 0
@@ -72,33 +74,47 @@ class World:
         mine = self.client_time(self.now)
         request = 0
         while request < 1_000_000:
-            at = pacer.admit_at_ms(self.message_bytes, mine)
+            nbytes = self.asked(pacer)
+            ahead = self.outstanding[client] + request
+            if ahead and ahead + nbytes > pacer.outstanding_bytes:
+                at = mine + 2
+                break
+            at = pacer.admit_at_ms(nbytes, mine)
             if at > mine:
                 break
-            pacer.on_sent(self.message_bytes, mine)
-            request += self.message_bytes
+            pacer.on_sent(nbytes, mine)
+            request += nbytes
             at = mine
         if request:
             self.flying[client] += 1
+            self.outstanding[client] += request
             arrival = self.now + 1 + self.random.randint(0, self.jitter_ms)
             self.last_arrival[client] = arrival = max(arrival, self.last_arrival[client])
-            self.at(arrival, self.arrive, client, round(request * (1.0 + self.framing)))
+            self.at(arrival, self.arrive, client, request)
         wake = max(self.now + 1, self.broker_time(at)) + self.random.randint(0, self.late_ms)
         self.at(wake, self.offer, client)
+
+    def asked(self, pacer):
+        if not self.grant:
+            return self.message_bytes
+        affordable = int(pacer.rate() * 0.4 / self.message_bytes) if pacer.rate() < 1e12 else self.grant
+        return max(pacer.request_bytes // self.message_bytes, 1, min(self.grant, affordable)) * self.message_bytes
 
     def arrive(self, client, nbytes):
         if self.now < self.muted_until[client]:
             self.at(self.muted_until[client], self.arrive, client, nbytes)
             return
-        self.window.record(nbytes, self.now)
+        counted = round(nbytes * (1.0 + self.framing))
+        self.window.record(counted, self.now)
         window_ms = self.window.window_size_ms(self.now)
         throttle_ms = throttle_time_ms(self.window.measure(self.now), self.quota, window_ms)
-        self.sent.append((self.now, client, nbytes, throttle_ms))
+        self.sent.append((self.now, client, counted, throttle_ms))
         self.muted_until[client] = self.now + throttle_ms
         self.at(self.now + 1, self.answered, client, nbytes, throttle_ms)
 
     def answered(self, client, nbytes, throttle_ms):
         self.flying[client] -= 1
+        self.outstanding[client] -= nbytes
         self.pacers[client].on_success(nbytes)
         self.pacers[client].on_throttle(throttle_ms, self.client_time(self.now))
 
