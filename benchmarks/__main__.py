@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     results = _measure(scenes, clients, runs)
     _print(results)
     if options.json is not None:
-        report.write_json(options.json, results)
+        report.write_json(options.json, {"scenes": [asdict(scene) for scene in scenes], **results})
     for row in results["failures"]:
         print(f"{row['scene']} {row['client']} failed: {row['error']}", file=sys.stderr)
     return 1 if results["failures"] else 0

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.figures import longest_gap_s
@@ -21,7 +21,7 @@ class Arrivals:
         self.begin_ms = begin_ms
         self.end_ms = begin_ms + int(seconds * 1000)
         self.times_ms: list[int] = []
-        self.ids: list[int] = []
+        self.ids: dict[int, set[int]] = {}
         self.payload = 0
         self.steady_payload = 0
         self.longest_throttle_ms = 0.0
@@ -32,11 +32,11 @@ class Arrivals:
         """Whether the run still goes on."""
         return _now_ms() < self.end_ms
 
-    def add(self, value: bytes) -> None:
+    def add(self, partition: int, value: bytes) -> None:
         """A message reached the application."""
         now_ms = _now_ms()
         self.times_ms.append(now_ms)
-        self.ids.append(id_of(value))
+        self.ids.setdefault(partition, set()).add(id_of(value))
         self.payload += len(value)
         if now_ms >= self.begin_ms + WARM_UP_S * 1000:
             self.steady_payload += len(value)
@@ -53,12 +53,12 @@ class Arrivals:
         return {
             "begin_ms": self.begin_ms,
             "end_ms": self.end_ms,
-            "messages": len(self.ids),
+            "messages": len(self.times_ms),
             "payload": self.payload,
             "steady_payload": self.steady_payload,
-            "repeated": len(self.ids) - len(set(self.ids)),
-            "skipped": (max(self.ids) + 1 - len(set(self.ids))) if self.ids else 0,
-            "first_message_s": (self.times_ms[0] - self.begin_ms) / 1000 if self.ids else None,
+            "repeated": len(self.times_ms) - sum(map(len, self.ids.values())),
+            "skipped": sum(max(ids) + 1 - len(ids) for ids in self.ids.values()),
+            "first_message_s": (self.times_ms[0] - self.begin_ms) / 1000 if self.times_ms else None,
             "longest_gap_s": longest_gap_s(self.times_ms, steady_ms, self.end_ms),
             "longest_throttle_ms": self.longest_throttle_ms or None,
             "stall_reported_s": self.stall_s,
@@ -119,7 +119,7 @@ def _confluent(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
         if message.error() is not None:
             errors += 1
             continue
-        arrivals.add(message.value())
+        arrivals.add(message.partition(), message.value())
     state = getattr(consumer, "quota_state", None)
     said = None if state is None else str(state())
     consumer.close()
@@ -147,8 +147,7 @@ def _kafka_python(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
         auto_offset_reset="earliest",
     )
     while arrivals.open():
-        for record in _values(consumer.poll(timeout_ms=int(_POLL_S * 1000))):
-            arrivals.add(record)
+        _add_all(arrivals, consumer.poll(timeout_ms=int(_POLL_S * 1000)))
     consumer.close()
     return {"errors": 0}
 
@@ -165,13 +164,12 @@ async def _aiokafka(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
     )
     await consumer.start()
     while arrivals.open():
-        for record in _values(await consumer.getmany(timeout_ms=int(_POLL_S * 1000))):
-            arrivals.add(record)
+        _add_all(arrivals, await consumer.getmany(timeout_ms=int(_POLL_S * 1000)))
     await consumer.stop()
     return {"errors": 0}
 
 
-def _values(polled: dict[Any, list[Any]]) -> Iterator[bytes]:
+def _add_all(arrivals: Arrivals, polled: dict[Any, list[Any]]) -> None:
     for records in polled.values():
         for record in records:
-            yield record.value
+            arrivals.add(record.partition, record.value)

@@ -18,7 +18,7 @@ def shape(batch_bytes: int) -> tuple[int, int]:
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Writes `batches` batches of `batch_bytes` to `topic`; flush sends each when it is whole."""
+    """Writes `batches` batches of `batch_bytes` to each partition of `topic`; flush sends each when it is whole."""
     per_batch, size = shape(spec["batch_bytes"])
     producer = Producer(
         {
@@ -32,8 +32,9 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     # a producer that does not know the partitions yet would hand its first batch on in pieces
     producer.list_topics(spec["topic"], 30)
     for batch in range(spec["batches"]):
-        for message_id in range(batch * per_batch, (batch + 1) * per_batch):
-            producer.produce(spec["topic"], value_of(message_id, size))
-        if producer.flush(60) > 0:
-            raise RuntimeError(f"filling {spec['topic']} stopped at batch {batch}")
-    return {"messages": spec["batches"] * per_batch}
+        for partition in range(spec["partitions"]):
+            for message_id in range(batch * per_batch, (batch + 1) * per_batch):
+                producer.produce(spec["topic"], value_of(message_id, size), partition=partition)
+            if producer.flush(60) > 0:
+                raise RuntimeError(f"filling {spec['topic']} stopped at batch {batch}")
+    return {"messages": spec["batches"] * per_batch * spec["partitions"]}

@@ -166,12 +166,19 @@ def _log_of(scene: ConsumerScene) -> str:
 def _fill(cluster: ApacheKafka, scene: ConsumerScene, say: Say) -> None:
     """Writes more than the quota lets through: the burst of ten seconds and half as much again as the whole run."""
     topic = _log_of(scene)
-    cluster.create_topic(topic)
-    batches = int(scene.quota * (scene.seconds * 1.5 + 20) / scene.batch_bytes) + 4
+    cluster.create_topic(topic, scene.partitions)
+    batches = int(scene.quota * (scene.seconds * 1.5 + 20) / scene.batch_bytes / scene.partitions) + 4
     spec: dict[str, Any] = {"bootstrap": cluster.bootstrap_servers, "topic": topic, "batches": batches}
+    spec["partitions"] = scene.partitions
     measure("filling", {**spec, "batch_bytes": scene.batch_bytes}, timeout_s=600)
-    sizes = batch_sizes(cluster.partition_folder(1, topic, 0))
+    sizes = [
+        size
+        for partition in range(scene.partitions)
+        for size in batch_sizes(cluster.partition_folder(1, topic, partition))
+    ]
     wrong = [size for size in sizes if abs(size / scene.batch_bytes - 1) > _TOLERANCE]
-    if len(sizes) != batches or wrong:
-        raise RuntimeError(f"{topic}: wanted {batches} batches of {scene.batch_bytes} bytes, found {sizes[:10]}…")
-    say(f"filled {topic}: {batches} batches of {sizes[0]} bytes ({shape(scene.batch_bytes)[0]} messages)")
+    if len(sizes) != batches * scene.partitions or wrong:
+        raise RuntimeError(
+            f"{topic}: wanted {batches} batches of {scene.batch_bytes} bytes a partition, got {sizes[:9]}…"
+        )
+    say(f"filled {topic}: {len(sizes)} batches of {sizes[0]} bytes ({shape(scene.batch_bytes)[0]} messages)")

@@ -35,12 +35,14 @@ class ConsumerScene:
         quota: consumer_byte_rate of its client-id.
         batch_bytes: size of every record batch in the log.
         seconds: how long to read.
+        partitions: of the topic; clients fetch up to a megabyte of each at a time.
     """
 
     name: str
     quota: int
     batch_bytes: int
     seconds: int
+    partitions: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ FULL: tuple[Scene, ...] = (
     ProducerScene("producer-51200", quota=51_200, messages=10_000),
     ProducerScene("producer-20000", quota=20_000, messages=3_000),
     ProducerScene("producer-1mib", quota=1_048_576, seconds=60),
-    ConsumerScene("consumer-1000000-200k", quota=1_000_000, batch_bytes=200_000, seconds=120),
+    ConsumerScene("consumer-1000000-200k", quota=1_000_000, batch_bytes=200_000, seconds=120, partitions=6),
     ConsumerScene("consumer-100000-16k", quota=100_000, batch_bytes=16_000, seconds=120),
     ConsumerScene("consumer-100000-470k", quota=100_000, batch_bytes=470_000, seconds=150),
     ConsumerScene("consumer-20000-470k", quota=20_000, batch_bytes=470_000, seconds=90),
