@@ -14,6 +14,10 @@ from telemetry.otlp import EncodedPush, encode
 
 log = logging.getLogger(__name__)
 
+# A bound learnt from a refusal is never less, and grows by a quarter with every accepted push that it cut short.
+_LEAST_MAX_BYTES = 1_024
+_REGROWTH = 4
+
 Compressor = Callable[[bytes, CompressionType], bytes]
 
 
@@ -59,8 +63,9 @@ class Payload:
 class PayloadBuilder:
     """Turns the points of `source` into payloads, and remembers what brokers refused.
 
-    Points that do not fit wait, those that waited longest go first in the next push: a broker takes one push an interval, so that the rest
-    cannot follow at once. Growing values lose nothing by it: their deltas reach back to the last push that had them.
+    Points that do not fit wait, and those that waited longest go first in the next push: a broker takes one push an
+    interval, so that the rest cannot follow at once. Growing values lose nothing by it: their deltas reach back to the
+    last push that had them.
 
     Args:
         source: where points come from.
@@ -74,6 +79,7 @@ class PayloadBuilder:
         self._failed_types: set[CompressionType] = set()
         self._pushes = 0
         self._last_pushed: dict[PointKey, int] = {}
+        self._cut_short = False
         self._learnt_max_bytes = 0
         self._broker_max_bytes = 0
 
@@ -93,6 +99,8 @@ class PayloadBuilder:
     def acknowledge(self, points: Iterable[PushPoint]) -> None:
         """A broker has taken `points`."""
         self._source.acknowledge(points)
+        if self._cut_short:
+            self._learnt_max_bytes += self._learnt_max_bytes // _REGROWTH
 
     def reset(self) -> None:
         """The temporality changed: deltas begin anew."""
@@ -103,7 +111,7 @@ class PayloadBuilder:
         if code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and push.compression_type != CompressionType.NONE:
             self._failed_types.add(CompressionType(push.compression_type))
         if code == ErrorCode.TELEMETRY_TOO_LARGE and push.metrics:
-            self._learnt_max_bytes = max(len(push.metrics) // 2, 1)
+            self._learnt_max_bytes = max(len(push.metrics) // 2, _LEAST_MAX_BYTES)
             log.warning("the broker found %d bytes of telemetry too large; sending at most half", len(push.metrics))
 
     def _limit(self, broker_max_bytes: int) -> int:
@@ -120,9 +128,10 @@ class PayloadBuilder:
 
     def _account(self, encoded: EncodedPush, limit: int) -> None:
         self._take_turns(encoded)
+        self._cut_short = bool(encoded.deferred or encoded.dropped)
         self.counters.deferred_points += len(encoded.deferred)
         self.counters.dropped_points += len(encoded.dropped)
-        if encoded.deferred or encoded.dropped:
+        if self._cut_short:
             log.warning(
                 "a push may have %d bytes: %d points wait for the next push, %d are larger than that and are dropped",
                 limit,

@@ -384,7 +384,7 @@ def test_a_metric_too_large_for_any_push_is_counted():
 
 def test_what_is_too_large_for_the_broker_is_halved_until_it_fits():
     bench = Bench()
-    many_metrics(bench)
+    many_metrics(bench, 300)
     bench.ready(accepted_compression_types=())
     sizes = []
     for _ in range(3):
@@ -396,6 +396,23 @@ def test_what_is_too_large_for_the_broker_is_halved_until_it_fits():
     bench.push(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
     bench.ready(accepted_compression_types=(), telemetry_max_bytes=2_000_000)
     assert len(bench.push().request.metrics) == sizes[0]
+
+
+def test_after_a_refusal_the_size_grows_again_until_everything_fits():
+    bench = Bench()
+    count = many_metrics(bench, 100)
+    bench.ready(accepted_compression_types=())
+    refused = len(bench.push(ErrorCode.TELEMETRY_TOO_LARGE).request.metrics)
+    bench.wait()
+    bench.ready(accepted_compression_types=())
+    sizes = []
+    while not sizes or sizes[-1] < refused:
+        action = bench.push()
+        sizes.append(len(action.request.metrics))
+        bench.wait()
+        assert len(sizes) < 10
+    assert sizes == sorted(sizes)
+    assert len(names_in(action)) == count
 
 
 def test_a_payload_that_grows_by_compression_is_sent_as_it_is():
