@@ -154,9 +154,10 @@ class ClientQuotaManager:
 
     def projected_throttle_time_ms(self, principal: str, client_id: str | None, at_ms: int) -> int:
         """How long the client would be throttled at `at_ms`, should nothing else come; changes nothing."""
-        if not self.quotas_enabled:
+        tags = self._callback.quota_metric_tags(self.quota_type, principal, client_id or "")
+        sensor = self._sensors.get(tuple(tags.values()))
+        if sensor is None:
             return 0
-        sensor = self._sensor(principal, client_id, at_ms)
         total, window_ms = sensor.rate.project(at_ms)
         return self._bounded(throttle_time_ms(total / (window_ms / 1000.0), sensor.bound, window_ms))
 
