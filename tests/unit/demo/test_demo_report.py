@@ -1,0 +1,84 @@
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kclient_quota.cli.main import main
+from kclient_quota.demo.live import rows
+from kclient_quota.demo.report import Act, write
+from kclient_quota.demo.scenes import Finding, Scene
+from kclient_quota.demo.spec import Outcome, Sample, WorkSpec, outcome_line, parse_line, runs_of, sample_line
+
+
+def scene(name: str = "producers") -> Scene:
+    return Scene(name, "a. Producers", "A <story>.", "producer_byte_rate", 20_000, 10, {})
+
+
+def finding(flavour: str, done: int) -> Finding:
+    samples = [Sample(at, done * at // 10_000, done * at // 10, 0, at // 4, 20) for at in range(0, 10_001, 250)]
+    outcome = Outcome(done, done * 1000, 3, 7, 10_000, (1, 20, 300), 2500, 2, ((0, done),))
+    return Finding(flavour, outcome, done * 1000 / 200_000, 3, 1, 5, samples)
+
+
+def test_what_workers_say_survives_the_pipe() -> None:
+    spec = WorkSpec("produce", "plain", {"a": 1}, "t", 5.0, 10)
+    assert WorkSpec.from_json(spec.to_json()) == spec
+    sample, outcome = Sample(1, 2, 3, 4, 5, 6), finding("plain", 9).outcome
+    assert parse_line(sample_line(sample)) == sample
+    assert parse_line(outcome_line(outcome)) == outcome
+    assert [parse_line(noise) for noise in ("%3|FAIL|", "[]", "{}")] == [None, None, None]
+
+
+def test_ids_as_runs() -> None:
+    assert runs_of([5, 1, 2, 3, 9, 3]) == ((1, 4), (5, 6), (9, 10))
+    assert runs_of([]) == ()
+
+
+class Structure(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value for key, value in attrs if key in {"src", "href"} and value and not value.startswith("#")]
+
+
+def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
+    acts = [Act(scene(), [finding("plain", 50), finding("wrapped", 200)])]
+    summary_path, report_path = write(tmp_path / "out", "the embedded broker", "today", acts)
+    told = json.loads(summary_path.read_text())["scenes"][0]["findings"]
+    assert told["plain"]["duplicates"] == 5
+    assert told["wrapped"]["share_of_quota"] == 1.0
+    structure = Structure()
+    structure.feed(report_path.read_text())
+    assert structure.tags.count("svg") == 4
+    assert structure.links == []
+    assert "A &lt;story&gt;." in report_path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "lacks"),
+    [("producers", "duplicates", "group lost"), ("consumers", "longest gap between messages", "duplicates")],
+)
+def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
+    labels = [label for label, _ in rows(scene(name), [finding("plain", 1)])]
+    assert has in labels
+    assert lacks not in labels
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["demo", "--seconds", "60"], "--seconds 60: give 1 to 25"),
+        (["demo", "--quota", "0"], "--quota 0: a quota is greater than 0"),
+        (["demo", "--input", "no-such-file"], "--input no-such-file: not a readable file"),
+    ],
+)
+def test_bad_options_are_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
