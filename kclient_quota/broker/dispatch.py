@@ -5,6 +5,7 @@ and whether to close it.
 """
 
 import logging
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from kclient_quota.broker.context import ConnectionState, Context
 from kclient_quota.broker.control import Break, Intercepted, SeenRequest
 from kclient_quota.broker.enforcement import Session, longer
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.handlers import REGISTRY, Registration
 from kclient_quota.broker.handlers.api_versions import advertised
 from kclient_quota.broker.node import Node
@@ -20,6 +20,7 @@ from kclient_quota.broker.promise import Drive
 from kclient_quota.errors import WireError
 from kclient_quota.quota.managers import Throttle
 from kclient_quota.wire.codec import decode
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.frame import RequestHeader, decode_request_header, encode_response, response_header_version
 from kclient_quota.wire.messages import API, ApiVersionsResponse, FetchRequest, FetchResponse, ProduceRequest
 from kclient_quota.wire.schema import Request, Response
@@ -116,7 +117,7 @@ class _Exchange:
     def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[Response | None] | None:
         header = self._header
         try:
-            request = decode(entry.request, header.api_version, frame, position, self._size)
+            request = _decode(entry.request, header.api_version, frame, position, self._size)
         except WireError as error:
             _LOG.warning("broker %s: %s sent %s", self._node.info.id, self._connection.client_address, error)
             self._done(Outcome(must_close=True))
@@ -254,6 +255,25 @@ class _Exchange:
         api = API[self._header.api_key]
         _LOG.error("broker %s: %s v%s failed", self._node.info.id, api.name, self._header.api_version, exc_info=error)
         self._done(Outcome(must_close=True))
+
+
+def _decode(cls: type[Request], version: int, frame: memoryview, position: int, end: int) -> Request:
+    """Read a request; bytes behind it are passed over, as Kafka does (librdkafka's Metadata of all topics has three).
+
+    Raises:
+        WireError: it is malformed.
+    """
+    try:
+        return decode(cls, version, frame, position, end)
+    except WireError:
+        request: Request
+        try:
+            request, stop = cls.__schema__.decoders[version](frame, position, end)
+        except (struct.error, IndexError, ValueError, OverflowError):
+            stop = end + 1
+        if stop > end:
+            raise
+        return request
 
 
 def _fetched_bytes(parts: "list[Part]", header: RequestHeader) -> int:

@@ -9,11 +9,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
 from kclient_quota.broker.segments import Segment, SegmentPool
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import BatchHeader, Buffer, check_crc, parse_header, patch, patch_append_time
+from kclient_quota.wire.error_codes import ErrorCode
 
 NO_TIMESTAMP = -1
 

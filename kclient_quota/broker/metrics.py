@@ -17,7 +17,9 @@ def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
     found: BrokerMetrics = {}
     for node in nodes:
         broker_id = node.info.id
-        for metric in node.enforcement.managers.metrics(node.scheduler.now_ms()):
+        now_ms = node.scheduler.now_ms()
+        node.enforcement.unthrottle(now_ms)
+        for metric in node.enforcement.managers.metrics(now_ms):
             tags = ",".join(f"{key}={value}" for key, value in metric.tags.items())
             found[broker_id, metric.group, metric.name, tags] = metric.value
         for name, value in _socket_metrics(node):

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from kclient_quota.broker.errors import ErrorCode
+from kclient_quota.wire.error_codes import ErrorCode
 
 NO_PRODUCER_ID = -1
 _BATCHES_KEPT = 5

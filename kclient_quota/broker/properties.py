@@ -1,7 +1,7 @@
 """Kafka's broker configuration as far as the embedded broker obeys it, by Kafka's own keys."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kclient_quota.broker.enforcement import FETCH_MAX_BYTES, QuotaSettings
@@ -10,6 +10,14 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.throttle import ThrottleRule
 
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+"""Kafka's `ConfigDef.Type` ids as DescribeConfigs gives them."""
+_NUMBERS: Mapping[int, tuple[str, Callable[[str], float]]] = {
+    INT: ("INT", int),
+    LONG: ("LONG", int),
+    DOUBLE: ("DOUBLE", float),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Property:
@@ -17,7 +25,7 @@ class Property:
 
     Attributes:
         default: Kafka's, or ours where the card of the embedded broker says so.
-        type: Kafka's `ConfigDef.Type` id: 1 boolean, 2 string, 3 int, 5 long, 6 double.
+        type: `BOOLEAN`, `INT`, ...
         least: smallest value of a number.
         is_dynamic: whether it may be altered while the broker runs.
     """
@@ -27,8 +35,6 @@ class Property:
     least: int = 0
     is_dynamic: bool = False
 
-
-BOOLEAN, STRING, INT, LONG = 1, 2, 3, 5
 
 BROKER_PROPERTIES: Mapping[str, Property] = {
     "auto.create.topics.enable": Property("true", BOOLEAN),
@@ -109,14 +115,12 @@ def value_problem(key: str, value: str, known: Property) -> str | None:
     """What is wrong with a value, in Kafka's words, or None."""
     if known.type == BOOLEAN and value not in {"true", "false"}:
         return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
-    if known.type in {INT, LONG}:
+    if known.type in _NUMBERS:
+        name, parse = _NUMBERS[known.type]
         try:
-            number = int(value)
+            number = parse(value)
         except ValueError:
-            return f"Invalid value {value} for configuration {key}: Not a number of type {_NAMES[known.type]}"
+            return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
         if number < known.least:
             return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
     return None
-
-
-_NAMES = {INT: "INT", LONG: "LONG"}

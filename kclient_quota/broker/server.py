@@ -1,12 +1,11 @@
 """`EmbeddedBroker`: a quota-enforcing Kafka cluster inside this process, on loopback, in one background thread."""
 
 import asyncio
-import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kclient_quota.broker.control import ControlFunction, SeenRequest
 from kclient_quota.broker.metrics import broker_metrics
@@ -21,6 +20,9 @@ from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, entity_problem, quota_problem
 from kclient_quota.quota.throttle import ThrottleRule
+
+if TYPE_CHECKING:
+    import ssl
 
 ResultT = TypeVar("ResultT")
 

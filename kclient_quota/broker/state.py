@@ -159,11 +159,12 @@ class ClusterState:
             self.add_partitions(made, partitions)
         return made
 
-    def add_partitions(self, topic: Topic, total: int) -> None:
-        """Let `topic` have `total` partitions."""
+    def add_partitions(self, topic: Topic, total: int, assignment: list[list[int]] | None = None) -> None:
+        """Let `topic` have `total` partitions; `assignment` gives the broker ids of each that is added."""
         self.is_changed = True
+        given = iter(assignment) if assignment else iter(list[list[int]]())
         while len(topic.partitions) < total:
-            self._add_partition(topic, self._next_replicas(topic.replication_factor))
+            self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor))
 
     def delete_topic(self, name: str) -> Topic:
         """Remove a topic and recycle its logs.

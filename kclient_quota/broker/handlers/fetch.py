@@ -11,10 +11,10 @@ Gaps: no fetch sessions (KIP-227: session id 0 is answered, so clients send full
 from dataclasses import dataclass
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.promise import Promise
 from kclient_quota.broker.state import Partition, Topic
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import FetchRequest, FetchResponse
 
 _TOPIC_IDS_SINCE = 13

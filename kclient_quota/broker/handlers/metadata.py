@@ -9,10 +9,10 @@ Gaps: no racks, no authorised operations (there is no authoriser).
 from uuid import UUID
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.state import NO_LEADER, ClusterState, Partition, Topic
 from kclient_quota.broker.topic_names import is_valid_topic_name
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -7,11 +7,11 @@ Gaps: one leader epoch per answer, since logs never diverge here: OffsetForLeade
 """
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.log import PartitionLog
 from kclient_quota.broker.state import Partition
 from kclient_quota.errors import WireError
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

@@ -9,10 +9,10 @@ checked one by one, no compression-type conversion.
 """
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.log import Appended
 from kclient_quota.broker.state import TOPIC, Partition, Topic
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
