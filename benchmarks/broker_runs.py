@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,6 +17,15 @@ from benchmarks.broker_host import PARTITIONS, TOPIC
 
 _VALUE = b"x" * 1024
 _MB = 1_000_000
+
+
+@dataclass
+class _Moved:
+    """Megabytes that were moved, those among them that were timed, and how long they took."""
+
+    total_mb: float = 0.0
+    timed_mb: float = 0.0
+    seconds: float = 0.0
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
@@ -31,8 +41,8 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 def _round(name: str, messages: int) -> dict[str, float]:
     with _host(name) as (process_id, hello):
-        produced = _timed(process_id, "produce", _produce(hello["bootstrap"], messages))
-        fetched = _timed(process_id, "fetch", _fetch(hello["bootstrap"], messages))
+        produced = _measured(process_id, "produce", _produce(hello["bootstrap"], messages))
+        fetched = _measured(process_id, "fetch", _fetch(hello["bootstrap"], messages))
     return {"start_ms": hello["start_ms"], **produced, **fetched}
 
 
@@ -53,18 +63,14 @@ def _host(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 host.kill()
 
 
-def _timed(process_id: int, name: str, work: Iterator[int]) -> dict[str, float]:
-    """`work` yields once before it is timed (set-up) and once after, with the bytes that it moved."""
+def _measured(process_id: int, name: str, work: Iterator[_Moved]) -> dict[str, float]:
+    """`work` is set up until its first item, and moves bytes until its second."""
     next(work)
     cpu = _cpu_s(process_id)
-    begin = time.perf_counter()
-    megabytes = next(work) / _MB
-    took = time.perf_counter() - begin
-    work.close()  # type: ignore[attr-defined]
-    return {
-        f"{name}_mb_per_s": megabytes / took,
-        f"{name}_cpu_s_per_mb": (_cpu_s(process_id) - cpu) / megabytes,
-    }
+    moved = next(work)
+    used = _cpu_s(process_id) - cpu
+    next(work, None)
+    return {f"{name}_mb_per_s": moved.timed_mb / moved.seconds, f"{name}_cpu_s_per_mb": used / moved.total_mb}
 
 
 def _cpu_s(process_id: int) -> float:
@@ -73,20 +79,22 @@ def _cpu_s(process_id: int) -> float:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
-def _produce(bootstrap: str, messages: int) -> Iterator[int]:
+def _produce(bootstrap: str, messages: int) -> Iterator[_Moved]:
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": messages + 1000})
     for partition in range(PARTITIONS):
         producer.produce(TOPIC, _VALUE, partition=partition)
     producer.flush(30)
-    yield 0
+    yield _Moved()
+    begin = time.perf_counter()
     for number in range(messages):
         producer.produce(TOPIC, _VALUE, partition=number % PARTITIONS)
     if producer.flush(120) > 0:
         raise RuntimeError("the broker did not take every message")
-    yield messages * len(_VALUE)
+    megabytes = messages * len(_VALUE) / _MB
+    yield _Moved(megabytes, megabytes, time.perf_counter() - begin)
 
 
-def _fetch(bootstrap: str, messages: int) -> Iterator[int]:
+def _fetch(bootstrap: str, messages: int) -> Iterator[_Moved]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
     try:
         starts, stored = [], 0
@@ -94,26 +102,33 @@ def _fetch(bootstrap: str, messages: int) -> Iterator[int]:
             first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, number), 30)
             starts.append(TopicPartition(TOPIC, number, first))
             stored += end - first
-        yield 0
-        moved = 0
+        yield _Moved()
+        moved = _Moved()
         # the mock keeps only a few megabytes a partition, so the log is read again until enough was moved
-        while moved < messages * len(_VALUE):
+        while moved.total_mb < messages * len(_VALUE) / _MB:
             consumer.assign(starts)
-            moved += _read(consumer, stored)
+            _read(consumer, stored, moved)
         yield moved
     finally:
         consumer.close()
 
 
-def _read(consumer: Consumer, count: int) -> int:
-    moved = got = 0
+def _read(consumer: Consumer, count: int, moved: _Moved) -> None:
+    """Reads `count` messages; the clock starts with the first of them, since an assignment takes its time to begin."""
+    got = _take(consumer, 1, moved)
+    begin, before = time.perf_counter(), moved.total_mb
     while got < count:
-        messages = consumer.consume(min(1000, count - got), 10)
-        if not messages:
-            raise RuntimeError("the broker stopped answering fetches")
-        for message in messages:
-            if message.error() is not None:
-                raise RuntimeError(str(message.error()))
-            got += 1
-            moved += len(message.value() or b"")
-    return moved
+        got += _take(consumer, min(1000, count - got), moved)
+    moved.seconds += time.perf_counter() - begin
+    moved.timed_mb += moved.total_mb - before
+
+
+def _take(consumer: Consumer, count: int, moved: _Moved) -> int:
+    messages = consumer.consume(count, 10)
+    if not messages:
+        raise RuntimeError("the broker stopped answering fetches")
+    for message in messages:
+        if message.error() is not None:
+            raise RuntimeError(str(message.error()))
+        moved.total_mb += len(message.value() or b"") / _MB
+    return len(messages)

@@ -89,7 +89,7 @@ FULL: tuple[Scene, ...] = (
     CallScene("calls-produce-callback", call="produce-callback", messages=200_000, rounds=7),
     CallScene("calls-consume", call="consume", messages=1_500_000, rounds=7),
     CallScene("calls-poll", call="poll", messages=400_000, rounds=7),
-    BrokerScene("embedded", messages=60_000, rounds=5),
+    BrokerScene("embedded", messages=300_000, rounds=5),
 )
 
 
@@ -105,7 +105,7 @@ def quick(scene: Scene) -> Scene:
         case CallScene():
             return replace(scene, messages=scene.messages // 2, rounds=3)
         case BrokerScene():
-            return replace(scene, messages=20_000, rounds=3)
+            return replace(scene, messages=100_000, rounds=3)
 
 
 def select(names: list[str], *, is_quick: bool) -> list[Scene]:
