@@ -22,7 +22,7 @@ MOST_DECREASE: Final = 0.5
 HARSH_THROTTLE_MS: Final = 20_000
 """A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, between LEAST_DECREASE and MOST_DECREASE."""
 DECREASE_EVERY_MS: Final = 1_000
-LEAST_SHARE: Final = 0.001
+LEAST_SHARE: Final = 0.005
 ALONE: Final = 0.85
 """Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does."""
 EXACT: Final = 0.985
@@ -37,6 +37,8 @@ PROBE_PER_S: Final = 0.01
 MOST_PROBE_PER_S: Final = 0.5
 PROBE_DOUBLING_MS: Final = 5_000
 PROBE_BYTES_PER_S: Final = 512.0
+LEAST_LEARNT: Final = 512.0
+"""A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
 ENDLESS_BYTES_PER_S: Final = 1e12
 """A learnt rate that has been probed up to here is no limit any more."""
 
@@ -97,7 +99,9 @@ class Share:
         self.learnt = measured
 
     def _yield_learnt(self, rate: float) -> None:
-        self.rate = rate if self.learnt is None else max(self.rate * MOST_DECREASE, min(self.rate, rate))
+        if self.learnt is not None:
+            rate = max(self.rate * MOST_DECREASE, min(self.rate, rate))
+        self.rate = max(rate, LEAST_LEARNT)
 
     def _recount(self, measured: float, limit: float) -> None:
         """Alone under the quota, and throttled: what the broker counts is more than what we count."""

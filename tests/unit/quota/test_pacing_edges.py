@@ -1,0 +1,191 @@
+"""What a pacer must survive: huge messages, clocks that jump, throttles of half a day, limits that come and go."""
+
+from math import inf
+
+import pytest
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.pacing import Pacer
+from tests.unit.quota.pacing_world import World
+
+T0 = 1_000_000
+HOURS_12 = 12 * 3600 * 1000
+
+
+def send_all(pacer, nbytes, count, now):
+    """Send `count` messages as soon as each is admitted, and return when each went."""
+    times = []
+    for _ in range(count):
+        at = pacer.admit_at_ms(nbytes, now)
+        while at > now:
+            now = at
+            at = pacer.admit_at_ms(nbytes, now)
+        pacer.on_sent(nbytes, now)
+        times.append(now)
+    return times
+
+
+@pytest.mark.parametrize("nbytes", [1, 1_000, 10_000, 100_000, 1_000_000, 10_000_000])
+def test_message_of_any_size_is_admitted_and_paid_back(nbytes):
+    pacer = Pacer(20_000)
+    times = send_all(pacer, nbytes, 3, T0)
+    assert times[0] <= T0 + 600
+    # The window must forget what is more than it can hold.
+    per_message = nbytes / 20_000 * 1000
+    assert times[2] - times[1] >= per_message - 600
+    assert times[2] - times[1] <= max(per_message * 1.1 + 600, 12_600)
+
+
+def test_asking_again_and_again_does_not_move_the_time():
+    pacer = Pacer(10_000)
+    now = send_all(pacer, 1_000, 5, T0)[-1]
+    first = pacer.admit_at_ms(1_000, now)
+    assert first > now
+    for later in range(now, first):
+        assert pacer.admit_at_ms(1_000, later) <= first + 1
+    assert pacer.admit_at_ms(1_000, first) <= first
+
+
+@pytest.mark.parametrize("limit", [20_000, None])
+def test_throttle_of_half_a_day(limit):
+    pacer = Pacer(limit)
+    now = send_all(pacer, 1_000, 5, T0)[-1]
+    pacer.on_throttle(HOURS_12, now)
+    assert pacer.throttled_until_ms == now + HOURS_12
+    assert pacer.admit_at_ms(1, now + 1) == now + HOURS_12
+    assert pacer.admit_at_ms(1, now + HOURS_12 - 1) == now + HOURS_12
+    end = now + HOURS_12
+    sent = send_all(pacer, 100, 3, end)
+    assert sent[-1] - end <= 10_000
+
+
+def test_shorter_throttle_does_not_end_a_longer_one():
+    pacer = Pacer(20_000)
+    pacer.admit_at_ms(1, T0)
+    pacer.on_throttle(5_000, T0)
+    pacer.on_throttle(100, T0 + 10)
+    assert pacer.admit_at_ms(1, T0 + 20) == T0 + 5_000
+
+
+def test_throttle_of_zero_says_nothing():
+    pacer = Pacer(20_000)
+    pacer.admit_at_ms(1, T0)
+    rate = pacer.rate()
+    pacer.on_throttle(0, T0)
+    assert pacer.rate() == rate
+    assert pacer.throttled_until_ms <= T0
+    assert pacer.learnt_limit is None
+
+
+@pytest.mark.parametrize("jump_ms", [-HOURS_12, -60_000, -1_500, -500, 1_500, 60_000, HOURS_12])
+@pytest.mark.parametrize("limit", [20_000, None])
+def test_clock_that_jumps_stops_nothing(jump_ms, limit):
+    pacer = Pacer(limit)
+    now = T0 + 2 * HOURS_12
+    if limit is None:
+        send_all(pacer, 1_000, 10, now)
+        pacer.on_throttle(100, now)
+    now = send_all(pacer, 1_000, 100, now)[-1] + jump_ms
+    first = pacer.admit_at_ms(1_000, now)
+    assert first <= now + 2_000
+    rate = pacer.rate()
+    times = send_all(pacer, 1_000, 100, now)
+    assert times[-1] - times[0] <= 1.2 * 100_000 / rate * 1000
+
+
+def test_throttle_outlives_a_clock_that_jumps_back():
+    pacer = Pacer(20_000)
+    now = send_all(pacer, 1_000, 10, T0)[-1]
+    pacer.on_throttle(10_000, now)
+    pacer.admit_at_ms(1, now + 4_000)
+    jumped = now + 4_000 - 3_600_000
+    assert pacer.admit_at_ms(1, jumped) == jumped + 6_000
+
+
+def test_idle_for_a_day_sends_at_most_a_second_at_once():
+    pacer = Pacer(10_000)
+    send_all(pacer, 100, 10, T0)
+    now = T0 + 24 * 3600 * 1000
+    times = send_all(pacer, 100, 300, now)
+    at_once = sum(1 for at in times if at == now)
+    assert 100 <= at_once <= 115
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_limit_must_be_above_zero(limit):
+    with pytest.raises(ConfigError, match="above 0"):
+        Pacer(limit)
+    with pytest.raises(ConfigError, match="above 0"):
+        Pacer().set_limit(limit, T0)
+
+
+def test_without_a_limit_nothing_waits():
+    pacer = Pacer()
+    assert send_all(pacer, 100_000, 100, T0) == [T0] * 100
+    assert pacer.rate() == inf
+    assert pacer.request_bytes == 1_000_000
+    pacer.set_limit(9.3e18, T0)
+    assert pacer.limit is None
+    assert send_all(pacer, 100_000, 100, T0) == [T0] * 100
+
+
+def test_limit_taken_away_lets_everything_go():
+    pacer = Pacer(1_000)
+    now = send_all(pacer, 1_000, 5, T0)[-1]
+    assert pacer.admit_at_ms(1_000, now) > now
+    pacer.set_limit(None, now)
+    assert send_all(pacer, 1_000, 5, now) == [now] * 5
+
+
+def test_slow_start_doubles_with_every_round_trip_and_begins_again():
+    pacer = Pacer()
+    window = pacer.outstanding_bytes
+    assert window <= 65_536
+    for _ in range(4):
+        pacer.on_sent(int(window), T0)
+        pacer.on_success(int(window))
+        assert pacer.outstanding_bytes == 2 * window
+        window = pacer.outstanding_bytes
+    pacer.on_throttle(1_000, T0)
+    assert pacer.outstanding_bytes <= pacer.rate()
+
+
+def test_learns_its_share_from_one_throttle():
+    """V bytes in W ms and a throttle of X ms: V / (W + X), which for a client alone is the quota."""
+    pacer = Pacer()
+    pacer.on_sent(300_000, T0)
+    pacer.on_throttle(5_000, T0)
+    assert pacer.learnt_limit == pytest.approx(20_000)
+    assert pacer.rate() == pytest.approx(20_000, rel=0.03)
+
+
+def test_sizes_for_requests_and_what_is_on_its_way():
+    pacer = Pacer(1_000_000)
+    pacer.admit_at_ms(1, T0)
+    assert pacer.request_bytes == pytest.approx(100_000, rel=0.03)
+    assert pacer.outstanding_bytes == pytest.approx(500_000, rel=0.03)
+    assert pacer.measured_rate(T0) == 0
+    pacer.on_sent(50_000, T0)
+    assert pacer.measured_rate(T0) == 5_000
+    assert Pacer(50 << 20).request_bytes == 1_000_000
+
+
+@pytest.mark.parametrize("quota", [20_000, 51_200, 1_048_576])
+def test_learning_client_alone_gets_the_quota(quota):
+    world = World(quota, told=False).run(180_000)
+    assert world.utilisation(60_000) >= 0.97
+    assert max(world.throttles(60_000)) <= 200
+
+
+def test_learning_client_finds_a_raised_quota_within_a_minute():
+    world = World(50_000, told=False).run(90_000)
+    world.quota = 500_000
+    world.run(60_000)
+    last = [row for row in world.sent if row[0] >= world.now - 10_000]
+    assert sum(row[2] for row in last) / (500_000 * 10) >= 0.9
+
+
+def test_learning_clients_leave_nothing_unused():
+    world = World(51_200, clients=8, told=False).run(180_000)
+    assert world.utilisation(60_000) >= 0.97
+    assert max(world.throttles(60_000)) <= 1_000
