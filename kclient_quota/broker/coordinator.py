@@ -16,7 +16,6 @@ from kclient_quota.broker.group import (
     CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     ClassicGroup,
-    GroupError,
     GroupState,
     Member,
 )
@@ -30,6 +29,7 @@ from kclient_quota.broker.group_requests import (
     SyncResult,
 )
 from kclient_quota.broker.rebalance import Rebalancer, current_generation
+from kclient_quota.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
@@ -98,14 +98,14 @@ class GroupCoordinator:
             now_ms: the time.
         """
         error = self._validate_join(request)
-        if error is not GroupError.NONE:
+        if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
         group = self.get_or_create(request.group_id)
         if not self._accepts(group, request.member_id):
             group.remove(request.member_id)
-            return JoinResult(GroupError.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
         if not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):
-            return JoinResult(GroupError.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id == UNKNOWN_MEMBER_ID:
             answer = self._join_new(group, request, fresh_id, now_ms)
         else:
@@ -117,21 +117,21 @@ class GroupCoordinator:
     def sync(self, request: Sync, now_ms: int) -> SyncResult | Pending:
         """SyncGroup; the leader's brings everybody's assignment."""
         if not request.group_id:
-            return SyncResult(GroupError.INVALID_GROUP_ID)
+            return SyncResult(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
         if group is None or not group.members:
-            return SyncResult(GroupError.UNKNOWN_MEMBER_ID)
+            return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         error = _validate_sync(group, request)
-        if error is not GroupError.NONE:
+        if error is not ErrorCode.NONE:
             return SyncResult(error)
         if group.state is GroupState.PREPARING_REBALANCE:
-            return SyncResult(GroupError.REBALANCE_IN_PROGRESS)
+            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalancer.received_sync(group, request.member_id)
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
-            return SyncResult(GroupError.NONE, group.protocol_type, group.protocol_name, member.assignment)
+            return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
         if member.sync_ticket is not None:
-            self._rebalancer.complete_sync(member, SyncResult(GroupError.REBALANCE_IN_PROGRESS))
+            self._rebalancer.complete_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         ticket = member.sync_ticket = self._rebalancer.next_ticket()
         if group.leader_id == request.member_id:
             self._rebalancer.set_assignments(group, dict(request.assignments), now_ms)
@@ -144,31 +144,31 @@ class GroupCoordinator:
         group_instance_id: str | None,
         generation_id: int,
         now_ms: int,
-    ) -> GroupError:
+    ) -> ErrorCode:
         """Heartbeat: NONE, REBALANCE_IN_PROGRESS, or why the member is not one."""
         if not group_id:
-            return GroupError.INVALID_GROUP_ID
+            return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         if group is None:
-            return GroupError.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.validate_member(member_id, group_instance_id)
-        if error is not GroupError.NONE:
+        if error is not ErrorCode.NONE:
             return error
         if generation_id != group.generation_id:
-            return GroupError.ILLEGAL_GENERATION
+            return ErrorCode.ILLEGAL_GENERATION
         self._rebalancer.reschedule_heartbeat(group, group.members[member_id], now_ms)
         preparing = group.state is GroupState.PREPARING_REBALANCE
-        return GroupError.REBALANCE_IN_PROGRESS if preparing else GroupError.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
 
-    def leave(self, group_id: str, leavers: Iterable[Leaver], now_ms: int) -> list[GroupError] | GroupError:
+    def leave(self, group_id: str, leavers: Iterable[Leaver], now_ms: int) -> list[ErrorCode] | ErrorCode:
         """LeaveGroup: one error per leaver, or one for the whole request."""
         if not group_id:
-            return GroupError.INVALID_GROUP_ID
+            return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         if group is None:
-            return [GroupError.UNKNOWN_MEMBER_ID for _ in leavers]
+            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leavers]
         errors = [self._leave_one(group, leaver) for leaver in leavers]
-        if GroupError.NONE in errors:
+        if ErrorCode.NONE in errors:
             if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
                 self._rebalancer.prepare_rebalance(group, now_ms)
             elif group.state is GroupState.PREPARING_REBALANCE:
@@ -186,38 +186,38 @@ class GroupCoordinator:
         now_ms: int,
         *,
         transactional: bool = False,
-    ) -> GroupError:
+    ) -> ErrorCode:
         """Whether this member may commit; creates the group for a simple consumer, and counts as a heartbeat."""
         group = self.groups.get(group_id)
         if group is None:
             if generation_id >= 0:
-                return GroupError.ILLEGAL_GENERATION
+                return ErrorCode.ILLEGAL_GENERATION
             group = self.get_or_create(group_id)
         error = _validate_commit(group, member_id, group_instance_id, generation_id, transactional=transactional)
-        if error is GroupError.NONE and not transactional and member_id in group.members:
+        if error is ErrorCode.NONE and not transactional and member_id in group.members:
             self._rebalancer.reschedule_heartbeat(group, group.members[member_id], now_ms)
         return error
 
-    def validate_delete(self, group_id: str) -> GroupError:
+    def validate_delete(self, group_id: str) -> ErrorCode:
         """Whether the group may be deleted: it exists and nobody is in it."""
         group = self.groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
-            return GroupError.GROUP_ID_NOT_FOUND
-        return GroupError.NONE if group.state is GroupState.EMPTY else GroupError.NON_EMPTY_GROUP
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
-    def validate_offset_delete(self, group_id: str) -> GroupError:
+    def validate_offset_delete(self, group_id: str) -> ErrorCode:
         """Whether offsets of the group may be deleted (per topic it must not be subscribed either)."""
         group = self.groups.get(group_id)
         if group is None:
-            return GroupError.GROUP_ID_NOT_FOUND
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return GroupError.NON_EMPTY_GROUP
-        return GroupError.NONE
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
 
-    def delete(self, group_id: str) -> GroupError:
+    def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups for one group; its offsets are the caller's to delete."""
         error = self.validate_delete(group_id)
-        if error is GroupError.NONE:
+        if error is ErrorCode.NONE:
             self.groups.pop(group_id).transition_to(GroupState.DEAD)
             self._rebalancer.timers.cancel(("join", group_id, ""))
             self._rebalancer.timers.cancel(("sync", group_id, ""))
@@ -234,14 +234,14 @@ class GroupCoordinator:
                     return completion.result
         return answer
 
-    def _validate_join(self, request: Join) -> GroupError:
+    def _validate_join(self, request: Join) -> ErrorCode:
         if not request.group_id:
-            return GroupError.INVALID_GROUP_ID
+            return ErrorCode.INVALID_GROUP_ID
         if not self.config.min_session_timeout_ms <= request.session_timeout_ms <= self.config.max_session_timeout_ms:
-            return GroupError.INVALID_SESSION_TIMEOUT
+            return ErrorCode.INVALID_SESSION_TIMEOUT
         if request.member_id != UNKNOWN_MEMBER_ID and request.group_id not in self.groups:
-            return GroupError.UNKNOWN_MEMBER_ID
-        return GroupError.NONE
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         member = group.members.get(member_id)
@@ -262,14 +262,14 @@ class GroupCoordinator:
             return self._add_member(group, request, member_id, now_ms)
         group.pending_join.add(member_id)
         self._rebalancer.timers.schedule(("heartbeat", group.group_id, member_id), now_ms + request.session_timeout_ms)
-        return JoinResult(GroupError.MEMBER_ID_REQUIRED, member_id)
+        return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _join_existing(self, group: ClassicGroup, request: Join, now_ms: int) -> JoinResult | Pending:
         member_id = request.member_id
         if member_id in group.pending_join and request.group_instance_id is None:
             return self._add_member(group, request, member_id, now_ms)
         error = group.validate_member(member_id, request.group_instance_id)
-        if error is not GroupError.NONE:
+        if error is not ErrorCode.NONE:
             return JoinResult(error, member_id)
         member = group.members[member_id]
         unchanged = member.protocols == request.protocols
@@ -302,7 +302,7 @@ class GroupCoordinator:
         return Pending(ticket)
 
     def _set_join(self, member: Member, request: Join) -> Pending:
-        self._rebalancer.complete_join(member, JoinResult(GroupError.REBALANCE_IN_PROGRESS, member.member_id))
+        self._rebalancer.complete_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -319,8 +319,8 @@ class GroupCoordinator:
         instance_id = request.group_instance_id or ""
         former_leader = group.leader_id or ""
         old, member = group.replace_static_member(instance_id, member_id)
-        self._rebalancer.complete_join(old, JoinResult(GroupError.FENCED_INSTANCE_ID, old.member_id))
-        self._rebalancer.complete_sync(old, SyncResult(GroupError.FENCED_INSTANCE_ID))
+        self._rebalancer.complete_join(old, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+        self._rebalancer.complete_sync(old, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         self._rebalancer.timers.cancel(("heartbeat", group.group_id, old.member_id))
         if old.member_id in group.pending_sync:
             group.pending_sync.remove(old.member_id)
@@ -338,30 +338,30 @@ class GroupCoordinator:
             self._rebalancer.prepare_rebalance(group, now_ms)
         return pending
 
-    def _leave_one(self, group: ClassicGroup, leaver: Leaver) -> GroupError:
+    def _leave_one(self, group: ClassicGroup, leaver: Leaver) -> ErrorCode:
         member_id = leaver.member_id
         if member_id == UNKNOWN_MEMBER_ID:
             # An administrator removes a static member by its instance id alone.
             member_id = group.static_members.get(leaver.group_instance_id or "", UNKNOWN_MEMBER_ID)
         if member_id not in group.pending_join:
             error = group.validate_member(member_id, leaver.group_instance_id)
-            if error is not GroupError.NONE:
+            if error is not ErrorCode.NONE:
                 return error
         self._rebalancer.remove_member(group, member_id)
-        return GroupError.NONE
+        return ErrorCode.NONE
 
 
-def _validate_sync(group: ClassicGroup, request: Sync) -> GroupError:
+def _validate_sync(group: ClassicGroup, request: Sync) -> ErrorCode:
     error = group.validate_member(request.member_id, request.group_instance_id)
-    if error is not GroupError.NONE:
+    if error is not ErrorCode.NONE:
         return error
     if request.generation_id != group.generation_id:
-        return GroupError.ILLEGAL_GENERATION
+        return ErrorCode.ILLEGAL_GENERATION
     if request.protocol_type not in {None, group.protocol_type} or (
         group.protocol_name is not None and request.protocol_name not in {None, group.protocol_name}
     ):
-        return GroupError.INCONSISTENT_GROUP_PROTOCOL
-    return GroupError.NONE
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
 
 
 def _validate_commit(
@@ -371,18 +371,18 @@ def _validate_commit(
     generation_id: int,
     *,
     transactional: bool,
-) -> GroupError:
+) -> ErrorCode:
     if generation_id < 0 and group.state is GroupState.EMPTY:
         # A consumer that assigns its partitions itself, or one without members at all.
-        return GroupError.NONE
+        return ErrorCode.NONE
     if generation_id >= 0 or member_id != UNKNOWN_MEMBER_ID or group_instance_id is not None:
         error = group.validate_member(member_id, group_instance_id)
-        if error is not GroupError.NONE:
+        if error is not ErrorCode.NONE:
             return error
         if generation_id != group.generation_id:
-            return GroupError.ILLEGAL_GENERATION
+            return ErrorCode.ILLEGAL_GENERATION
     elif not transactional:
-        return GroupError.UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if not transactional and group.state is GroupState.COMPLETING_REBALANCE:
-        return GroupError.REBALANCE_IN_PROGRESS
-    return GroupError.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

@@ -7,40 +7,15 @@ for an answer holds a ticket, and `broker.coordinator` hands the answer out unde
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from types import MappingProxyType
+
+from kclient_quota.wire.error_codes import ErrorCode
 
 UNKNOWN_MEMBER_ID = ""
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 Protocols = tuple[tuple[str, bytes], ...]
-
-
-class GroupError(IntEnum):
-    """Kafka's error codes that a group coordinator answers with."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_METADATA_TOO_LARGE = 12
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_SESSION_TIMEOUT = 26
-    REBALANCE_IN_PROGRESS = 27
-    NON_EMPTY_GROUP = 68
-    GROUP_ID_NOT_FOUND = 69
-    MEMBER_ID_REQUIRED = 79
-    GROUP_MAX_SIZE_REACHED = 81
-    FENCED_INSTANCE_ID = 82
-    GROUP_SUBSCRIBED_TO_TOPIC = 86
-    UNSTABLE_OFFSET_COMMIT = 88
-    FENCED_MEMBER_EPOCH = 110
-    UNRELEASED_INSTANCE_ID = 111
-    UNSUPPORTED_ASSIGNOR = 112
-    STALE_MEMBER_EPOCH = 113
 
 
 class GroupState(StrEnum):
@@ -199,15 +174,15 @@ class ClassicGroup:
         self.static_members[group_instance_id] = new_member_id
         return old, new
 
-    def validate_member(self, member_id: str, group_instance_id: str | None) -> GroupError:
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """NONE, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if group_instance_id is not None:
             existing = self.static_members.get(group_instance_id)
             if existing is None:
-                return GroupError.UNKNOWN_MEMBER_ID
+                return ErrorCode.UNKNOWN_MEMBER_ID
             if existing != member_id:
-                return GroupError.FENCED_INSTANCE_ID
-        return GroupError.NONE if member_id in self.members else GroupError.UNKNOWN_MEMBER_ID
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def awaiting_join(self) -> int:
         """How many members wait for the answer to their JoinGroup."""

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from kclient_quota.broker.group import GroupError, Protocols
+from kclient_quota.broker.group import Protocols
+from kclient_quota.wire.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class JoinedMember:
 class JoinResult:
     """What a JoinGroup response says."""
 
-    error: GroupError
+    error: ErrorCode
     member_id: str
     generation_id: int = -1
     protocol_type: str | None = None
@@ -67,7 +68,7 @@ class Sync:
 class SyncResult:
     """What a SyncGroup response says."""
 
-    error: GroupError
+    error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""

@@ -5,9 +5,10 @@ Follows Kafka 4's `GroupMetadataManager` (`prepareRebalance`, `completeClassicGr
 
 from itertools import count
 
-from kclient_quota.broker.group import UNKNOWN_MEMBER_ID, ClassicGroup, GroupError, GroupState, Member
+from kclient_quota.broker.group import UNKNOWN_MEMBER_ID, ClassicGroup, GroupState, Member
 from kclient_quota.broker.group_requests import Completion, JoinedMember, JoinResult, SyncResult
 from kclient_quota.broker.timers import Timers
+from kclient_quota.wire.error_codes import ErrorCode
 
 TimerKey = tuple[str, str, str]
 
@@ -52,7 +53,7 @@ class Rebalancer:
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
-                if self.complete_sync(member, SyncResult(GroupError.REBALANCE_IN_PROGRESS)):
+                if self.complete_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)):
                     self.reschedule_heartbeat(group, member, now_ms)
         group.pending_sync.clear()
         self.timers.cancel(("sync", group.group_id, ""))
@@ -116,7 +117,7 @@ class Rebalancer:
         """End the sync phase: hand out what the leader has decided, and be Stable."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            result = SyncResult(GroupError.NONE, group.protocol_type, group.protocol_name, member.assignment)
+            result = SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
             if self.complete_sync(member, result):
                 self.reschedule_heartbeat(group, member, now_ms)
         group.transition_to(GroupState.STABLE)
@@ -134,8 +135,8 @@ class Rebalancer:
         self.timers.cancel(("heartbeat", group.group_id, member_id))
         member = group.remove(member_id)
         if member is not None:
-            self.complete_join(member, JoinResult(GroupError.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
-            self.complete_sync(member, SyncResult(GroupError.UNKNOWN_MEMBER_ID))
+            self.complete_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
+            self.complete_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _expire_heartbeat(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         member = group.members.get(member_id)
@@ -180,7 +181,7 @@ def current_generation(
     """The answer to a JoinGroup of a member of the running generation."""
     members = group.members.values() if with_members else ()
     return JoinResult(
-        GroupError.NONE,
+        ErrorCode.NONE,
         member_id,
         group.generation_id,
         group.protocol_type,

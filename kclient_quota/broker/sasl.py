@@ -8,23 +8,15 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import scramp
 
+from kclient_quota.wire.error_codes import ErrorCode
+
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SCRAM_ITERATIONS = 4096
 PLAIN_TOKENS = 3
-
-
-class SaslError(IntEnum):
-    """Kafka's error codes that authentication answers with."""
-
-    NONE = 0
-    UNSUPPORTED_SASL_MECHANISM = 33
-    ILLEGAL_SASL_STATE = 34
-    SASL_AUTHENTICATION_FAILED = 58
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,7 @@ class SaslStep:
         session_lifetime_ms: for how long; 0: for as long as the connection lasts.
     """
 
-    error: SaslError = SaslError.NONE
+    error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     token: bytes = b""
     principal: str | None = None
@@ -88,7 +80,7 @@ class SaslAuthenticator:
         """Whether the session has ended, so that the client must authenticate again before anything else."""
         return self._session_ends_ms is not None and now_ms > self._session_ends_ms
 
-    def handshake(self, mechanism: str, nonce: str) -> SaslError:
+    def handshake(self, mechanism: str, nonce: str) -> ErrorCode:
         """SaslHandshake: begin, or begin again, with a mechanism.
 
         Args:
@@ -96,17 +88,17 @@ class SaslAuthenticator:
             nonce: printable random characters, for SCRAM.
         """
         if mechanism not in self._config.mechanisms:
-            return SaslError.UNSUPPORTED_SASL_MECHANISM
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         self._mechanism = mechanism
         self._scram = None
         if mechanism != "PLAIN":
             self._scram = scramp.ScramMechanism(mechanism).make_server(self._credentials, s_nonce=nonce)
-        return SaslError.NONE
+        return ErrorCode.NONE
 
     def authenticate(self, token: bytes, now_ms: int) -> SaslStep:
         """SaslAuthenticate: one token of the client's."""
         if self._mechanism is None:
-            return SaslStep(SaslError.ILLEGAL_SASL_STATE, "SaslAuthenticate request received before SaslHandshake")
+            return SaslStep(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received before SaslHandshake")
         if self._scram is None:
             return self._plain(token, now_ms)
         try:
@@ -172,4 +164,4 @@ class SaslAuthenticator:
 
     def _failed(self, message: str) -> SaslStep:
         self._mechanism = self._scram = None
-        return SaslStep(SaslError.SASL_AUTHENTICATION_FAILED, message)
+        return SaslStep(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

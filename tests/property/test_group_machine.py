@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kclient_quota.broker.coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.group import GroupError, GroupState
+from kclient_quota.broker.group import GroupState
 from kclient_quota.broker.group_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
+from kclient_quota.wire.error_codes import ErrorCode
 
 SESSION_MS = 6_000
 REBALANCE_MS = 9_000
@@ -57,8 +58,8 @@ class Groups(RuleBasedStateMachine):
             client.waiting, client.since_ms = result, self.now_ms
         elif isinstance(result, JoinResult):
             client.member_id, client.assignment = result.member_id, None
-            client.joined = result if result.error is GroupError.NONE else None
-        elif result.error is GroupError.NONE:
+            client.joined = result if result.error is ErrorCode.NONE else None
+        elif result.error is ErrorCode.NONE:
             client.assignment = result.assignment
 
     @rule(number=clients_st)
@@ -107,7 +108,7 @@ class Groups(RuleBasedStateMachine):
             error = self.coordinator.heartbeat(
                 "g", client.member_id, client.instance, client.joined.generation_id, self.now_ms
             )
-            if error in {GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID}:
+            if error in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
                 client.member_id, client.joined = "", None
             self._take()
 

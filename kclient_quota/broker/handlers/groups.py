@@ -13,11 +13,11 @@ ListGroups shows the groups of the broker that is asked, as Kafka does.
 from uuid import uuid4
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
-from kclient_quota.broker.group import ClassicGroup, GroupError, GroupState, Member
+from kclient_quota.broker.group import ClassicGroup, GroupState, Member
 from kclient_quota.broker.group_requests import Join, JoinResult, Leaver, Sync, SyncResult
 from kclient_quota.broker.group_service import GroupService
 from kclient_quota.broker.handlers.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -80,7 +80,7 @@ def _coordinator(context: Context, key_type: int, key: str) -> FindCoordinatorRe
     port = -1 if broker is None else broker.ports.get(context.connection.listener, -1)
     if broker is None and not message:
         return FindCoordinatorResponse.Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=GroupError.COORDINATOR_NOT_AVAILABLE, error_message=None
+            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=None
         )
     return FindCoordinatorResponse.Coordinator(
         key=key,
@@ -97,7 +97,7 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
     """Join, waiting for the join phase to end."""
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
-        return _join_response(JoinResult(GroupError.NOT_COORDINATOR, request.member_id), context.api_version)
+        return _join_response(JoinResult(ErrorCode.NOT_COORDINATOR, request.member_id), context.api_version)
     join = Join(
         request.group_id,
         request.member_id,
@@ -139,7 +139,7 @@ async def sync_group(context: Context, request: SyncGroupRequest) -> SyncGroupRe
     """Give (the leader) or await (anybody else) the assignment."""
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
-        return _sync_response(SyncResult(GroupError.NOT_COORDINATOR))
+        return _sync_response(SyncResult(ErrorCode.NOT_COORDINATOR))
     sync = Sync(
         request.group_id,
         request.generation_id,
@@ -165,7 +165,7 @@ def _sync_response(result: SyncResult) -> SyncGroupResponse:
 async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     """Take a sign of life."""
     if not is_coordinator(context, request.group_id):
-        return HeartbeatResponse(error_code=GroupError.NOT_COORDINATOR)
+        return HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     service = context.services.get(GroupService)
     error = service.coordinator.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, context.now_ms
@@ -178,17 +178,17 @@ async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatRes
 async def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Let one member go (before v3) or several."""
     if not is_coordinator(context, request.group_id):
-        return LeaveGroupResponse(error_code=GroupError.NOT_COORDINATOR)
+        return LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     batched = context.api_version >= LEAVE_BATCHED_SINCE
     leavers = [Leaver(m.member_id, m.group_instance_id) for m in request.members] if batched else []
     service = context.services.get(GroupService)
     errors = service.coordinator.leave(request.group_id, leavers or [Leaver(request.member_id)], context.now_ms)
     service.after_call()
-    if isinstance(errors, GroupError):
+    if isinstance(errors, ErrorCode):
         return LeaveGroupResponse(error_code=errors)
     if not batched:
         return LeaveGroupResponse(error_code=errors[0])
-    response = LeaveGroupResponse(error_code=GroupError.NONE)
+    response = LeaveGroupResponse(error_code=ErrorCode.NONE)
     response.members = [
         LeaveGroupResponse.MemberResponse(
             member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error
@@ -205,7 +205,7 @@ async def describe_groups(context: Context, request: DescribeGroupsRequest) -> D
     response.groups = [_described(context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in response.groups:
-            if group.error_code == GroupError.NONE:
+            if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = ALL_GROUP_OPERATIONS
     return response
 
@@ -213,11 +213,11 @@ async def describe_groups(context: Context, request: DescribeGroupsRequest) -> D
 def _described(context: Context, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
     group = context.services.get(GroupService).coordinator.groups.get(group_id)
     if not is_coordinator(context, group_id):
-        return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=GroupError.NOT_COORDINATOR)
+        return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
     if group is None:
         described = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
         if context.api_version >= UNKNOWN_GROUP_IS_AN_ERROR_SINCE:
-            described.error_code = GroupError.GROUP_ID_NOT_FOUND
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} not found."
         return described
     described = DescribeGroupsResponse.DescribedGroup(
@@ -246,7 +246,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     """List the groups this broker coordinates."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    response = ListGroupsResponse(error_code=GroupError.NONE)
+    response = ListGroupsResponse(error_code=ErrorCode.NONE)
     response.groups = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
@@ -268,10 +268,10 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
     response = DeleteGroupsResponse()
     service = context.services.get(GroupService)
     for group_id in request.groups_names:
-        error = GroupError.NOT_COORDINATOR
+        error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
             error = service.coordinator.delete(group_id)
-        if error is GroupError.NONE:
+        if error is ErrorCode.NONE:
             service.offsets.delete_group(group_id)
         response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
     return response

@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.errors import ErrorCode
-from kclient_quota.broker.group import GroupError
 from kclient_quota.broker.group_service import GroupService
 from kclient_quota.broker.handlers.groups import is_coordinator
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.offsets import MAX_METADATA_LENGTH, NO_LEADER_EPOCH, CommittedOffset
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -42,7 +41,7 @@ FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 async def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit positions."""
     service = context.services.get(GroupService)
-    error = GroupError.NOT_COORDINATOR
+    error = ErrorCode.NOT_COORDINATOR
     generation = request.generation_id_or_member_epoch
     if is_coordinator(context, request.group_id):
         known = request.group_id in service.coordinator.groups
@@ -55,24 +54,24 @@ async def offset_commit(context: Context, request: OffsetCommitRequest) -> Offse
         )
         service.after_call()
         if not known and generation >= 0 and context.api_version >= NO_SUCH_GROUP_SINCE:
-            error = GroupError.GROUP_ID_NOT_FOUND
+            error = ErrorCode.GROUP_ID_NOT_FOUND
     response = OffsetCommitResponse()
     response.topics = [_commit_topic(context, request.group_id, topic, error) for topic in request.topics]
     return response
 
 
 def _commit_topic(
-    context: Context, group_id: str, topic: CommitTopic, error: GroupError
+    context: Context, group_id: str, topic: CommitTopic, error: ErrorCode
 ) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     name = topic_name(context, topic.name, topic.topic_id)
     answer = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
     for partition in topic.partitions:
         code: int = error
-        if code == GroupError.NONE:
+        if code == ErrorCode.NONE:
             code = unknown_partition(context, name, partition.partition_index)
-        if code == GroupError.NONE and len(partition.committed_metadata or "") > MAX_METADATA_LENGTH:
-            code = GroupError.OFFSET_METADATA_TOO_LARGE
-        if code == GroupError.NONE and name is not None:
+        if code == ErrorCode.NONE and len(partition.committed_metadata or "") > MAX_METADATA_LENGTH:
+            code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if code == ErrorCode.NONE and name is not None:
             committed = CommittedOffset(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
@@ -156,9 +155,9 @@ def _single(
 def _fetch_group(
     context: Context, group: OffsetFetchRequest.OffsetFetchRequestGroup, *, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=GroupError.NONE)
+    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE)
     if not is_coordinator(context, group.group_id):
-        answer.error_code = GroupError.NOT_COORDINATOR
+        answer.error_code = ErrorCode.NOT_COORDINATOR
     elif group.topics is None:
         answer.topics = _fetch_all(context, group.group_id, stable=stable)
     else:
@@ -202,9 +201,9 @@ def _fetch_partitions(
     for index in indexes:
         committed = service.committed(group_id, name, index)
         if stable and service.offsets.has_pending(group_id, name, index):
-            answers.append(_no_offset(index, GroupError.UNSTABLE_OFFSET_COMMIT))
+            answers.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
-            answers.append(_no_offset(index, GroupError.NONE))
+            answers.append(_no_offset(index, ErrorCode.NONE))
         else:
             answers.append(
                 FetchedPartition(
@@ -212,7 +211,7 @@ def _fetch_partitions(
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
                     metadata=committed.metadata,
-                    error_code=GroupError.NONE,
+                    error_code=ErrorCode.NONE,
                 )
             )
     return answers
@@ -232,11 +231,11 @@ def _no_offset(index: int, error_code: int) -> FetchedPartition:
 async def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete positions in topics that the group does not read."""
     service = context.services.get(GroupService)
-    error = GroupError.NOT_COORDINATOR
+    error = ErrorCode.NOT_COORDINATOR
     if is_coordinator(context, request.group_id):
         error = service.coordinator.validate_offset_delete(request.group_id)
     response = OffsetDeleteResponse(error_code=error)
-    if error is not GroupError.NONE:
+    if error is not ErrorCode.NONE:
         return response
     group = service.coordinator.groups[request.group_id]
     for topic in request.topics:
@@ -246,7 +245,7 @@ async def offset_delete(context: Context, request: OffsetDeleteRequest) -> Offse
             index = partition.partition_index
             code = unknown_partition(context, topic.name, index)
             if code == ErrorCode.NONE and subscribed:
-                code = GroupError.GROUP_SUBSCRIBED_TO_TOPIC
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif code == ErrorCode.NONE:
                 service.offsets.delete(request.group_id, topic.name, index)
             answer.partitions.append(

@@ -11,8 +11,9 @@ from secrets import token_hex
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
-from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig, SaslError
+from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig
 from kclient_quota.broker.state import BROKER
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -37,7 +38,7 @@ async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Sas
     if not isinstance(authenticator, SaslAuthenticator):
         authenticator = context.connection.sasl = SaslAuthenticator(config)
     error = authenticator.handshake(request.mechanism, token_hex(16))
-    if error is not SaslError.NONE:
+    if error is not ErrorCode.NONE:
         context.connection.close_after_response = not context.connection.is_authenticated
     return SaslHandshakeResponse(error_code=error, mechanisms=list(config.mechanisms))
 
@@ -49,12 +50,12 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
     if not isinstance(authenticator, SaslAuthenticator):
         context.connection.close_after_response = True
         return SaslAuthenticateResponse(
-            error_code=SaslError.ILLEGAL_SASL_STATE,
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received before SaslHandshake",
             auth_bytes=b"",
         )
     step = authenticator.authenticate(bytes(request.auth_bytes), context.now_ms)
-    if step.error is not SaslError.NONE:
+    if step.error is not ErrorCode.NONE:
         context.connection.close_after_response = True
     elif step.principal is not None:
         context.connection.principal = step.principal

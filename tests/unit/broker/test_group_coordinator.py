@@ -3,8 +3,9 @@
 import pytest
 
 from kclient_quota.broker.coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.group import GroupError, GroupState
+from kclient_quota.broker.group import GroupState
 from kclient_quota.broker.group_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
+from kclient_quota.wire.error_codes import ErrorCode
 
 GROUP = "g"
 SESSION_MS = 10_000
@@ -82,7 +83,7 @@ class Harness:
     def member(self, **changes):
         """A member through both of its JoinGroup requests: its answer, or Pending."""
         first = self.join(**changes)
-        assert first.error is GroupError.MEMBER_ID_REQUIRED
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
         return self.join(first.member_id, **changes)
 
     def stable(self, count=2, **changes):
@@ -96,8 +97,8 @@ class Harness:
         leader = next(j for j in joined if j.leader == j.member_id)
         syncs = [self.sync(j) for j in joined if j is not leader]
         done = self.sync(leader, [(j.member_id, j.member_id.encode()) for j in joined])
-        assert done == SyncResult(GroupError.NONE, "consumer", "range", leader.member_id.encode())
-        assert all(self.answer(s).error is GroupError.NONE for s in syncs)
+        assert done == SyncResult(ErrorCode.NONE, "consumer", "range", leader.member_id.encode())
+        assert all(self.answer(s).error is ErrorCode.NONE for s in syncs)
         assert self.group.state is GroupState.STABLE
         return [leader, *(j for j in joined if j is not leader)]
 
@@ -105,23 +106,23 @@ class Harness:
 def test_a_new_member_is_given_its_id_first():
     harness = Harness()
     answer = harness.join()
-    assert answer == JoinResult(GroupError.MEMBER_ID_REQUIRED, "client-id1")
+    assert answer == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, "client-id1")
     joined = harness.join(answer.member_id)
-    assert joined.error is GroupError.NONE
+    assert joined.error is ErrorCode.NONE
     assert (joined.generation_id, joined.leader, joined.protocol_name) == (1, "client-id1", "range")
     assert [m.member_id for m in joined.members] == ["client-id1"]
 
 
 def test_before_version_4_a_new_member_joins_at_once():
     joined = Harness().join(required=False)
-    assert joined.error is GroupError.NONE
+    assert joined.error is ErrorCode.NONE
 
 
 def test_an_id_that_was_handed_out_but_not_used_expires():
     harness = Harness()
     first = harness.join()
     harness.pass_ms(SESSION_MS)
-    assert harness.join(first.member_id).error is GroupError.UNKNOWN_MEMBER_ID
+    assert harness.join(first.member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_the_initial_delay_gathers_members_into_one_generation():
@@ -155,7 +156,7 @@ def test_a_second_member_makes_the_first_rejoin():
     assert harness.sync(first, [(first.member_id, b"all")]).assignment == b"all"
     second = harness.member()
     assert isinstance(second, Pending)
-    assert harness.heartbeat(first) is GroupError.REBALANCE_IN_PROGRESS
+    assert harness.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
     again = harness.join(first.member_id)
     assert (again.generation_id, again.leader) == (2, first.member_id)
     assert {m.member_id for m in again.members} == {first.member_id, harness.answer(second).member_id}
@@ -169,22 +170,22 @@ def test_a_member_that_does_not_rejoin_in_time_is_dropped():
     for _ in range(3):
         harness.pass_ms(9_000)
         for joined in (leader, other):
-            assert harness.heartbeat(joined) is GroupError.REBALANCE_IN_PROGRESS
+            assert harness.heartbeat(joined) is ErrorCode.REBALANCE_IN_PROGRESS
     rejoined = harness.join(other.member_id)
     harness.pass_ms(3_000)
     assert harness.answer(waiting).generation_id == leader.generation_id + 1
     assert harness.answer(rejoined).leader == other.member_id
-    assert harness.heartbeat(leader) is GroupError.UNKNOWN_MEMBER_ID
+    assert harness.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_silent_member_is_expired_and_the_others_rebalance():
     harness = Harness()
     leader, other = harness.stable()
     harness.pass_ms(6_000)
-    assert harness.heartbeat(leader) is GroupError.NONE
+    assert harness.heartbeat(leader) is ErrorCode.NONE
     harness.pass_ms(4_000)
     assert harness.group.state is GroupState.PREPARING_REBALANCE
-    assert harness.heartbeat(other) is GroupError.UNKNOWN_MEMBER_ID
+    assert harness.heartbeat(other) is ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.join(leader.member_id).generation_id == 3
 
 
@@ -199,8 +200,8 @@ def test_members_that_wait_are_not_expired_for_silence():
     harness.heartbeat(leader)
     assert harness.answers.keys().isdisjoint({waiting.ticket, rejoined.ticket})
     harness.join(leader.member_id)
-    assert harness.answer(waiting).error is GroupError.NONE
-    assert harness.answer(rejoined).error is GroupError.NONE
+    assert harness.answer(waiting).error is ErrorCode.NONE
+    assert harness.answer(rejoined).error is ErrorCode.NONE
 
 
 def test_members_that_never_sync_are_dropped():
@@ -217,29 +218,29 @@ def test_members_that_never_sync_are_dropped():
     harness.pass_ms(9_000)
     harness.heartbeat(leader)
     harness.pass_ms(3_000)
-    assert harness.answer(synced).error is GroupError.REBALANCE_IN_PROGRESS
-    assert harness.heartbeat(leader) is GroupError.UNKNOWN_MEMBER_ID
+    assert harness.answer(synced).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.join(follower.member_id).leader == follower.member_id
 
 
 def test_errors_of_sync_and_heartbeat():
     harness = Harness()
     leader, other = harness.stable()
-    assert harness.sync(leader, generation_id=1).error is GroupError.ILLEGAL_GENERATION
-    assert harness.sync(leader, protocol_type="connect").error is GroupError.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.sync(leader, protocol_name="sticky").error is GroupError.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.sync(leader, protocol_type="consumer", protocol_name="range").error is GroupError.NONE
-    assert harness.sync(JoinResult(GroupError.NONE, "who", 2)).error is GroupError.UNKNOWN_MEMBER_ID
-    assert harness.heartbeat(other, generation_id=1) is GroupError.ILLEGAL_GENERATION
-    assert harness.coordinator.heartbeat("nope", "m", None, 1, 0) is GroupError.UNKNOWN_MEMBER_ID
-    assert harness.coordinator.heartbeat("", "m", None, 1, 0) is GroupError.INVALID_GROUP_ID
+    assert harness.sync(leader, generation_id=1).error is ErrorCode.ILLEGAL_GENERATION
+    assert harness.sync(leader, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert harness.sync(leader, protocol_name="sticky").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert harness.sync(leader, protocol_type="consumer", protocol_name="range").error is ErrorCode.NONE
+    assert harness.sync(JoinResult(ErrorCode.NONE, "who", 2)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.heartbeat(other, generation_id=1) is ErrorCode.ILLEGAL_GENERATION
+    assert harness.coordinator.heartbeat("nope", "m", None, 1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.coordinator.heartbeat("", "m", None, 1, 0) is ErrorCode.INVALID_GROUP_ID
 
 
 def test_sync_during_the_join_phase_means_rejoin():
     harness = Harness()
     leader, _ = harness.stable()
     harness.member()
-    assert harness.sync(leader).error is GroupError.REBALANCE_IN_PROGRESS
+    assert harness.sync(leader).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_follower_rejoining_a_stable_group_changes_nothing_the_leader_does():
@@ -271,13 +272,13 @@ def test_protocols_are_voted_for():
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"protocols": (("sticky", b""),)}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": ()}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": "connect"}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"session_ms": 5_999}, GroupError.INVALID_SESSION_TIMEOUT),
-        ({"session_ms": 1_800_001}, GroupError.INVALID_SESSION_TIMEOUT),
-        ({"member_id": "stranger"}, GroupError.UNKNOWN_MEMBER_ID),
-        ({"member_id": "x", "instance": "i"}, GroupError.UNKNOWN_MEMBER_ID),
+        ({"protocols": (("sticky", b""),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"session_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "x", "instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_a_join_that_is_refused(changes, error):
@@ -287,15 +288,15 @@ def test_a_join_that_is_refused(changes, error):
 
 
 def test_an_empty_group_takes_no_member_without_a_protocol_or_type():
-    assert Harness().join(protocols=()).error is GroupError.INCONSISTENT_GROUP_PROTOCOL
-    assert Harness().join(protocol_type="").error is GroupError.INCONSISTENT_GROUP_PROTOCOL
-    assert Harness().join("stranger").error is GroupError.UNKNOWN_MEMBER_ID
+    assert Harness().join(protocols=()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert Harness().join(protocol_type="").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert Harness().join("stranger").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_full_group_takes_no_more():
     harness = Harness(max_size=2)
     harness.stable()
-    assert harness.join().error is GroupError.GROUP_MAX_SIZE_REACHED
+    assert harness.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_a_static_member_restarts_without_a_rebalance():
@@ -303,15 +304,15 @@ def test_a_static_member_restarts_without_a_rebalance():
     first = harness.join(instance="a")
     harness.sync(first, [(first.member_id, b"all")])
     again = harness.join(instance="a")
-    assert again.error is GroupError.NONE
+    assert again.error is ErrorCode.NONE
     assert again.generation_id == first.generation_id
     assert again.member_id != first.member_id
     assert again.skip_assignment
     assert again.leader == again.member_id
     assert harness.sync(again, instance="a").assignment == b"all"
-    assert harness.heartbeat(first, instance="a") is GroupError.FENCED_INSTANCE_ID
-    assert harness.sync(first, instance="a").error is GroupError.FENCED_INSTANCE_ID
-    assert harness.join(first.member_id, instance="a").error is GroupError.FENCED_INSTANCE_ID
+    assert harness.heartbeat(first, instance="a") is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.sync(first, instance="a").error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.join(first.member_id, instance="a").error is ErrorCode.FENCED_INSTANCE_ID
     assert harness.group.state is GroupState.STABLE
 
 
@@ -330,9 +331,9 @@ def test_a_static_member_that_waits_is_fenced_by_its_successor():
     harness.sync(first, [(first.member_id, b"all")])
     waiting = harness.join(instance="b")
     successor = harness.join(instance="b")
-    assert harness.answer(waiting).error is GroupError.FENCED_INSTANCE_ID
+    assert harness.answer(waiting).error is ErrorCode.FENCED_INSTANCE_ID
     harness.join(first.member_id, instance="a")
-    assert harness.answer(successor).error is GroupError.NONE
+    assert harness.answer(successor).error is ErrorCode.NONE
 
 
 def test_a_static_member_with_other_protocols_rebalances():
@@ -357,18 +358,18 @@ def test_static_members_that_are_away_at_a_rebalance_stay_until_their_session_en
 def test_leaving_one_by_one_and_together():
     harness = Harness()
     leader, other, third = harness.stable(3)
-    assert harness.leave(Leaver(other.member_id)) == [GroupError.NONE]
+    assert harness.leave(Leaver(other.member_id)) == [ErrorCode.NONE]
     assert harness.group.state is GroupState.PREPARING_REBALANCE
     errors = harness.leave(Leaver("who"), Leaver(leader.member_id), Leaver(third.member_id), Leaver("", "nobody"))
     assert errors == [
-        GroupError.UNKNOWN_MEMBER_ID,
-        GroupError.NONE,
-        GroupError.NONE,
-        GroupError.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
     ]
     assert harness.group.state is GroupState.EMPTY
-    assert harness.coordinator.leave("nope", [Leaver("m")], 0) == [GroupError.UNKNOWN_MEMBER_ID]
-    assert harness.coordinator.leave("", [Leaver("m")], 0) is GroupError.INVALID_GROUP_ID
+    assert harness.coordinator.leave("nope", [Leaver("m")], 0) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert harness.coordinator.leave("", [Leaver("m")], 0) is ErrorCode.INVALID_GROUP_ID
 
 
 def test_leaving_answers_what_the_leaver_still_waits_for():
@@ -376,15 +377,15 @@ def test_leaving_answers_what_the_leaver_still_waits_for():
     leader, _ = harness.stable()
     waiting = harness.member()
     member_id = next(m for m, member in harness.group.members.items() if member.join_ticket)
-    assert harness.leave(Leaver(member_id)) == [GroupError.NONE]
-    assert harness.answer(waiting) == JoinResult(GroupError.UNKNOWN_MEMBER_ID, "")
-    assert harness.heartbeat(leader) is GroupError.REBALANCE_IN_PROGRESS
+    assert harness.leave(Leaver(member_id)) == [ErrorCode.NONE]
+    assert harness.answer(waiting) == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert harness.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_an_administrator_removes_a_static_member_by_instance():
     harness = Harness()
     harness.join(instance="a")
-    assert harness.leave(Leaver("", "a")) == [GroupError.NONE]
+    assert harness.leave(Leaver("", "a")) == [ErrorCode.NONE]
     assert not harness.group.members
 
 
@@ -395,28 +396,28 @@ def test_a_pending_id_can_leave_and_no_longer_holds_up_the_rest():
     first = harness.join(leader.member_id)
     second = harness.join(other.member_id, protocols=(("range", b"new"),))
     assert isinstance(second, Pending), "the id handed out is waited for"
-    assert harness.leave(Leaver(pending.member_id)) == [GroupError.NONE]
+    assert harness.leave(Leaver(pending.member_id)) == [ErrorCode.NONE]
     assert harness.answer(first).generation_id == harness.answer(second).generation_id == 3
 
 
 def test_who_may_commit():
     harness = Harness()
     check = harness.coordinator.validate_offset_commit
-    assert check("simple", "", None, -1, 0) is GroupError.NONE
+    assert check("simple", "", None, -1, 0) is ErrorCode.NONE
     assert harness.coordinator.groups["simple"].state is GroupState.EMPTY
-    assert check("nope", "m", None, 1, 0) is GroupError.ILLEGAL_GENERATION
+    assert check("nope", "m", None, 1, 0) is ErrorCode.ILLEGAL_GENERATION
     leader, other = harness.stable()
-    assert check(GROUP, leader.member_id, None, 2, 0) is GroupError.NONE
-    assert check(GROUP, leader.member_id, None, 1, 0) is GroupError.ILLEGAL_GENERATION
-    assert check(GROUP, "who", None, 2, 0) is GroupError.UNKNOWN_MEMBER_ID
-    assert check(GROUP, "", None, -1, 0) is GroupError.UNKNOWN_MEMBER_ID
-    assert check(GROUP, "", None, -1, 0, transactional=True) is GroupError.NONE
+    assert check(GROUP, leader.member_id, None, 2, 0) is ErrorCode.NONE
+    assert check(GROUP, leader.member_id, None, 1, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert check(GROUP, "who", None, 2, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check(GROUP, "", None, -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check(GROUP, "", None, -1, 0, transactional=True) is ErrorCode.NONE
     harness.join(leader.member_id)
-    assert check(GROUP, other.member_id, None, 2, 0) is GroupError.NONE, "during the join phase a member may commit"
+    assert check(GROUP, other.member_id, None, 2, 0) is ErrorCode.NONE, "during the join phase a member may commit"
     harness.join(other.member_id)
     assert harness.group.state is GroupState.COMPLETING_REBALANCE
-    assert check(GROUP, other.member_id, None, 3, 0) is GroupError.REBALANCE_IN_PROGRESS
-    assert check(GROUP, other.member_id, None, 3, 0, transactional=True) is GroupError.NONE
+    assert check(GROUP, other.member_id, None, 3, 0) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert check(GROUP, other.member_id, None, 3, 0, transactional=True) is ErrorCode.NONE
 
 
 def test_a_commit_is_a_sign_of_life():
@@ -426,19 +427,19 @@ def test_a_commit_is_a_sign_of_life():
         harness.pass_ms(SESSION_MS - 1)
         assert (
             harness.coordinator.validate_offset_commit(GROUP, leader.member_id, None, 1, harness.now_ms)
-            is GroupError.NONE
+            is ErrorCode.NONE
         )
-    assert harness.heartbeat(leader) is GroupError.NONE
+    assert harness.heartbeat(leader) is ErrorCode.NONE
 
 
 def test_which_groups_may_be_deleted():
     harness = Harness()
     (leader,) = harness.stable(1)
-    assert harness.coordinator.delete(GROUP) is GroupError.NON_EMPTY_GROUP
-    assert harness.coordinator.delete("nope") is GroupError.GROUP_ID_NOT_FOUND
+    assert harness.coordinator.delete(GROUP) is ErrorCode.NON_EMPTY_GROUP
+    assert harness.coordinator.delete("nope") is ErrorCode.GROUP_ID_NOT_FOUND
     harness.leave(Leaver(leader.member_id))
-    assert harness.coordinator.delete(GROUP) is GroupError.NONE
-    assert harness.coordinator.delete(GROUP) is GroupError.GROUP_ID_NOT_FOUND
+    assert harness.coordinator.delete(GROUP) is ErrorCode.NONE
+    assert harness.coordinator.delete(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_nothing_is_due_in_an_empty_coordinator():

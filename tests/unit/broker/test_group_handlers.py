@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 
 from kclient_quota.broker.context import ConnectionState, Context, Services
-from kclient_quota.broker.group import GroupError
 from kclient_quota.broker.group_service import GroupService, coordinator_id
 from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log import PartitionLog
@@ -15,6 +14,7 @@ from kclient_quota.broker.promise import Drive
 from kclient_quota.broker.segments import SegmentPool
 from kclient_quota.broker.state import BrokerInfo, ClusterState
 from kclient_quota.wire.codec import decode, encode
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     API,
     DeleteGroupsRequest,
@@ -136,7 +136,7 @@ class Node:
 
     def joined(self, version=9):
         first = self.join(version)
-        if first.error_code == GroupError.MEMBER_ID_REQUIRED:
+        if first.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return self.join(version, first.member_id)
         return first
 
@@ -168,7 +168,7 @@ def test_join(version):
 @versions(JoinGroupRequest)
 def test_a_refused_join(version):
     refused = Node().join(version, "stranger")
-    assert (refused.error_code, refused.generation_id) == (GroupError.UNKNOWN_MEMBER_ID, -1)
+    assert (refused.error_code, refused.generation_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1)
 
 
 @versions(SyncGroupRequest)
@@ -183,7 +183,7 @@ def test_sync(version):
     )
     assert node.ask(request, version).assignment == b"mine"
     request.generation_id = 7
-    assert node.ask(request, version).error_code == GroupError.ILLEGAL_GENERATION
+    assert node.ask(request, version).error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @versions(HeartbeatRequest)
@@ -194,7 +194,7 @@ def test_heartbeat_and_expiry(version):
     node.scheduler.pass_ms(9_999)
     assert node.ask(request, version).error_code == 0
     node.scheduler.pass_ms(10_000)
-    assert node.ask(request, version).error_code == GroupError.UNKNOWN_MEMBER_ID
+    assert node.ask(request, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @versions(LeaveGroupRequest)
@@ -208,11 +208,11 @@ def test_leave(version):
             LeaveGroupRequest.MemberIdentity(member_id="who"),
         ]
         answer = node.ask(request, version)
-        assert [m.error_code for m in answer.members] == [0, GroupError.UNKNOWN_MEMBER_ID]
+        assert [m.error_code for m in answer.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     else:
         request.member_id = joined.member_id
         assert node.ask(request, version).error_code == 0
-        assert node.ask(request, version).error_code == GroupError.UNKNOWN_MEMBER_ID
+        assert node.ask(request, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_join_that_waits_is_answered_by_the_others_rejoin():
@@ -283,7 +283,7 @@ def test_coordinators_are_spread_as_kafka_spreads_them():
     for broker in (1, 3):
         node.cluster.set_broker_up(broker, is_up=False)
     answer = node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0]
-    assert (answer.error_code, answer.node_id) == (GroupError.COORDINATOR_NOT_AVAILABLE, -1)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 def test_other_coordinator_types_are_refused():
@@ -294,7 +294,7 @@ def test_other_coordinator_types_are_refused():
 def test_another_broker_is_not_the_coordinator():
     node = Node(brokers=3)
     node.broker = node.cluster.brokers[next(b for b in (1, 2, 3) if b != coordinator_id(node.cluster, GROUP))]
-    code = GroupError.NOT_COORDINATOR
+    code = ErrorCode.NOT_COORDINATOR
     assert node.join(9).error_code == code
     assert node.ask(SyncGroupRequest(group_id=GROUP), 5).error_code == code
     assert node.ask(HeartbeatRequest(group_id=GROUP), 4).error_code == code
@@ -316,7 +316,7 @@ def test_describe(version):
     assert [(m.member_id, m.client_id, m.client_host) for m in group.members] == [(joined.member_id, "c", "/127.0.0.1")]
     assert (group.members[0].member_metadata, group.members[0].member_assignment) == (b"m", b"mine")
     assert unknown.group_state == "Dead"
-    assert unknown.error_code == (GroupError.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+    assert unknown.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
 
 
 @versions(ListGroupsRequest)
@@ -340,7 +340,7 @@ def test_delete(version):
     node.service.coordinator.get_or_create("empty")
     request = DeleteGroupsRequest(groups_names=[GROUP, "empty", "nope"])
     codes = [r.error_code for r in node.ask(request, version).results]
-    assert codes == [0, 0, GroupError.GROUP_ID_NOT_FOUND]
+    assert codes == [0, 0, ErrorCode.GROUP_ID_NOT_FOUND]
     assert list(node.service.offsets.fetch_all(GROUP)) == []
 
 
@@ -437,7 +437,7 @@ def test_fetching_what_a_transaction_is_about_to_change():
     node = Node()
     commit(node, 9)
     node.service.offsets.commit_pending(1, GROUP, "t", 0, node.service.offsets.fetch(GROUP, "t", 0))
-    assert fetched(fetch(node, 9, stable=True), 9)[0] == (0, -1, "", GroupError.UNSTABLE_OFFSET_COMMIT)
+    assert fetched(fetch(node, 9, stable=True), 9)[0] == (0, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert fetched(fetch(node, 9), 9)[0] == (0, 5, "note", 0)
 
 
@@ -459,7 +459,7 @@ def test_offset_delete():
     node.stable()
     assert [p.error_code for p in node.ask(request, 0).topics[0].partitions] == [86, 3], "its metadata is unreadable"
     request.group_id = "nope"
-    assert node.ask(request, 0).error_code == GroupError.GROUP_ID_NOT_FOUND
+    assert node.ask(request, 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def sasl(node, mechanism, token, version=2):

@@ -3,7 +3,8 @@
 import pytest
 import scramp
 
-from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig, SaslError
+from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig
+from kclient_quota.wire.error_codes import ErrorCode
 
 USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "x"}
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -14,20 +15,20 @@ def authenticator(**changes):
 
 
 def plain(server, token, now_ms=0):
-    assert server.handshake("PLAIN", "n") is SaslError.NONE
+    assert server.handshake("PLAIN", "n") is ErrorCode.NONE
     return server.authenticate(token, now_ms)
 
 
 def scram(server, mechanism, user, password, now_ms=0):
     """A conversation with scramp's client; the last step, and the server's proof checked."""
     client = scramp.ScramClient([mechanism], user, password)
-    assert server.handshake(mechanism, "servernonce") is SaslError.NONE
+    assert server.handshake(mechanism, "servernonce") is ErrorCode.NONE
     step = server.authenticate(client.get_client_first().encode(), now_ms)
-    if step.error is not SaslError.NONE:
+    if step.error is not ErrorCode.NONE:
         return step
     client.set_server_first(step.token.decode())
     step = server.authenticate(client.get_client_final().encode(), now_ms)
-    if step.error is SaslError.NONE:
+    if step.error is ErrorCode.NONE:
         client.set_server_final(step.token.decode())
     return step
 
@@ -35,7 +36,7 @@ def scram(server, mechanism, user, password, now_ms=0):
 @pytest.mark.parametrize("user", USERS)
 def test_plain_takes_the_right_password(user):
     step = plain(authenticator(), f"\0{user}\0{USERS[user]}".encode())
-    assert (step.error, step.principal) == (SaslError.NONE, user)
+    assert (step.error, step.principal) == (ErrorCode.NONE, user)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_plain_takes_the_right_password(user):
 )
 def test_plain_refuses_in_kafkas_words(token, words):
     step = plain(authenticator(), token)
-    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert step.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert words in step.message
     assert step.principal is None
 
@@ -62,7 +63,7 @@ def test_plain_refuses_in_kafkas_words(token, words):
 @pytest.mark.parametrize("user", USERS)
 def test_scram_proves_both_sides(mechanism, user):
     step = scram(authenticator(), mechanism, user, USERS[user])
-    assert (step.error, step.principal) == (SaslError.NONE, user)
+    assert (step.error, step.principal) == (ErrorCode.NONE, user)
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
@@ -82,7 +83,7 @@ def test_scram_with_kafka_pythons_client(mechanism):
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "secret")])
 def test_scram_refuses(mechanism, user, password):
     step = scram(authenticator(), mechanism, user, password)
-    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert step.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert step.message.endswith(f"invalid credentials with SASL mechanism {mechanism}")
 
 
@@ -90,15 +91,15 @@ def test_scram_refuses(mechanism, user, password):
 def test_scram_refuses_garbage(token):
     server = authenticator()
     server.handshake("SCRAM-SHA-256", "servernonce")
-    assert server.authenticate(token, 0).error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert server.authenticate(token, 0).error is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_the_conversation_has_an_order():
     server = authenticator(mechanisms=("SCRAM-SHA-256",))
-    assert server.handshake("PLAIN", "n") is SaslError.UNSUPPORTED_SASL_MECHANISM
-    assert server.authenticate(b"\0alice\0secret", 0).error is SaslError.ILLEGAL_SASL_STATE
-    assert scram(server, "SCRAM-SHA-256", "alice", "secret").error is SaslError.NONE
-    assert server.authenticate(b"again", 0).error is SaslError.ILLEGAL_SASL_STATE
+    assert server.handshake("PLAIN", "n") is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert server.authenticate(b"\0alice\0secret", 0).error is ErrorCode.ILLEGAL_SASL_STATE
+    assert scram(server, "SCRAM-SHA-256", "alice", "secret").error is ErrorCode.NONE
+    assert server.authenticate(b"again", 0).error is ErrorCode.ILLEGAL_SASL_STATE
 
 
 def test_a_session_ends_and_is_renewed_by_the_same_user_only():
@@ -106,9 +107,9 @@ def test_a_session_ends_and_is_renewed_by_the_same_user_only():
     assert plain(server, b"\0alice\0secret", 0).session_lifetime_ms == 1_000
     assert not server.is_expired(1_000)
     assert server.is_expired(1_001)
-    assert scram(server, "SCRAM-SHA-512", "alice", "secret", 1_001).error is SaslError.NONE
+    assert scram(server, "SCRAM-SHA-512", "alice", "secret", 1_001).error is ErrorCode.NONE
     assert not server.is_expired(2_001)
     step = plain(server, "\0bøb\0pa=ss,wörd".encode(), 1_500)
-    assert step.error is SaslError.SASL_AUTHENTICATION_FAILED
+    assert step.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "Cannot change principals" in step.message
     assert server.principal == "alice"
