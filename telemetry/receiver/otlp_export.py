@@ -1,0 +1,218 @@
+"""Forwards pushes to an OpenTelemetry collector: queue, batches, retries, and an account of every push."""
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from telemetry.receiver.fanout import ReceivedPush
+from telemetry.receiver.otlp_senders import Outcome, Sender, Status
+
+log = logging.getLogger(__name__)
+
+QUEUE_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 1024 * 1024
+LINGER_MS = 200
+RETRY_FIRST_MS = 500
+RETRY_LONGEST_MS = 30_000
+GIVE_UP_AFTER_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCounters:
+    """Where every push has gone: `received` = `exported` + the three kinds of dropped + what is still queued.
+
+    Attributes:
+        received: pushes handed over.
+        exported: pushes the collector took.
+        dropped_queue_full: pushes that found no room.
+        dropped_refused: pushes the collector refused for good.
+        dropped_expired: pushes given up after too many tries, or at close.
+        requests: exports tried, repetitions included.
+        retries: repetitions.
+        rejected_points: points the collector did not want out of pushes it took.
+        queued_pushes: pushes waiting or under way.
+        queued_bytes: their size.
+    """
+
+    received: int = 0
+    exported: int = 0
+    dropped_queue_full: int = 0
+    dropped_refused: int = 0
+    dropped_expired: int = 0
+    requests: int = 0
+    retries: int = 0
+    rejected_points: int = 0
+    queued_pushes: int = 0
+    queued_bytes: int = 0
+
+
+class OtlpExporter:
+    """A sink that forwards pushes from a thread of its own; `accept` never waits.
+
+    Pushes are concatenated into larger exports, which protobuf defines as merging them. A batch that is refused for
+    good is sent again push by push, so that one that a collector cannot read takes no other with it.
+
+    Args:
+        sender: HTTP or gRPC.
+        queue_bytes: most that may wait; what comes on top is dropped and counted.
+        batch_bytes: most that goes into one export (a larger push goes alone).
+        linger_ms: how long a push may wait for company.
+        retry_first_ms: after the first failure; doubled up to `retry_longest_ms`, each time ±50 %.
+        give_up_after_ms: a batch that could not be exported for so long is dropped and counted.
+        uniform: a random number in [0, 1).
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        queue_bytes: int = QUEUE_BYTES,
+        batch_bytes: int = BATCH_BYTES,
+        linger_ms: int = LINGER_MS,
+        retry_first_ms: int = RETRY_FIRST_MS,
+        retry_longest_ms: int = RETRY_LONGEST_MS,
+        give_up_after_ms: int = GIVE_UP_AFTER_MS,
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        self._sender = sender
+        self._queue_bytes = queue_bytes
+        self._batch_bytes = batch_bytes
+        self._linger_ms = linger_ms
+        self._retry_first_ms = retry_first_ms
+        self._retry_longest_ms = retry_longest_ms
+        self._give_up_after_ms = give_up_after_ms
+        self._uniform = uniform
+        self._queue: deque[bytes] = deque()
+        self._counters = ExportCounters()
+        self._changed = threading.Condition()
+        self._close_deadline_ms: int | None = None
+        self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def counters(self) -> ExportCounters:
+        """The account so far."""
+        with self._changed:
+            return self._counters
+
+    def accept(self, push: ReceivedPush) -> None:
+        """Queue `push`, or drop and count it when there is no room or the exporter is closed."""
+        body = push.enriched
+        with self._changed:
+            counters = self._counters
+            full = counters.queued_bytes + len(body) > self._queue_bytes or self._close_deadline_ms is not None
+            self._counters = replace(
+                counters,
+                received=counters.received + 1,
+                dropped_queue_full=counters.dropped_queue_full + full,
+                queued_pushes=counters.queued_pushes + (not full),
+                queued_bytes=counters.queued_bytes + (0 if full else len(body)),
+            )
+            if not full:
+                self._queue.append(body)
+                if len(self._queue) == 1 or self._worth_sending():
+                    self._changed.notify_all()
+        if full and counters.dropped_queue_full % 1_000 == 0:
+            log.warning("client telemetry is dropped: %d bytes already wait for the collector", counters.queued_bytes)
+
+    def close(self, timeout_ms: int) -> None:
+        """Export what is queued, within `timeout_ms`; drop and count the rest."""
+        with self._changed:
+            if self._close_deadline_ms is None:
+                self._close_deadline_ms = _now_ms() + timeout_ms
+            self._changed.notify_all()
+        self._thread.join(timeout_ms / 1000)
+        self._sender.close()
+        if self._thread.is_alive():
+            log.warning("client telemetry could not be delivered before closing: %s", self.counters)
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            self._deliver(batch)
+
+    def _next_batch(self) -> list[bytes]:
+        """Wait for pushes and for more of them, then take as many as an export may hold; empty when closed and done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing())
+            self._changed.wait_for(self._worth_sending, self._linger_ms / 1000)
+            batch: list[bytes] = []
+            size = 0
+            while self._queue and (not batch or size + len(self._queue[0]) <= self._batch_bytes):
+                size += len(self._queue[0])
+                batch.append(self._queue.popleft())
+            return batch
+
+    def _worth_sending(self) -> bool:
+        return self._closing() or self._counters.queued_bytes >= self._batch_bytes
+
+    def _closing(self) -> bool:
+        return self._close_deadline_ms is not None
+
+    def _deliver(self, batch: Sequence[bytes]) -> None:
+        outcome = self._export(b"".join(batch))
+        if outcome.status is Status.REFUSED and len(batch) > 1:
+            for body in batch:
+                self._account([body], self._export(body))
+        else:
+            self._account(batch, outcome)
+
+    def _export(self, body: bytes) -> Outcome:
+        """Send `body` until it is accepted, refused, or has to be given up."""
+        give_up_ms = _now_ms() + self._give_up_after_ms
+        delay_ms = self._retry_first_ms
+        outcome = self._try(body, 0)
+        while outcome.status is Status.RETRY:
+            wait_ms = max(outcome.retry_after_ms or 0, round(delay_ms * (0.5 + self._uniform())))
+            if not self._pause(wait_ms, give_up_ms):
+                break
+            delay_ms = min(delay_ms * 2, self._retry_longest_ms)
+            outcome = self._try(body, 1)
+        return outcome
+
+    def _try(self, body: bytes, retries: int) -> Outcome:
+        if self._close_deadline_ms is not None and _now_ms() >= self._close_deadline_ms:
+            return Outcome(Status.RETRY, "the exporter was closed")
+        outcome = self._sender.send(body)
+        with self._changed:
+            self._counters = replace(
+                self._counters,
+                requests=self._counters.requests + 1,
+                retries=self._counters.retries + retries,
+                rejected_points=self._counters.rejected_points + outcome.rejected_points,
+            )
+        if outcome.detail:
+            log.debug("exporting client telemetry: %s: %s", outcome.status.value, outcome.detail)
+        return outcome
+
+    def _pause(self, wait_ms: int, give_up_ms: int) -> bool:
+        """Wait before a repetition; False when it would come too late. Closing cuts a pause short, once."""
+        with self._changed:
+            was_closing = self._closing()
+            deadline_ms = min(give_up_ms, self._close_deadline_ms or give_up_ms)
+            if _now_ms() + wait_ms >= deadline_ms:
+                return False
+            self._changed.wait_for(lambda: self._closing() and not was_closing, wait_ms / 1000)
+        return True
+
+    def _account(self, batch: Sequence[bytes], outcome: Outcome) -> None:
+        pushes = len(batch)
+        with self._changed:
+            counters = self._counters
+            self._counters = replace(
+                counters,
+                exported=counters.exported + pushes * (outcome.status is Status.ACCEPTED),
+                dropped_refused=counters.dropped_refused + pushes * (outcome.status is Status.REFUSED),
+                dropped_expired=counters.dropped_expired + pushes * (outcome.status is Status.RETRY),
+                queued_pushes=counters.queued_pushes - pushes,
+                queued_bytes=counters.queued_bytes - sum(map(len, batch)),
+            )
+        if outcome.status is not Status.ACCEPTED:
+            log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, outcome.status.value, outcome.detail)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

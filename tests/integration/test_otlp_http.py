@@ -1,0 +1,242 @@
+"""OTLP over HTTP against a server in the test: what a collector would get, and what it may answer."""
+
+import datetime
+import gzip
+import ipaddress
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceResponse,
+)
+
+from telemetry.otlp import parse
+from telemetry.receiver.fanout import FanOut
+from telemetry.receiver.otlp_export import OtlpExporter
+from telemetry.receiver.otlp_senders import HttpSender, Status, TlsFiles
+from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+
+PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
+
+
+class Collector:
+    """An HTTP server that keeps what is posted and answers what `answers` says, then 200."""
+
+    def __init__(self, tls=None):
+        self.requests = []
+        self.answers = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                collector.requests.append((self.path, dict(self.headers), body, self.client_address))
+                code, headers, answer = collector.answers.pop(0) if collector.answers else (200, {}, b"")
+                if code is None:
+                    self.close_connection = True
+                    return
+                self.send_response(code)
+                for key, value in {"Content-Length": str(len(answer)), **headers}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *args):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.port = self.server.server_port
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join(10)
+
+
+@pytest.fixture
+def collector():
+    server = Collector()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def sender(collector):
+    made = HttpSender(collector.url, timeout_ms=5_000)
+    yield made
+    made.close()
+
+
+def test_a_push_arrives_with_everything_known_about_its_client(collector):
+    exporter = OtlpExporter(HttpSender(collector.url, headers={"Authorization": "Bearer x"}), linger_ms=0)
+    fan_out = FanOut([exporter])
+    context = ClientTelemetryContext(1_000, AuthorizableRequestContext(client_id="orders", cluster_id="c"))
+    for name in ("java-producer-0", "librdkafka-consumer-0"):
+        data = (PAYLOADS / f"{name}.bin").read_bytes()
+        fan_out.export_metrics(context, ClientTelemetryPayload(UUID(int=9 << 64), False, data))
+    fan_out.close(10_000)
+    bodies = b"".join(body for _, _, body, _ in collector.requests)
+    resources = parse(bodies).resource_metrics
+    assert len(resources) == 109
+    for resource in resources:
+        known = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
+        assert known["client_id"] == "orders"
+        assert known["cluster_id"] == "c"
+    path, headers, _, _ = collector.requests[0]
+    assert path == "/v1/metrics"
+    assert headers["Content-Type"] == "application/x-protobuf"
+    assert headers["Authorization"] == "Bearer x"
+    assert exporter.counters.exported == 2
+
+
+def test_the_connection_is_kept(collector, sender):
+    for _ in range(3):
+        assert sender.send(b"").status is Status.ACCEPTED
+    assert len({address for _, _, _, address in collector.requests}) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (200, Status.ACCEPTED),
+        (202, Status.ACCEPTED),
+        (400, Status.REFUSED),
+        (401, Status.REFUSED),
+        (404, Status.REFUSED),
+    ]
+    + [(500, Status.REFUSED), (429, Status.RETRY), (502, Status.RETRY), (503, Status.RETRY), (504, Status.RETRY)],
+)
+def test_what_the_specification_says_about_answers(collector, sender, code, status):
+    collector.answers = [(code, {}, b"because")]
+    assert sender.send(b"x").status is status
+    assert sender.send(b"x").status is Status.ACCEPTED
+
+
+@pytest.mark.parametrize(("header", "expected"), [("7", 7_000), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
+def test_retry_after(collector, sender, header, expected):
+    collector.answers = [(503, {"Retry-After": header}, b"later")]
+    outcome = sender.send(b"x")
+    assert outcome.retry_after_ms == expected
+    assert outcome.detail == "HTTP 503 later"
+
+
+def test_partial_success(collector, sender):
+    partial = ExportMetricsPartialSuccess(rejected_data_points=4, error_message="too old")
+    collector.answers = [
+        (200, {}, ExportMetricsServiceResponse(partial_success=partial).SerializeToString()),
+        (200, {}, b"{} no protobuf"),
+    ]
+    outcome = sender.send(b"x")
+    assert (outcome.status, outcome.rejected_points, outcome.detail) == (Status.ACCEPTED, 4, "too old")
+    assert sender.send(b"x").status is Status.ACCEPTED
+
+
+def test_a_broken_connection_is_worth_repeating_and_is_made_anew(collector, sender):
+    assert sender.send(b"x").status is Status.ACCEPTED
+    collector.answers = [(None, {}, b"")]
+    assert sender.send(b"x").status is Status.RETRY
+    assert sender.send(b"x").status is Status.ACCEPTED
+
+
+def test_nobody_listens(collector):
+    collector.stop()
+    outcome = HttpSender(collector.url, timeout_ms=1_000).send(b"x")
+    assert outcome.status is Status.RETRY
+    assert "ConnectionRefused" in outcome.detail
+    collector.server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    collector.thread = threading.Thread(target=collector.server.serve_forever, daemon=True)
+    collector.thread.start()
+
+
+def test_a_path_is_kept_and_compression_can_be_switched_off(collector):
+    sender = HttpSender(f"{collector.url}/otlp/here?tenant=1", compress=False)
+    assert sender.send(b"plain").status is Status.ACCEPTED
+    sender.close()
+    path, headers, body, _ = collector.requests[0]
+    assert (path, body) == ("/otlp/here?tenant=1", b"plain")
+    assert "Content-Encoding" not in headers
+
+
+def make_certificates(folder):
+    """An authority, and a certificate of it for 127.0.0.1 that serves both ends."""
+    now = datetime.datetime.now(datetime.UTC)
+    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+
+    def build(subject, public_key, *, authority):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(ca_name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        )
+        if authority:
+            usage = x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=True,
+                crl_sign=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
+            )
+            builder = builder.add_extension(usage, critical=True)
+        else:
+            names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    me = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files = TlsFiles(str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
+    Path(files.ca_file).write_bytes(build(ca_name, ca_key.public_key(), authority=True))
+    Path(files.certificate_file).write_bytes(build(me, key.public_key(), authority=False))
+    Path(files.key_file).write_bytes(key.private_bytes(*pem))
+    return files
+
+
+def test_mutual_tls(tmp_path):
+    files = make_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate_file, files.key_file)
+    context.load_verify_locations(files.ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = Collector(context)
+    try:
+        sender = HttpSender(server.url, tls=files, timeout_ms=5_000)
+        assert sender.send(b"secret").status is Status.ACCEPTED
+        sender.close()
+        assert server.requests[0][2] == b"secret"
+        stranger = HttpSender(server.url, timeout_ms=5_000)
+        outcome = stranger.send(b"x")
+        assert outcome.status is Status.RETRY
+        assert "CERTIFICATE_VERIFY_FAILED" in outcome.detail
+    finally:
+        server.stop()

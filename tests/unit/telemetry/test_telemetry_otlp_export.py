@@ -1,0 +1,168 @@
+"""The exporter's queue, batches, retries and account, with a sender that does what the test says."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from telemetry.receiver.otlp_export import OtlpExporter
+from telemetry.receiver.otlp_senders import GrpcSender, HttpSender, Outcome, Status
+
+ACCEPTED, RETRY, REFUSED = Outcome(Status.ACCEPTED), Outcome(Status.RETRY, "busy"), Outcome(Status.REFUSED, "bad")
+
+
+@dataclass
+class Push:
+    enriched: bytes
+
+
+class Sender:
+    """Answers with what `answer` says; tells when `expected` exports have come."""
+
+    def __init__(self, answer=lambda body: ACCEPTED, expected=1):
+        self.answer = answer
+        self.bodies = []
+        self.expected = expected
+        self.reached = threading.Event()
+        self.closed = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def send(self, body):
+        assert self.gate.wait(20)
+        self.bodies.append(body)
+        if len(self.bodies) >= self.expected:
+            self.reached.set()
+        return self.answer(body)
+
+    def close(self):
+        self.closed.set()
+        self.gate.set()
+
+
+def exporter_with(sender, **options):
+    defaults = {"linger_ms": 0, "retry_first_ms": 1, "retry_longest_ms": 2, "uniform": lambda: 0.5}
+    return OtlpExporter(sender, **(defaults | options))
+
+
+def balanced(counters):
+    dropped = counters.dropped_queue_full + counters.dropped_refused + counters.dropped_expired
+    return counters.received == counters.exported + dropped + counters.queued_pushes
+
+
+def test_pushes_that_wait_together_go_out_together():
+    sender = Sender(expected=2)
+    sender.gate.clear()
+    exporter = exporter_with(sender, batch_bytes=4)
+    for body in (b"a", b"b", b"c", b"dd", b"toolong", b"e"):
+        exporter.accept(Push(body))
+    sender.gate.set()
+    exporter.close(10_000)
+    assert b"".join(sender.bodies) == b"abcddtoolonge"
+    assert b"toolong" in sender.bodies
+    assert all(len(body) <= 4 for body in sender.bodies if body != b"toolong")
+    counters = exporter.counters
+    assert (counters.received, counters.exported, counters.queued_pushes, counters.queued_bytes) == (6, 6, 0, 0)
+    assert counters.requests == len(sender.bodies) < 6
+    assert sender.closed.is_set()
+
+
+def test_a_push_waits_a_moment_for_company():
+    sender = Sender()
+    exporter = exporter_with(sender, linger_ms=10_000, batch_bytes=3)
+    for body in (b"a", b"b", b"c"):
+        exporter.accept(Push(body))
+    assert sender.reached.wait(5)
+    assert sender.bodies == [b"abc"]
+    exporter.close(1_000)
+
+
+def test_what_is_worth_repeating_is_repeated():
+    outcomes = iter([RETRY, Outcome(Status.RETRY, "busy", retry_after_ms=3), ACCEPTED])
+    sender = Sender(lambda body: next(outcomes), expected=3)
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"x"))
+    assert sender.reached.wait(10)
+    exporter.close(10_000)
+    counters = exporter.counters
+    assert (counters.requests, counters.retries, counters.exported) == (3, 2, 1)
+    assert sender.bodies == [b"x"] * 3
+
+
+def test_what_goes_on_failing_is_given_up_and_counted(caplog):
+    sender = Sender(lambda body: RETRY, expected=2)
+    exporter = exporter_with(sender, give_up_after_ms=10)
+    exporter.accept(Push(b"x"))
+    assert sender.reached.wait(10)
+    exporter.close(10_000)
+    counters = exporter.counters
+    assert (counters.dropped_expired, counters.exported, counters.queued_bytes) == (1, 0, 0)
+    assert "1 pushes of client telemetry are lost" in caplog.text
+
+
+def test_one_bad_push_takes_no_other_with_it():
+    sender = Sender(lambda body: REFUSED if b"!" in body else ACCEPTED)
+    sender.gate.clear()
+    exporter = exporter_with(sender)
+    for body in (b"first", b"a", b"!", b"b"):
+        exporter.accept(Push(body))
+    sender.gate.set()
+    exporter.close(10_000)
+    counters = exporter.counters
+    assert (counters.exported, counters.dropped_refused) == (3, 1)
+    assert balanced(counters)
+
+
+def test_a_full_queue_drops_and_counts(caplog):
+    sender = Sender()
+    sender.gate.clear()
+    exporter = exporter_with(sender, queue_bytes=10)
+    for _ in range(5):
+        exporter.accept(Push(b"four"))
+    counters = exporter.counters
+    assert (counters.dropped_queue_full, counters.queued_bytes) == (3, 8)
+    assert balanced(counters)
+    assert caplog.text.count("client telemetry is dropped") == 1
+    sender.gate.set()
+    exporter.close(10_000)
+    assert exporter.counters.exported == 2
+
+
+def test_points_a_collector_rejects_are_counted():
+    sender = Sender(lambda body: Outcome(Status.ACCEPTED, "3 too old", rejected_points=3))
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"x"))
+    exporter.close(10_000)
+    assert (exporter.counters.rejected_points, exporter.counters.exported) == (3, 1)
+
+
+def test_closing_is_bounded_and_nothing_is_taken_afterwards():
+    sender = Sender(lambda body: RETRY)
+    exporter = exporter_with(sender, retry_first_ms=60_000, retry_longest_ms=60_000)
+    exporter.accept(Push(b"x"))
+    assert sender.reached.wait(10)
+    exporter.close(50)
+    exporter.close(10_000)
+    exporter.accept(Push(b"y"))
+    counters = exporter.counters
+    assert (counters.dropped_expired, counters.dropped_queue_full) == (1, 1)
+    assert balanced(counters)
+
+
+def test_closing_while_the_collector_hangs():
+    sender = Sender(lambda body: RETRY)
+    sender.gate.clear()
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"x"))
+    exporter.close(20)
+    assert sender.closed.is_set()
+    exporter.close(10_000)
+    assert exporter.counters.dropped_expired == 1
+
+
+@pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://", ""])
+def test_endpoints_that_are_none(endpoint):
+    with pytest.raises(ValueError, match="no OTLP/HTTP endpoint"):
+        HttpSender(endpoint)
+    with pytest.raises(ValueError, match="no OTLP/gRPC endpoint"):
+        GrpcSender("")
