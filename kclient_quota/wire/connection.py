@@ -18,10 +18,11 @@ from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS, RECEIVE_BYTES, Conne
 from kclient_quota.wire.session import authenticate, negotiate
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from kclient_quota.clock import Clock
     from kclient_quota.wire.schema import Request, Response
+    from kclient_quota.wire.session import Answer
 
 __all__ = ["Connection", "ConnectionSettings", "Sasl"]
 
@@ -65,10 +66,29 @@ class Connection(Speaker):
             WireError: the request cannot be written.
         """
         deadline = self._deadline(timeout_ms, f"answer {request.__schema__.name}")
-        if self._session.needs_reauthentication(self._clock.now_ms()):
-            self.reauthenticate(timeout_ms)
-        chosen = self._session.pick_version(request) if version is None else version
-        return self._exchange(request, chosen, deadline)
+        self._renew(deadline)
+        chosen = self.pick_version(request) if version is None else version
+        return self._exchange([(request, chosen)], deadline)[0]
+
+    def send_many(self, requests: Sequence[Request], *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> list[Any]:
+        """Send several requests in one go and return their responses in the same order: one round trip for all.
+
+        Raises:
+            ClusterError: as `send`.
+            WireError: as `send`; nothing has been sent then.
+        """
+        names = ", ".join(dict.fromkeys(request.__schema__.name for request in requests))
+        deadline = self._deadline(timeout_ms, f"answer {names}")
+        self._renew(deadline)
+        return self._exchange([(request, self.pick_version(request)) for request in requests], deadline)
+
+    def pick_version(self, request: Request) -> int:
+        """The newest version of the request's API that both ends speak.
+
+        Raises:
+            ClusterError: there is none.
+        """
+        return self._session.pick_version(request)
 
     def reauthenticate(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """Log in again on the live connection (KIP-368); nothing without SASL.
@@ -139,23 +159,31 @@ class Connection(Speaker):
         lifetime_ms = self._run(authenticate(self._session, credentials), deadline)
         self._session.authenticated(lifetime_ms, self._clock.now_ms())
 
+    def _renew(self, deadline: Deadline) -> None:
+        if self.settings.sasl and self._session.needs_reauthentication(self._clock.now_ms()):
+            self._authenticate(deadline)
+
     def _run(self, conversation: Generator[tuple[Request, int], Response, Any], deadline: Deadline) -> Any:
         try:
             request, version = next(conversation)
             while True:
-                request, version = conversation.send(self._exchange(request, version, deadline))
+                request, version = conversation.send(self._exchange([(request, version)], deadline)[0])
         except StopIteration as end:
             return end.value
 
-    def _exchange(self, request: Request, version: int, deadline: Deadline) -> Response:
+    def _exchange(self, asked: Sequence[tuple[Request, int]], deadline: Deadline) -> list[Response]:
         connected = self._socket
         if connected is None:
             raise ClusterError(f"the connection to {self.settings.peer} is closed; open a new one")
-        correlation_id, frame = self._session.send(request, version)
+        ids, frames = [], []
+        for request, version in asked:
+            correlation_id, frame = self._session.send(request, version)
+            ids.append(correlation_id)
+            frames += frame
         try:
             connected.settimeout(deadline.left_seconds())
-            connected.sendall(b"".join(frame))
-            return self._await_answer(connected, correlation_id, deadline)
+            connected.sendall(b"".join(frames))
+            return self._await_answers(connected, ids, deadline)
         except TimeoutError:
             self.close()
             raise deadline.expired() from None
@@ -166,13 +194,14 @@ class Connection(Speaker):
             self.close()
             raise
 
-    def _await_answer(self, connected: socket.socket, correlation_id: int, deadline: Deadline) -> Response:
-        while True:
+    def _await_answers(self, connected: socket.socket, ids: list[int], deadline: Deadline) -> list[Response]:
+        answers: list[Answer] = []
+        while len(answers) < len(ids):
             connected.settimeout(deadline.left_seconds())
             data = connected.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError("the broker closed the connection")
-            for answer in self._session.receive(data, self._clock.now_ms()):
-                if answer.correlation_id == correlation_id:
-                    return answer.response
-                raise WireError("the answers are out of order")
+            answers += self._session.receive(data, self._clock.now_ms())
+        if [answer.correlation_id for answer in answers] != ids:
+            raise WireError("the answers are out of order")
+        return [answer.response for answer in answers]

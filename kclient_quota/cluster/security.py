@@ -1,0 +1,200 @@
+"""From a librdkafka configuration to what a connection of our own needs: addresses, TLS context, SASL.
+
+The keys are librdkafka's and mean what they mean there, so that a client's own dictionary can be handed over as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.wire.endpoint import ConnectionSettings, Sasl
+from kclient_quota.wire.session import MECHANISMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+DEFAULT_PORT = 9092
+DEFAULT_CLIENT_ID = "rdkafka"
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+_LAST_PORT = 65535
+_KEYSTORES = ("ssl.keystore.location", "ssl_certificate", "ssl_key", "ssl_ca", "ssl.engine.location", "ssl.providers")
+_TRUE = ("true", "1", "t", "yes", "on")
+_FALSE = ("false", "0", "f", "no", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What holds for every broker of a cluster.
+
+    Attributes:
+        client_id: sent with every request.
+        tls: context, or None for plain TCP.
+        sasl: how to log in, or None.
+    """
+
+    client_id: str
+    tls: ssl.SSLContext | None
+    sasl: Sasl | None
+
+    def settings(self, host: str, port: int) -> ConnectionSettings:
+        """Settings for one broker."""
+        return ConnectionSettings(host, port, self.client_id, self.tls, self.sasl)
+
+
+def parse_security(conf: Mapping[str, Any]) -> Security:
+    """Read security keys and build the TLS context, files included.
+
+    Raises:
+        ConfigError: a value cannot be used; the message names the key.
+    """
+    protocol = str(conf.get("security.protocol", "plaintext")).lower()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security.protocol={protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
+    tls = _tls_context(conf) if protocol.endswith("ssl") else None
+    sasl = _sasl(conf) if protocol.startswith("sasl") else None
+    return Security(str(conf.get("client.id", DEFAULT_CLIENT_ID)), tls, sasl)
+
+
+def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Hosts and ports of `bootstrap.servers`, in order.
+
+    Raises:
+        ConfigError: the key is missing or an address is malformed.
+    """
+    text = conf.get("bootstrap.servers") or conf.get("metadata.broker.list")
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError('bootstrap.servers is missing; set it to "host:port", several separated by commas')
+    return [_address(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _address(text: str) -> tuple[str, int]:
+    bare = text.rpartition("://")[2]
+    if bare.startswith("["):
+        host, bracket, rest = bare[1:].partition("]")
+        port = rest.removeprefix(":")
+        valid = bool(bracket)
+    elif bare.count(":") > 1:
+        host, port, valid = bare, "", True  # an IPv6 address without brackets has no port
+    else:
+        host, _, port = bare.partition(":")
+        valid = True
+    number = int(port) if port.isdecimal() else DEFAULT_PORT if not port else -1
+    if not (valid and host and 0 < number <= _LAST_PORT):
+        raise ConfigError(f"bootstrap.servers: {text!r} is no address; write host:port")
+    return host, number
+
+
+def _sasl(conf: Mapping[str, Any]) -> Sasl:
+    mechanism = str(conf.get("sasl.mechanisms") or conf.get("sasl.mechanism") or "GSSAPI").upper()
+    if mechanism not in MECHANISMS:
+        raise ConfigError(
+            f"sasl.mechanism={mechanism} is not spoken by connections of our own; use one of {', '.join(MECHANISMS)}"
+        )
+    if mechanism == "OAUTHBEARER":
+        return Sasl(mechanism, token=_token_source(conf))
+    username, password = conf.get("sasl.username"), conf.get("sasl.password")
+    if not isinstance(username, str) or not isinstance(password, str) or not username:
+        raise ConfigError(f"sasl.mechanism={mechanism} needs sasl.username and sasl.password")
+    return Sasl(mechanism, username, password)
+
+
+def _token_source(conf: Mapping[str, Any]) -> Callable[[], tuple[str, Mapping[str, str]]]:
+    """What asks the application for a token, as confluent_kafka does: `oauth_cb(config) -> (token, expiry, ...)`."""
+    callback = conf.get("oauth_cb")
+    if not callable(callback):
+        raise ConfigError(
+            "sasl.mechanism=OAUTHBEARER needs oauth_cb here; librdkafka's own token retrieval "
+            "(sasl.oauthbearer.method) cannot be borrowed from it"
+        )
+    config = conf.get("sasl.oauthbearer.config", "")
+
+    def token() -> tuple[str, Mapping[str, str]]:
+        text, _expiry, *more = callback(config)
+        extensions = more[1] if len(more) > 1 and more[1] else {}
+        return text, extensions
+
+    return token
+
+
+def _tls_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
+    for key in _KEYSTORES:
+        if conf.get(key):
+            raise ConfigError(f"{key} cannot be used by connections of our own; give ssl.certificate.*, ssl.key.* PEM")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    verify = _boolean(conf, "enable.ssl.certificate.verification", default=True)
+    algorithm = str(conf.get("ssl.endpoint.identification.algorithm", "https")).lower()
+    if algorithm not in {"https", "none"}:
+        raise ConfigError(f"ssl.endpoint.identification.algorithm={algorithm!r} is unknown; use https or none")
+    context.check_hostname = verify and algorithm == "https"
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if verify:
+        _load_authorities(context, conf)
+    _load_certificate(context, conf)
+    if conf.get("ssl.cipher.suites"):
+        _checked("ssl.cipher.suites", lambda: context.set_ciphers(conf["ssl.cipher.suites"]))
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
+    if pem:
+        _checked("ssl.ca.pem", lambda: context.load_verify_locations(cadata=_text(pem)))
+    elif location and location != "probe":
+        path = Path(location)
+        kind = "capath" if path.is_dir() else "cafile"
+        _checked("ssl.ca.location", lambda: context.load_verify_locations(**{kind: str(path)}))
+    else:
+        context.load_default_certs()
+    if conf.get("ssl.crl.location"):
+        _checked("ssl.crl.location", lambda: context.load_verify_locations(conf["ssl.crl.location"]))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
+    certificate, key = conf.get("ssl.certificate.location"), conf.get("ssl.key.location")
+    certificate_pem, key_pem = conf.get("ssl.certificate.pem"), conf.get("ssl.key.pem")
+    password = conf.get("ssl.key.password") or ""
+    if not (certificate or certificate_pem):
+        if key or key_pem:
+            raise ConfigError("ssl.key.* is set without ssl.certificate.location or ssl.certificate.pem")
+        return
+    with tempfile.TemporaryDirectory(prefix="kclient-quota-") as folder:
+        chain = certificate or _private_file(folder, "certificate.pem", certificate_pem)
+        secret = key or (_private_file(folder, "key.pem", key_pem) if key_pem else None)
+        # a password is always given, or OpenSSL would ask for one on the terminal
+        _checked(
+            "ssl.certificate.*, ssl.key.*, ssl.key.password",
+            lambda: context.load_cert_chain(chain, secret, password=password),
+        )
+
+
+def _private_file(folder: str, name: str, content: Any) -> str:
+    """A file for OpenSSL, which reads keys from files only; nobody else may read it."""
+    path = Path(folder, name)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(_text(content))
+    return str(path)
+
+
+def _text(pem: Any) -> str:
+    return pem.decode() if isinstance(pem, bytes) else str(pem)
+
+
+def _checked(key: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"{key} cannot be used: {error}") from error
+
+
+def _boolean(conf: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    text = str(conf.get(key, default)).lower()
+    if text not in _TRUE + _FALSE:
+        raise ConfigError(f"{key}={text!r} is neither true nor false")
+    return text in _TRUE
