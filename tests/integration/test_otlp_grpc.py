@@ -32,7 +32,7 @@ class Service(MetricsServiceServicer):
         self.rejected = 0
         self.arrived = threading.Event()
 
-    def Export(self, request, context):
+    def Export(self, request, context):  # noqa: N802 # gRPC's name
         self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))
         self.arrived.set()
