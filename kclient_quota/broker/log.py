@@ -61,7 +61,7 @@ class PartitionLog:
         start_offset: the first offset that can be read.
         end_offset: the offset that the next record gets; also the high watermark, replicas being one.
         producers: sequence numbers of idempotent producers.
-        on_append: called with every batch as it was stored, or None.
+        on_append: called with every batch as it was stored, or None; an OSError of it refuses the batch.
     """
 
     def __init__(self, pool: SegmentPool, config: LogConfig | None = None) -> None:
@@ -102,16 +102,20 @@ class PartitionLog:
             return refusal
         if header.producer_id == NO_PRODUCER_ID:
             return self._store(batch, header, leader_epoch, now_ms)
+        return self._append_in_sequence(batch, header, leader_epoch, now_ms)
+
+    def _append_in_sequence(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         sequence = (header.base_sequence, last_sequence(header.base_sequence, header.record_count))
         written = self.producers.duplicate_of(header.producer_id, header.producer_epoch, *sequence)
         if written is not None:
             time_ms = written.timestamp_ms if self.config.uses_log_append_time else NO_TIMESTAMP
             return Appended(ErrorCode.NONE, written.base_offset, time_ms)
-        error_code = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
-        if error_code:
-            return Appended(error_code)
+        error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
+        if error:
+            return Appended(error)
         appended = self._store(batch, header, leader_epoch, now_ms)
-        self._remember(header, appended.base_offset, self._segments[-1].max_timestamps[-1])
+        if not appended.error:
+            self._remember(header, appended.base_offset, self._segments[-1].max_timestamps[-1])
         return appended
 
     def restore(self, batch: Buffer) -> None:
@@ -157,7 +161,11 @@ class PartitionLog:
             append_time_ms = segment.max_timestamps[-1] = now_ms
             patch_append_time(segment.view, at, now_ms)
         if self.on_append is not None:
-            self.on_append(segment.view[at : segment.size])
+            try:
+                self.on_append(segment.view[at : segment.size])
+            except OSError as error:
+                self._take_back(segment, base_offset)
+                return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if self.config.retention_bytes >= 0:
             self._retain(self.config.retention_bytes)
         self.wake()
@@ -176,6 +184,13 @@ class PartitionLog:
         segment.size = at + size
         self.end_offset += header.last_offset_delta + 1
         return at
+
+    def _take_back(self, segment: Segment, base_offset: int) -> None:
+        """Undo the last `_copy_in`."""
+        segment.size = segment.positions.pop()
+        segment.offsets.pop()
+        segment.max_timestamps.pop()
+        self.end_offset = base_offset
 
     # -- reading
 

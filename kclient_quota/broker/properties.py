@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kclient_quota.broker.enforcement import FETCH_MAX_BYTES, QuotaSettings
 from kclient_quota.broker.state import BROKER, ClusterState
@@ -88,17 +88,15 @@ class BrokerProperties:
         )
 
     def apply(self, cluster: ClusterState) -> None:
-        """Let a cluster that has no topics yet obey."""
-        if self._values:
-            cluster.configs[BROKER, ""] = dict(self._values)
+        """Let a cluster obey, but for what has been altered dynamically since."""
+        present = cluster.configs.pop((BROKER, ""), {})
+        altered = {key: value for key, value in present.items() if BROKER_PROPERTIES[key].is_dynamic}
+        merged = {**self._values, **altered}
+        if merged:
+            cluster.configs[BROKER, ""] = merged
         cluster.is_auto_create_enabled = self.value("auto.create.topics.enable") == "true"
         cluster.default_partitions = int(self.value("num.partitions"))
-        cluster.log_config = replace(
-            cluster.log_config,
-            max_message_bytes=int(self.value("message.max.bytes")),
-            retention_bytes=int(self.value("log.retention.bytes")),
-            uses_log_append_time=self.value("log.message.timestamp.type") == "LogAppendTime",
-        )
+        cluster.refresh_log_configs()
 
 
 def property_problem(key: str, value: str) -> str | None:

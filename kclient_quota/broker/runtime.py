@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from kclient_quota.broker.context import Scheduler, Services
 from kclient_quota.broker.control import Controls, SeenRequest
 from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.group_service import GroupService
 from kclient_quota.broker.listener import Connection, ReceiveBuffer
 from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.metrics import broker_metrics, prometheus_page
 from kclient_quota.broker.node import REQUESTS_KEPT, Node
+from kclient_quota.broker.prometheus import serve_metrics
 from kclient_quota.broker.segments import SegmentPool
 from kclient_quota.broker.state import BrokerInfo, ClusterState, QuotaEntity
+from kclient_quota.broker.storage import Storage
 
 _BACKLOG = 512
 
@@ -67,6 +71,8 @@ class Runtime:
         self.nodes: dict[int, Node] = {}
         self.services: Services | None = None
         self._scheduler: Scheduler | None = None
+        self._storage: Storage | None = None
+        self._metrics_server: asyncio.Server | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
         self._servers: dict[int, list[asyncio.Server]] = {}
@@ -100,10 +106,13 @@ class Runtime:
 
     # -- brokers
 
-    async def start(self, scheduler: Scheduler) -> None:
-        """Serve on every broker."""
+    async def start(self, scheduler: Scheduler, storage: Storage | None) -> None:
+        """Read back what is stored, if anything is, and serve on every broker."""
         self._scheduler = scheduler
         self.services = Services(self.cluster, scheduler)
+        if storage is not None:
+            self._storage = storage
+            storage.restore(self.cluster, self.services.get(GroupService))
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)
 
@@ -152,14 +161,29 @@ class Runtime:
         self.cluster.set_broker_up(broker_id, is_up=True)
         await self._serve(broker_id)
 
+    async def serve_metrics(self, port: int) -> int:
+        """Serve a Prometheus page; the port, if 0 was asked for.
+
+        Raises:
+            OSError: it cannot be listened on.
+        """
+        server = await serve_metrics(self._host, port, lambda: prometheus_page(broker_metrics(self.nodes.values())))
+        self._metrics_server = server
+        return int(server.sockets[0].getsockname()[1])
+
     def stop(self) -> None:
         """Close everything and forget all records."""
+        self.close_sockets()
+        if self._metrics_server is not None:
+            self._metrics_server.close()
         for broker_id in list(self._servers):
             for server in self._servers.pop(broker_id):
                 server.close()
         self.kill_connections()
         for partition in self.cluster.partitions():
             partition.log.close()
+        if self._storage is not None:
+            self._storage.close()
 
     # -- connections
 

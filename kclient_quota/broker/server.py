@@ -13,6 +13,7 @@ from kclient_quota.broker.properties import BrokerProperties
 from kclient_quota.broker.runtime import ListenerSpec, Runtime
 from kclient_quota.broker.scheduling import LoopScheduler
 from kclient_quota.broker.state import TOPIC
+from kclient_quota.broker.storage import Storage
 from kclient_quota.broker.tls import server_context
 from kclient_quota.broker.topic_names import topic_name_problem
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
@@ -54,6 +55,7 @@ class EmbeddedBroker:
         sasl_ports: as `ports`, of the SASL_PLAINTEXT listeners.
         quota_callback: decides limits in place of Kafka's eight levels (KIP-257).
         throttle_rule: Kafka's, or the draft of KIP-124.
+        metrics_port: serve a Prometheus page there, see `metrics_url`; 0 picks a free port, None serves none.
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
 
     Raises:
@@ -75,6 +77,7 @@ class EmbeddedBroker:
         sasl_ports: int | Sequence[int] = 0,
         quota_callback: ClientQuotaCallback | None = None,
         throttle_rule: ThrottleRule = ThrottleRule.KAFKA,
+        metrics_port: int | None = None,
         data_dir: Path | str | None = None,
     ) -> None:
         if brokers < 1:
@@ -93,7 +96,9 @@ class EmbeddedBroker:
             SASL_PLAINTEXT: _spread("sasl_ports", sasl_ports, self._ids),
             SASL_SSL: {},
         }
+        self._metrics_port = metrics_port
         self._data_dir = None if data_dir is None else Path(data_dir)
+        self._metrics_url: str | None = None
         self._runtime: Runtime | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -116,14 +121,22 @@ class EmbeddedBroker:
         """
         if self._loop is not None:
             return self
-        runtime = self._bind()
-        self._prepare(runtime)
+        storage = None if self._data_dir is None else Storage(self._data_dir)
+        try:
+            runtime = self._bind()
+        except ConfigError:
+            if storage is not None:
+                storage.close()
+            raise
+        self._prepare(runtime, storage)
         loop = asyncio.SelectorEventLoop()
         thread = threading.Thread(target=_run, args=(loop,), name="embedded-broker", daemon=True)
         thread.start()
         self._runtime, self._loop, self._thread = runtime, loop, thread
         try:
-            self._await(runtime.start(LoopScheduler(loop, self._clock)))
+            self._await(runtime.start(LoopScheduler(loop, self._clock), storage))
+            self._call(lambda: self._properties.apply(runtime.cluster))
+            self._serve_metrics(runtime)
             for name, partitions in self._topics.items():
                 if name not in runtime.cluster.topics:
                     self.create_topic(name, partitions)
@@ -158,8 +171,19 @@ class EmbeddedBroker:
             wanted.append((SASL_SSL, tls, True))
         return [ListenerSpec(name, context, needs, self._ports[name]) for name, context, needs in wanted]
 
-    def _prepare(self, runtime: Runtime) -> None:
+    def _serve_metrics(self, runtime: Runtime) -> None:
+        if self._metrics_port is None:
+            return
+        try:
+            port = self._await(runtime.serve_metrics(self._metrics_port))
+        except OSError as error:
+            raise ConfigError(f"metrics_port {self._metrics_port}: {error}; choose another, or 0") from error
+        self._metrics_url = f"http://{self._host}:{port}/metrics"
+
+    def _prepare(self, runtime: Runtime, storage: Storage | None) -> None:
         cluster = runtime.cluster
+        if storage is not None:
+            cluster.cluster_id = storage.cluster_id(cluster.cluster_id)
         cluster.users.update(self._users)
         self._properties.apply(cluster)
 
@@ -184,6 +208,17 @@ class EmbeddedBroker:
     def sasl_tls_bootstrap_servers(self) -> str:
         """Addresses of the SASL_SSL listeners; only with `users` and `tls_pem`."""
         return self.bootstrap_servers_of(SASL_SSL)
+
+    @property
+    def metrics_url(self) -> str:
+        """Address of the Prometheus page; only with `metrics_port`.
+
+        Raises:
+            ConfigError: none is served.
+        """
+        if self._metrics_url is None:
+            raise ConfigError("no Prometheus page is served: give metrics_port=")
+        return self._metrics_url
 
     def bootstrap_servers_of(self, listener: str) -> str:
         """Addresses of one listener of every broker.

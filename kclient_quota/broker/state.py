@@ -1,7 +1,7 @@
 """What all brokers of a cluster agree on: topics, partitions and their leaders, configurations, quotas, users."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from kclient_quota.broker.log import LogConfig, PartitionLog
@@ -11,6 +11,13 @@ from kclient_quota.quota.entity import ClientQuotaEntity
 NO_LEADER = -1
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 """Kafka's `ConfigResource.Type` ids."""
+
+_LOG_KEYS = {
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "retention.bytes": "log.retention.bytes",
+}
+"""Topic keys that logs obey, and the broker's keys of their defaults."""
 
 QuotaEntity = ClientQuotaEntity
 QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
@@ -86,7 +93,6 @@ class ClusterState:
         users: whatever the SASL mechanisms keep of each user, by name.
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
-        log_config: what topics have that say nothing else.
         on_quota: called with every quota that is set (None: removed).
         on_save: called before a change is acknowledged, if it is to be kept; or None.
         is_changed: whether there is something to save.
@@ -109,7 +115,6 @@ class ClusterState:
         self.users: dict[str, object] = {}
         self.is_auto_create_enabled = True
         self.default_partitions = 1
-        self.log_config = LogConfig()
         self.on_quota: list[QuotaObserver] = []
         self.on_save: Callable[[ClusterState], None] | None = None
         self.is_changed = False
@@ -232,25 +237,25 @@ class ClusterState:
         if not values:
             del self.configs[resource_type, name]
         self.is_changed = True
-        topic = self.topics.get(name)
-        if resource_type == TOPIC and topic is not None:
-            config = self._log_config(name)
+        if resource_type in {TOPIC, BROKER}:
+            self.refresh_log_configs(name if resource_type == TOPIC else None)
+
+    def refresh_log_configs(self, name: str | None = None) -> None:
+        """Let the logs of one topic, or of all, obey what is configured now."""
+        topics = self.topics.values() if name is None else filter(None, [self.topics.get(name)])
+        for topic in topics:
+            config = self._log_config(topic.name)
             for partition in topic.partitions:
                 partition.log.config = config
 
     def _log_config(self, topic: str) -> LogConfig:
-        values = self.configs.get((TOPIC, topic))
-        if not values:
-            return self.log_config
-        default = self.log_config
-        timestamp_type = values.get("message.timestamp.type")
-        return replace(
-            default,
-            max_message_bytes=int(values.get("max.message.bytes", default.max_message_bytes)),
-            retention_bytes=int(values.get("retention.bytes", default.retention_bytes)),
-            uses_log_append_time=(
-                default.uses_log_append_time if timestamp_type is None else timestamp_type == "LogAppendTime"
-            ),
+        values = self.configs.get((TOPIC, topic), {})
+        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in _LOG_KEYS.items()}
+        default = LogConfig()
+        return LogConfig(
+            max_message_bytes=int(found["max.message.bytes"] or default.max_message_bytes),
+            retention_bytes=int(found["retention.bytes"] or default.retention_bytes),
+            uses_log_append_time=found["message.timestamp.type"] == "LogAppendTime",
         )
 
     # -- quotas

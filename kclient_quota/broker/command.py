@@ -1,0 +1,153 @@
+"""`kclient-quota broker`, the same as `python -m kclient_quota.broker`: brokers on the command line until Ctrl-C."""
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from kclient_quota.broker.server import EmbeddedBroker
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import QUOTA_KEYS
+
+_ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
+_DEFAULT_NAME = "<default>"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="of the first broker, the others follow; 0 for free ones (default: 9092)"
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create a topic; may be repeated"
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="ENTITY,KEY=VALUE,...",
+        help="set quotas, such as client-id=orders,producer_byte_rate=51200 or 'user=<default>,request_percentage=25'; "
+        "may be repeated",
+    )
+    parser.add_argument(
+        "--user", action="append", default=[], metavar="NAME:PASSWORD", help="add a user for SASL; may be repeated"
+    )
+    parser.add_argument("--sasl-port", type=int, default=0, help="of the first broker's SASL_PLAINTEXT listener")
+    parser.add_argument("--tls-pem", type=Path, metavar="FILE", help="certificate chain and key; adds a TLS listener")
+    parser.add_argument("--tls-port", type=int, default=0, help="of the first broker's TLS listener")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything there across restarts")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="Kafka's broker property; may be repeated"
+    )
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT", help="serve a Prometheus page there (0: a free port)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until Ctrl-C or SIGTERM.
+
+    Raises:
+        ConfigError: an option cannot be used.
+    """
+    users = dict(_pair("--user", text, ":") for text in options.user)
+    broker = EmbeddedBroker(
+        brokers=options.brokers,
+        topics=dict(_topic(text) for text in options.topic),
+        ports=options.port,
+        host=options.host,
+        properties=dict(_pair("--property", text, "=") for text in options.property),
+        users=users,
+        tls_pem=options.tls_pem,
+        tls_ports=options.tls_port,
+        sasl_ports=options.sasl_port,
+        data_dir=options.data,
+        metrics_port=options.metrics_port,
+    )
+    stopped = threading.Event()
+    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with broker:
+            for text in options.quota:
+                _set_quota(broker, text)
+            _say(broker, options)
+            stopped.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse `argv` and run; a wrong option is one line on standard error."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kclient_quota.broker", description="Kafka brokers that enforce quotas, for tests and demos."
+    )
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except ConfigError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+
+
+def _say(broker: EmbeddedBroker, options: argparse.Namespace) -> None:
+    lines = [f"bootstrap.servers={broker.bootstrap_servers}"]
+    if options.user:
+        lines.append(f"SASL_PLAINTEXT: bootstrap.servers={broker.sasl_bootstrap_servers}")
+    if options.tls_pem:
+        lines.append(f"SSL: bootstrap.servers={broker.tls_bootstrap_servers}")
+    if options.metrics_port is not None:
+        lines.append(f"metrics: {broker.metrics_url}")
+    sys.stdout.write("\n".join([*lines, "Ctrl-C stops", ""]))
+    sys.stdout.flush()
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, partitions = text.partition(":")
+    if colon and not partitions.isdecimal():
+        raise ConfigError(f"--topic {text}: the number of partitions must be a number, as in orders:4")
+    return name, int(partitions or 1)
+
+
+def _pair(option: str, text: str, separator: str) -> tuple[str, str]:
+    key, found, value = text.partition(separator)
+    if not key or not found:
+        raise ConfigError(f"{option} {text}: write it as NAME{separator}VALUE")
+    return key, value
+
+
+def _set_quota(broker: EmbeddedBroker, text: str) -> None:
+    names: dict[str, str] = {}
+    defaults: dict[str, bool] = {}
+    limits: dict[str, float] = {}
+    for part in text.split(","):
+        key, value = _pair("--quota", part, "=")
+        if key in _ENTITIES:
+            if value == _DEFAULT_NAME:
+                defaults[f"default_{_ENTITIES[key]}"] = True
+            else:
+                names[_ENTITIES[key]] = value
+        elif key in QUOTA_KEYS:
+            limits[key] = _limit(text, key, value)
+        else:
+            raise ConfigError(f"--quota {text}: {key} is neither an entity ({', '.join(_ENTITIES)}) nor a quota")
+    broker.set_quota(
+        user=names.get("user"),
+        client_id=names.get("client_id"),
+        ip=names.get("ip"),
+        default_user=defaults.get("default_user", False),
+        default_client_id=defaults.get("default_client_id", False),
+        default_ip=defaults.get("default_ip", False),
+        **limits,
+    )
+
+
+def _limit(text: str, key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigError(f"--quota {text}: the value of {key} must be a number") from None
