@@ -1,18 +1,14 @@
 """Answers on the wire, to the byte and the millisecond, of the embedded broker and of Apache Kafka."""
 
 import math
-import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kclient_quota.wire.codec import decode
-from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version
 from kclient_quota.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -24,54 +20,11 @@ from kclient_quota.wire.messages import (
     ProduceResponse,
 )
 from kclient_quota.wire.records import Record, build_batch
-from kclient_quota.wire.schema import Request, Response
+from tests.contract.wire_client import Wire, connected
 
 Unique = Callable[[str], str]
-R = TypeVar("R", bound=Response)
 EXACT, DEFAULT, ANY = 0, 1, 2
 INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
-
-
-class Wire:
-    """One connection, one request at a time."""
-
-    def __init__(self, connection: socket.socket, client_id: str) -> None:
-        self._connection = connection
-        self._client_id = client_id
-
-    def send(self, request: Request, version: int) -> int:
-        """Sends a request; its size as Kafka counts it, without the length in front."""
-        header = RequestHeader(type(request).__schema__.api_key, version, 7, self._client_id)
-        frame = b"".join(bytes(part) for part in encode_request(request, header))
-        self._connection.sendall(frame)
-        return len(frame) - 4
-
-    def receive(self, kind: type[R], version: int) -> R:
-        (length,) = struct.unpack(">i", self._exactly(4))
-        body = self._exactly(length)
-        key = kind.__schema__.api_key
-        header, start = decode_response_header(body, response_header_version(key, version))
-        assert header.correlation_id == 7
-        return decode(kind, version, body, start)
-
-    def ask(self, request: Request, kind: type[R], version: int) -> R:
-        self.send(request, version)
-        return self.receive(kind, version)
-
-    def _exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            piece = self._connection.recv(size - len(found))
-            assert piece, "the broker closed the connection"
-            found += piece
-        return found
-
-
-@contextmanager
-def connected(cluster: Any, client_id: str = "contract") -> Iterator[Wire]:
-    host, _, port = cluster.bootstrap_servers.split(",")[0].rpartition(":")
-    with socket.create_connection((host, int(port)), 30) as connection:
-        yield Wire(connection, client_id)
 
 
 def _produce(topic: str, size: int) -> ProduceRequest:
@@ -120,7 +73,7 @@ def test_the_connection_is_muted_for_as_long_as_was_said(cluster: Any, unique: U
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(cluster: Any) -> None:
     with connected(cluster) as wire:
-        wire._connection.sendall(struct.pack(">ihhih", 11, 18, 99, 7, -1) + b"\x00")
+        wire.send_bytes(struct.pack(">ihhih", 11, 18, 99, 7, -1) + b"\x00")
         response = wire.receive(ApiVersionsResponse, 0)
     assert response.error_code == UNSUPPORTED_VERSION
     assert 18 in {api.api_key for api in response.api_keys}
