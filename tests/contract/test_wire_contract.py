@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kclient_quota.wire.messages import (
     AlterClientQuotasRequest,
@@ -20,7 +19,7 @@ from kclient_quota.wire.messages import (
     ProduceResponse,
 )
 from kclient_quota.wire.records import Record, build_batch
-from tests.contract.wire_client import Wire, connected
+from tests.contract.wire_client import Wire, connected, create_topic
 
 Unique = Callable[[str], str]
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -34,11 +33,6 @@ def _produce(topic: str, size: int) -> ProduceRequest:
     return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
 
 
-def _create(cluster: Any, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
-
-
 def _throttle_ms(recorded: int, quota: float) -> int:
     """KIP-13's formula for a sensor that is new: ten whole windows of a second."""
     return math.floor((recorded / 10 - quota) / quota * 10_000 + 0.5)
@@ -47,7 +41,7 @@ def _throttle_ms(recorded: int, quota: float) -> int:
 @pytest.mark.parametrize("version", [3, 7, 9, 12])
 def test_a_produce_request_is_throttled_to_the_millisecond(cluster: Any, unique: Unique, version: int) -> None:
     topic, client_id, quota = unique("t"), unique("app"), 40_000
-    _create(cluster, topic)
+    create_topic(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
     with connected(cluster, client_id) as wire:
         size = wire.send(_produce(topic, 401_000), version)
@@ -58,7 +52,7 @@ def test_a_produce_request_is_throttled_to_the_millisecond(cluster: Any, unique:
 
 def test_the_connection_is_muted_for_as_long_as_was_said(cluster: Any, unique: Unique) -> None:
     topic, client_id, quota = unique("t"), unique("app"), 40_000
-    _create(cluster, topic)
+    create_topic(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
     with connected(cluster, client_id) as wire, connected(cluster, client_id) as other:
         wire.send(_produce(topic, 430_000), 9)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kclient_quota.wire.messages import (
     FetchRequest,
@@ -24,7 +23,7 @@ from kclient_quota.wire.messages import (
     ProduceResponse,
 )
 from kclient_quota.wire.records import Record, build_batch
-from tests.contract.wire_client import Wire, connected
+from tests.contract.wire_client import Wire, connected, create_topic
 
 Unique = Callable[[str], str]
 NONE, OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE = 0, 1, 2, 3, 10
@@ -38,8 +37,7 @@ A = TypeVar("A")
 @pytest.fixture
 def topic(cluster: Any, unique: Unique) -> str:
     name = unique("t")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    create_topic(cluster, name)
     return name
 
 

@@ -2,12 +2,16 @@
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version
+from kclient_quota.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from kclient_quota.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -57,3 +61,20 @@ def connected(cluster: Any, client_id: str = "contract") -> Iterator[Wire]:
     host, _, port = cluster.bootstrap_servers.split(",")[0].rpartition(":")
     with socket.create_connection((host, int(port)), 30) as connection:
         yield Wire(connection, client_id)
+
+
+def create_topic(cluster: Any, topic: str) -> None:
+    """Creates a topic of one partition and waits until its leader serves it, which is later than the answer."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])
+    deadline = time.monotonic() + 20
+    with connected(cluster) as wire:
+        while True:
+            answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), ListOffsetsResponse, 7)
+            error = answer.topics[0].partitions[0].error_code
+            if error == 0:
+                return
+            assert time.monotonic() < deadline, f"{topic} is not served: error {error}"
+            time.sleep(0.02)
