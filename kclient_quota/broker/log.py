@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kclient_quota.broker.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
 from kclient_quota.broker.segments import Segment, SegmentPool
+from kclient_quota.broker.transaction_index import AbortedTransaction, TransactionIndex
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import BatchHeader, Buffer, check_crc, parse_header, patch, patch_append_time
 from kclient_quota.wire.error_codes import ErrorCode
@@ -61,6 +62,7 @@ class PartitionLog:
         start_offset: the first offset that can be read.
         end_offset: the offset that the next record gets; also the high watermark, replicas being one.
         producers: sequence numbers of idempotent producers.
+        transactions: those that are open and those that were aborted.
         on_append: called with every batch as it was stored, or None; an OSError of it refuses the batch.
     """
 
@@ -69,6 +71,7 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.producers = ProducerStates()
+        self.transactions = TransactionIndex()
         self.on_append: Callable[[memoryview], None] | None = None
         self._pool = pool
         self._segments: list[Segment] = []
@@ -78,6 +81,11 @@ class PartitionLog:
     def size_bytes(self) -> int:
         """Bytes held."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where `read_committed` reads."""
+        return self.transactions.last_stable_offset(self.end_offset)
 
     # -- writing
 

@@ -1,4 +1,4 @@
-"""What a partition remembers of idempotent producers: Kafka's `ProducerStateManager`, without transactions."""
+"""What a partition remembers of idempotent producers: Kafka's `ProducerStateManager`."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -55,7 +55,8 @@ class ProducerStates:
             return ErrorCode.NONE
         if epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        expected = 0 if epoch > entry.epoch else (entry.batches[-1].last_sequence + 1) % _SEQUENCES
+        is_first = epoch > entry.epoch or not entry.batches
+        expected = 0 if is_first else (entry.batches[-1].last_sequence + 1) % _SEQUENCES
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def record(self, producer_id: int, epoch: int, batch: SequencedBatch) -> None:
@@ -64,6 +65,12 @@ class ProducerStates:
         if entry is None or entry.epoch != epoch:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
         entry.batches.append(batch)
+
+    def fence(self, producer_id: int, epoch: int) -> None:
+        """Refuse older epochs from now on: a transaction marker with this epoch was written."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.epoch < epoch:
+            self.entries[producer_id] = ProducerEntry(epoch)
 
 
 def last_sequence(first: int, records: int) -> int:

@@ -2,18 +2,17 @@
 
 import asyncio
 import socket
-import ssl
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 from kclient_quota.broker.context import Scheduler, Services
 from kclient_quota.broker.control import Controls, SeenRequest
 from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.group_service import GroupService
 from kclient_quota.broker.listener import Connection, ReceiveBuffer
+from kclient_quota.broker.listeners import ListenerSpec
 from kclient_quota.broker.log import PartitionLog
 from kclient_quota.broker.metrics import broker_metrics, prometheus_page
 from kclient_quota.broker.node import REQUESTS_KEPT, Node
@@ -23,23 +22,6 @@ from kclient_quota.broker.state import BrokerInfo, ClusterState, QuotaEntity
 from kclient_quota.broker.storage import Storage
 
 _BACKLOG = 512
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerSpec:
-    """One way into every broker.
-
-    Attributes:
-        name: Kafka's listener name, here its security protocol: PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL.
-        tls: the server's certificate and what it demands, or None.
-        needs_authentication: whether SASL must come first.
-        ports: by broker id; 0 or absent picks a free one.
-    """
-
-    name: str
-    tls: ssl.SSLContext | None
-    needs_authentication: bool
-    ports: Mapping[int, int]
 
 
 class Runtime:

@@ -5,16 +5,23 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kclient_quota.broker.control import ControlFunction, SeenRequest
+from kclient_quota.broker.listeners import (
+    PLAINTEXT,
+    SASL_PLAINTEXT,
+    SASL_SSL,
+    SSL,
+    listener_specs,
+    spread_ports,
+)
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.properties import BrokerProperties
-from kclient_quota.broker.runtime import ListenerSpec, Runtime
+from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.scheduling import LoopScheduler
 from kclient_quota.broker.state import TOPIC
 from kclient_quota.broker.storage import Storage
-from kclient_quota.broker.tls import server_context
 from kclient_quota.broker.topic_names import topic_name_problem
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
@@ -22,12 +29,8 @@ from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, entity_problem, quota_problem
 from kclient_quota.quota.throttle import ThrottleRule
 
-if TYPE_CHECKING:
-    import ssl
-
 ResultT = TypeVar("ResultT")
 
-PLAINTEXT, SASL_PLAINTEXT, SSL, SASL_SSL = "PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"
 _ANSWER_TIMEOUT_S = 30
 
 
@@ -91,10 +94,9 @@ class EmbeddedBroker:
         self._users = dict(users or {})
         self._tls_pem = tls_pem
         self._ports = {
-            PLAINTEXT: _spread("ports", ports, self._ids),
-            SSL: _spread("tls_ports", tls_ports, self._ids),
-            SASL_PLAINTEXT: _spread("sasl_ports", sasl_ports, self._ids),
-            SASL_SSL: {},
+            PLAINTEXT: spread_ports("ports", ports, self._ids),
+            SSL: spread_ports("tls_ports", tls_ports, self._ids),
+            SASL_PLAINTEXT: spread_ports("sasl_ports", sasl_ports, self._ids),
         }
         self._metrics_port = metrics_port
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -155,21 +157,11 @@ class EmbeddedBroker:
         thread.join()
 
     def _bind(self) -> Runtime:
+        listeners = listener_specs(self._ports, has_users=bool(self._users), tls_pem=self._tls_pem)
         try:
-            return Runtime(self._ids, self._host, self._listeners(), self._settings)
+            return Runtime(self._ids, self._host, listeners, self._settings)
         except OSError as error:
             raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
-
-    def _listeners(self) -> list[ListenerSpec]:
-        tls = None if self._tls_pem is None else server_context(self._tls_pem)
-        wanted: list[tuple[str, ssl.SSLContext | None, bool]] = [(PLAINTEXT, None, False)]
-        if tls is not None:
-            wanted.append((SSL, tls, False))
-        if self._users:
-            wanted.append((SASL_PLAINTEXT, None, True))
-        if self._users and tls is not None:
-            wanted.append((SASL_SSL, tls, True))
-        return [ListenerSpec(name, context, needs, self._ports[name]) for name, context, needs in wanted]
 
     def _serve_metrics(self, runtime: Runtime) -> None:
         if self._metrics_port is None:
@@ -406,12 +398,3 @@ def _stop(runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
     runtime.stop()
     # connections that were aborted are told so by calls that are queued before this one
     loop.call_soon(loop.stop)
-
-
-def _spread(name: str, ports: int | Sequence[int], ids: range) -> dict[int, int]:
-    """Ports by broker id."""
-    if isinstance(ports, int):
-        return {broker_id: ports + broker_id - ids[0] if ports else 0 for broker_id in ids}
-    if len(ports) != len(ids):
-        raise ConfigError(f"{name} names {len(ports)} ports for {len(ids)} brokers; give one each, or 0")
-    return dict(zip(ids, ports, strict=True))
