@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from kclient_quota.errors import WireError
+from kclient_quota.wire.diagnosis import find_fault
 from kclient_quota.wire.reading import ReaderSource
 from kclient_quota.wire.writing import WriterSource
 
@@ -98,7 +99,8 @@ def _pieces(message: Message, version: int) -> list[Part]:
     except WireError as error:
         raise WireError(f"{schema.name} v{version}: {error}") from None
     except _UNWRITABLE as error:
-        raise WireError(f"{schema.name} v{version} cannot be written: {error}") from error
+        fault = find_fault(message, version) or error
+        raise WireError(f"{schema.name} v{version} cannot be written: {fault}") from error
     return pieces
 
 

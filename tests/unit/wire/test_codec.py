@@ -256,10 +256,29 @@ def test_each_kind_of_malformation_is_named(cls, version, body, problem):
 @pytest.mark.parametrize(
     ("message", "version", "problem"),
     [
-        (ProduceRequest(acks=99_999), 9, "ProduceRequest v9 cannot be written"),
+        (ProduceRequest(acks=99_999), 9, "ProduceRequest v9 cannot be written: acks is 99999, which is no Int16"),
         (ProduceRequest(), 2, "use a version from 3 to 13"),
         (SaslHandshakeRequest(mechanism=None), 1, "mechanism is None"),
-        (SaslHandshakeRequest(mechanism=b"PLAIN"), 1, "cannot be written"),
+        (SaslHandshakeRequest(mechanism=b"PLAIN"), 1, "cannot be written: mechanism is b'PLAIN', which is no String"),
+        (SaslHandshakeRequest(mechanism="x" * 40_000), 1, "SaslHandshakeRequest v1 cannot be written"),
+        (MetadataRequest(topics=7), 9, "topics is 7, which is no list"),
+        (
+            MetadataRequest(topics=["orders"]),
+            9,
+            r"topics\[0\] is 'orders', which is no MetadataRequest",
+        ),
+        (
+            ProduceResponse(
+                responses=[
+                    ProduceResponse.TopicProduceResponse(
+                        name="t", partition_responses=[ProduceResponse.PartitionProduceResponse(base_offset="x" * 100)]
+                    )
+                ]
+            ),
+            9,
+            r"responses\[0\]\.partition_responses\[0\]\.base_offset is 'xxx.*…, which is no Int64",
+        ),
+        (GetTelemetrySubscriptionsRequest(client_instance_id=b"x"), 0, "client_instance_id is b'x', which is no Uuid"),
         (DescribeConfigsRequest(include_documentation=True), 2, "include_documentation is set, which needs version 3"),
         (InitProducerIdRequest(producer_id=7), 1, "producer_id is set, which needs version 3"),
     ],
