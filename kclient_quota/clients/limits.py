@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kclient_quota.clients.interceptor import instantiate
+from kclient_quota.cluster.limits import EffectiveLimits, discover_limit
 from kclient_quota.config import LimitSource, QuotaConfig
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
 
 logger = logging.getLogger("kclient_quota")
 
@@ -51,39 +55,11 @@ class Limit:
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)
 
 
-class ClusterAnswer(Protocol):
-    """What asking a cluster yields; None for a limit that is not set."""
-
-    producer_byte_rate: float | None
-    consumer_byte_rate: float | None
-    request_percentage: float | None
-    decided_by: str | None
-    samples: int
-    window_ms: int
-    denied: str | None
-
-
 class Ask(Protocol):
     """How a cluster is asked: never raises, answers within the deadline."""
 
-    def __call__(self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> ClusterAnswer:
+    def __call__(self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> EffectiveLimits:
         """Ask what applies to this user and client-id."""
-        ...
-
-
-class QuotaCallback(Protocol):
-    """The part of KIP-257's ClientQuotaCallback that a client needs, for its own principal and client-id."""
-
-    def quota_metric_tags(self, quota_type: Any, principal: str, client_id: str) -> Mapping[str, str]:
-        """Who is measured together with this client."""
-        ...
-
-    def quota_limit(self, quota_type: Any, metric_tags: Mapping[str, str]) -> float | None:
-        """Their limit, or None."""
-        ...
-
-    def quota_reset_required(self, quota_type: Any) -> bool:
-        """Whether limits changed since the last call."""
         ...
 
 
@@ -93,27 +69,21 @@ class LimitFinder:
     Args:
         ours: the client's checked configuration.
         conf: its librdkafka configuration, with which the cluster is asked.
-        byte_rate_key: "producer_byte_rate" or "consumer_byte_rate".
-        quota_types: the callback's types for bytes and for request time, in this order.
-        callback: a ClientQuotaCallback object, or None.
+        byte_rate_key: PRODUCER_BYTE_RATE or CONSUMER_BYTE_RATE.
         ask: how the cluster is asked.
+
+    Raises:
+        ConfigError: client.quota.callback.class cannot be loaded.
     """
 
     def __init__(
-        self,
-        ours: QuotaConfig,
-        conf: Mapping[str, Any],
-        *,
-        byte_rate_key: str,
-        quota_types: tuple[Any, Any],
-        callback: QuotaCallback | None,
-        ask: Ask,
+        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask = discover_limit
     ) -> None:
         self._ours = ours
         self._conf = conf
         self._byte_rate_key = byte_rate_key
-        self._quota_types = quota_types
-        self._callback = callback
+        self._quota_types = (QUOTA_TYPE_OF_KEY[byte_rate_key], ClientQuotaType.REQUEST)
+        self._callback = _load_callback(ours.callback, conf)
         self._ask = ask
         self._said_denied = False
 
@@ -139,7 +109,7 @@ class LimitFinder:
             return True
         return asked or any(map(self._callback.quota_reset_required, self._quota_types))
 
-    def _of_callback(self, callback: QuotaCallback) -> Limit:
+    def _of_callback(self, callback: ClientQuotaCallback) -> Limit:
         user, client_id = self._principal() or "", self._client_id()
         rate, percentage = (
             callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)) for kind in self._quota_types
@@ -166,6 +136,17 @@ class LimitFinder:
 
     def _client_id(self) -> str:
         return str(self._conf.get("client.id", "rdkafka"))
+
+
+def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallback | None:
+    if declared is None:
+        return None
+    key = "client.quota.callback.class"
+    callback = instantiate(declared, key)
+    if not isinstance(callback, ClientQuotaCallback):
+        raise ConfigError(f"{key}: {declared!r} is no ClientQuotaCallback: subclass kclient_quota.ClientQuotaCallback")
+    callback.configure(conf)
+    return callback
 
 
 def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
