@@ -1,7 +1,6 @@
 """What is seen while a scene plays: both flavours side by side, redrawn a few times a second."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -16,12 +15,8 @@ _BAR = "▁▂▃▄▅▆▇█"
 _BAR_SLOTS = 48
 
 
-class Watcher(Protocol):
-    """Is shown samples as they come."""
-
-    def __call__(self, flavour: str, samples: list[Sample]) -> None:
-        """All samples of one flavour so far."""
-        ...
+Watcher = Callable[[str, list[Sample]], None]
+"""Is shown a flavour and all its samples so far, whenever one arrives."""
 
 
 def watch(console: Console, scene: Scene, play: Callable[[Watcher], list[Finding]]) -> list[Finding]:

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from kclient_quota.demo.scenes import Finding, Scene, judge
 from kclient_quota.demo.spec import FLAVOURS, Outcome, Sample, WorkSpec, parse_line
@@ -80,7 +81,7 @@ def play(stage: Stage, scene: Scene, show: Callable[[str, list[Sample]], None]) 
     workers: dict[str, Worker] = {}
     try:
         for flavour in FLAVOURS:
-            workers[flavour] = Worker(scene.specs[flavour], lambda samples, who=flavour: show(who, samples))
+            workers[flavour] = Worker(scene.specs[flavour], partial(show, flavour))
         deadline = time.monotonic() + scene.seconds + GRACE_S
         outcomes = {flavour: worker.finish(deadline) for flavour, worker in workers.items()}
     finally:

@@ -110,6 +110,7 @@ def _figure(y_label: str) -> tuple[Figure, Axes]:
 
 def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
-    FigureCanvasSVG(figure).print_svg(buffer)
+    FigureCanvasSVG(figure)
+    figure.savefig(buffer, format="svg")
     drawn = buffer.getvalue()
     return drawn[drawn.index("<svg") :]

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from kclient_quota.demo import live, report
 from kclient_quota.demo.play import play
-from kclient_quota.demo.scenes import Finding, plan
-from kclient_quota.demo.stage import embedded
+from kclient_quota.demo.scenes import Finding, Scene, plan
+from kclient_quota.demo.stage import embedded, real
 from kclient_quota.errors import ConfigError
 
 LONGEST_SCENE_S = 25.0
@@ -51,11 +51,11 @@ def run(options: DemoOptions) -> list[report.Act]:
     run_id = f"kq-demo-{secrets.token_hex(3)}"
     when = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     acts = []
-    with embedded() as stage:
+    with real(options.bootstrap) if options.bootstrap else embedded() as stage:
         source = str(options.input_file.resolve()) if options.input_file else None
         for scene in plan(stage, run_id, seconds=options.seconds, quota=options.quota, input_file=source):
 
-            def played(show: live.Watcher, scene: live.Scene = scene) -> list[Finding]:
+            def played(show: live.Watcher, scene: Scene = scene) -> list[Finding]:
                 return play(stage, scene, show)
 
             findings = live.watch(console, scene, played)

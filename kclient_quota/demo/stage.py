@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kclient_quota.admin.model import ClientQuotaAlteration, ClientQuotaAlterationOp
+from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.clients import KafkaException, PlainConsumer, PlainProducer, TopicPartition
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.errors import ClusterError
+from kclient_quota.quota.entity import ClientQuotaEntity
+from kclient_quota.wire.messages import CreateTopicsRequest, DeleteTopicsRequest
 
 READER = {
     "client.id": "kclient-quota-demo-reader",
@@ -104,9 +110,50 @@ def embedded() -> Iterator[Stage]:
     with EmbeddedBroker() as cluster:
 
         def set_quota(client_id: str, key: str, value: float | None) -> None:
-            cluster.set_quota(client_id=client_id, **{key: value})
+            limits: dict[str, Any] = {key: value}
+            cluster.set_quota(client_id=client_id, **limits)
 
         def create_topic(name: str, partitions: int) -> None:
             cluster.create_topic(name, partitions)
 
         yield Stage(cluster.bootstrap_servers, "the embedded broker", set_quota, create_topic)
+
+
+@contextlib.contextmanager
+def real(bootstrap_servers: str) -> Iterator[Stage]:
+    """A cluster of the user's; quotas and topics that the demo made are taken away at the end.
+
+    Raises:
+        ClusterError: it cannot be reached, or refuses.
+    """
+    conf = {"bootstrap.servers": bootstrap_servers}
+    topics: list[str] = []
+    quotas: set[tuple[str, str]] = set()
+    with QuotaAdmin(conf) as admin, ClusterClient(conf, SYSTEM_CLOCK) as client:
+
+        def set_quota(client_id: str, key: str, value: float | None) -> None:
+            entity = ClientQuotaEntity.of(client_id=client_id)
+            alteration = ClientQuotaAlteration(entity, (ClientQuotaAlterationOp(key, value),))
+            admin.alter_client_quotas([alteration])[entity].result()
+            quotas.add((client_id, key))
+
+        def create_topic(name: str, partitions: int) -> None:
+            topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=round(_CALL_S * 1000))
+            (result,) = client.ask_controller(request).topics
+            if result.error_code:
+                raise ClusterError(
+                    f"topic {name} cannot be created: {result.error_message}", error_code=result.error_code
+                )
+            topics.append(name)
+
+        try:
+            yield Stage(bootstrap_servers, bootstrap_servers, set_quota, create_topic)
+        finally:
+            for client_id, key in tuple(quotas):
+                set_quota(client_id, key, None)
+            client.ask_controller(DeleteTopicsRequest(topic_names=topics, topics=_named(topics), timeout_ms=30_000))
+
+
+def _named(topics: list[str]) -> list[DeleteTopicsRequest.DeleteTopicState]:
+    return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in topics]
