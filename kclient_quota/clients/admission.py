@@ -1,4 +1,4 @@
-"""Admission: how many bytes may be handed to librdkafka now, and how long the next message must wait. No clock, no lock.
+"""Admission: how many bytes may go to librdkafka now, and how long the next message must wait. No clock, no lock.
 
 What librdkafka has accepted it will send, so a message is handed over only when its broker may take it. Messages are
 admitted in grants of about a tenth of a second, which leave as one request: asking the pacer for each message would
@@ -138,38 +138,55 @@ class Gate:
         Returns:
             0 when `left` covers it now, else after how many milliseconds it is expected to.
         """
+        wait_ms = self.wait_ms(cost, now_ms)
+        if not wait_ms and self.left < cost:
+            self._take(cost, now_ms)
+        return wait_ms
+
+    def wait_ms(self, cost: int, now_ms: int) -> int:
+        """What `admit` would return, without granting anything."""
         if self.left >= cost:
             return 0
         pace = self._pace
         ratio = self._ratio(cost)
         grant = self._grant(cost, ratio)
-        wire = max(1, int(grant * ratio))
-        wait_ms = max(pace.admit_at_ms(wire, now_ms), self._held_until_ms) - now_ms
+        wait_ms = max(pace.admit_at_ms(max(1, int(grant * ratio)), now_ms), self._held_until_ms) - now_ms
         if wait_ms > 0:
             return wait_ms
-        outstanding = self.handed - self._settled
+        outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
         if outstanding > 0 and (not self._settled or (outstanding + grant) * ratio > pace.outstanding_bytes):
             # Waiting for deliveries is not idleness, which would earn a burst.
             pace.on_sent(0, now_ms)
             rate = pace.rate()
-            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(wire * 1000 / rate)))
+            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(grant * ratio * 1000 / rate)))
+        return 0
+
+    def _take(self, cost: int, now_ms: int) -> None:
+        pace = self._pace
+        ratio = self._ratio(cost)
+        grant = self._grant(cost, ratio)
+        wire = max(1, int(grant * ratio))
+        self._request = wire
         if self._granted and not self._started:
             # The broker counts from the first request that arrives, the pacer from the first that is admitted; what it
             # has saved up since, and that ten seconds see one request more than intervals, is paid for here, once.
             self._started = True
             wire += pace.request_bytes // 2 + 2 * wire if pace.rate() < inf else 0
         pace.on_sent(wire, now_ms)
-        self._request = wire
         self._granted += grant
         self.left += grant
-        return 0
 
     @property
     def handed(self) -> int:
         """Bytes handed to librdkafka so far."""
         return self._granted - self.left
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes handed over whose delivery is not known yet."""
+        return max(0, self.handed - self._settled)
 
     def settle(self, handed: int) -> None:
         """Everything up to `handed` bytes has been delivered or given up."""
@@ -211,7 +228,7 @@ class Gate:
             rate=self._pace.rate(),
             throttled_until_ms=self.throttled_for_ms(now_ms),
             admitted=self._granted,
-            outstanding=max(0, self.handed - self._settled),
+            outstanding=self.outstanding,
             waiting=self.waiting,
         )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kclient_quota.clients.admission import BrokerQuotaState, Gate
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.routing import NO_LEADER, Route, Router
 from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff
@@ -48,6 +49,7 @@ class ProducerGates:
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._gates: dict[int, Gate] = {}
         self.only: Gate | None = self._new_gate(ONLY_BROKER)
+        self._only_id = ONLY_BROKER
         self._last_throttle_ms: int | None = None
         self._throttling = False
         self._warned_at_ms: int | None = None
@@ -62,15 +64,16 @@ class ProducerGates:
         found = self._gates.get(broker_id)
         return found if found is not None else self._new_gate(broker_id)
 
+    def any_gate(self) -> Gate:
+        """The gate of messages whose broker is not known."""
+        with self.lock:
+            return self.gate(NO_LEADER)
+
     def split(self) -> None:
         """There is more than one broker: one gate for each from now on."""
         with self.lock:
             self.only = None
             self._gates.clear()
-
-    def all_gates(self) -> list[Gate]:
-        """Every gate there is."""
-        return list(self._gates.values())
 
     def _new_gate(self, broker_id: int) -> Gate:
         gate = Gate(Pacer(self.limit.byte_rate), self.limit.byte_rate)
@@ -98,11 +101,31 @@ class ProducerGates:
         with self.lock:
             gate.settle(handed)
 
-    def settle_all(self) -> None:
-        """Librdkafka holds no message: everything has been reported."""
+    def settle_but(self, nbytes: int) -> None:
+        """Librdkafka holds at most `nbytes` that have not been reported."""
         with self.lock:
             for gate in self._gates.values():
-                gate.settle(gate.handed)
+                gate.settle(gate.handed - nbytes)
+
+    def choose(self, route: Route, cost: int) -> int:
+        """Choose where the next messages of a topic that may go anywhere go: the partition."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            route.steer(cost, now_ms)
+            return route.partition
+
+    def learn(self, topic: str, leaders: Mapping[int, int], router: Router) -> None:
+        """The leaders of a topic as the cluster has them now."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            router.learn(topic, leaders, self.gate, now_ms)
+
+    def outlasts(self, deadline_ms: int) -> bool:
+        """Whether every broker that has yet to report something is throttled until after `deadline_ms`."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            busy = [gate for gate in self._gates.values() if gate.outstanding > 0] or list(self._gates.values())
+            return all(now_ms + gate.throttled_for_ms(now_ms) > deadline_ms for gate in busy)
 
     # What librdkafka and the cluster say --------------------------------------------------------------------------
 
@@ -124,6 +147,7 @@ class ProducerGates:
             now_ms=now_ms,
         )
         with self.lock:
+            self._only_id = delta.node_id
             gate = self.only or self._gates.get(delta.node_id)
             if gate is not None:
                 # The broker does not count the four bytes of a request's length.
@@ -135,14 +159,15 @@ class ProducerGates:
             return
         now_ms = self.clock.now_ms()
         if broker_id < 0:
-            broker_id = self._reader.node_id(broker_name.rpartition("/")[0] or broker_name) or broker_id
+            found = self._reader.node_id(broker_name.rpartition("/")[0] or broker_name)
+            broker_id = broker_id if found is None else found
         with self.lock:
             self.gate(broker_id).on_throttle(throttle_ms, now_ms)
         self._note_throttle(broker_name, throttle_ms, now_ms)
         self.review()
 
     def on_limit(self, limit: Limit) -> None:
-        """The limit was asked for again."""
+        """The limit was asked for again; from any thread, so the next statistics event sees to the stance."""
         now_ms = self.clock.now_ms()
         with self.lock:
             before, self.limit = self.limit, limit
@@ -152,7 +177,6 @@ class ProducerGates:
                     gate.set_limit(limit.byte_rate, now_ms)
         if changed:
             logger.info("The producer quota of client %r is now %s", self._client_id, _words(limit))
-        self.review()
 
     # Stepping aside -----------------------------------------------------------------------------------------------
 
@@ -176,11 +200,14 @@ class ProducerGates:
         return self._metrics.collect(self.clock.now_ms())
 
     def state(self) -> dict[int, BrokerQuotaState]:
-        """What is known about each broker, by its id; -1 stands for the only one."""
+        """What is known about each broker, by its id; -1 as long as that is not known."""
         now_ms = self.clock.now_ms()
         with self.lock:
             limit = self.limit
-            return {node: gate.state(limit.byte_rate, str(limit.source), now_ms) for node, gate in self._gates.items()}
+            return {
+                self._only_id if node == ONLY_BROKER else node: gate.state(limit.byte_rate, str(limit.source), now_ms)
+                for node, gate in self._gates.items()
+            }
 
     def _note_throttle(self, broker_name: str, throttle_ms: int, now_ms: int) -> None:
         self._last_throttle_ms = now_ms + throttle_ms
@@ -217,11 +244,11 @@ def _words(limit: Limit) -> str:
 
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
     """Say so when a client-id quota applies to everybody who never chose a client.id."""
-    if limit.byte_rate is not None and limit.decided_by and "client-id" in limit.decided_by:
-        if str(conf.get("client.id", DEFAULT_CLIENT_ID)) == DEFAULT_CLIENT_ID:
-            logger.warning(
-                "client.id is librdkafka's default, %r, and a client-id quota applies (%s): all clients that have not "
-                "chosen one share it; set client.id",
-                DEFAULT_CLIENT_ID,
-                limit.decided_by,
-            )
+    by_client_id = limit.byte_rate is not None and limit.decided_by is not None and "client-id" in limit.decided_by
+    if by_client_id and str(conf.get("client.id", DEFAULT_CLIENT_ID)) == DEFAULT_CLIENT_ID:
+        logger.warning(
+            "client.id is librdkafka's default, %r, and a client-id quota applies (%s): all clients that have not "
+            "chosen one share it; set client.id",
+            DEFAULT_CLIENT_ID,
+            limit.decided_by,
+        )

@@ -1,35 +1,47 @@
 """`Producer`: a drop-in for confluent_kafka's that admits messages only when their broker may take them."""
 
-import sys
-import threading
+import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients import producer_settings as settings
 from kclient_quota.clients.admission import RECORD_BYTES, BrokerQuotaState, Gate
-from kclient_quota.clients.gate import ProducerGates
+from kclient_quota.clients.aside import CallbackGuard, class_aside
+from kclient_quota.clients.gate import ProducerGates, warn_of_default_client_id
+from kclient_quota.clients.gated import Callback, GatedProducer, header_bytes
+from kclient_quota.clients.interceptor import ProducerInterceptors, load
+from kclient_quota.clients.limits import UNKNOWN
+from kclient_quota.clients.partition import DEFAULT, Partitioner
+from kclient_quota.clients.routing import Router
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
+from kclient_quota.quota.pacing import Pacer
 
-SLICE_MS: Final = 100
-"""Longest poll of a waiting call: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
+logger = logging.getLogger("kclient_quota")
 
-_Plain = confluent_kafka.Producer
-_DOORS: Final = ("produce", "produce_batch", "poll", "flush")
-"""What is confluent_kafka's own again while no quota applies."""
+PURGE_MS: Final = 2_000
+"""How long reports of purged messages may take."""
 
-_get_ident = threading.get_ident
-
-Callback = Callable[[KafkaError | None, Message], Any]
+_produce = confluent_kafka.Producer.produce
 
 
-class Producer(_Plain):
+class _OpenGate(Gate):
+    """The gate of a producer that nothing limits, where its doors have to be Python all the same."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(Pacer())
+        self.left = 1 << 62
+
+
+class Producer(GatedProducer):
     """confluent_kafka's Producer under a quota.
 
     While a quota applies, `produce()` waits until the message's broker may take it (`quota.backoff=block`, up to
@@ -37,8 +49,8 @@ class Producer(_Plain):
     confluent_kafka's own `produce`.
 
     Args:
-        config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
-        heartbeat: a consumer to keep in its group while `produce()` waits.
+        config: confluent_kafka's configuration and, all optional, ours (`kclient_quota.config.QUOTA_KEYS`).
+        heartbeat: a consumer to keep in its group while this producer waits.
         kwargs: further configuration, as confluent_kafka takes it.
 
     Raises:
@@ -46,29 +58,36 @@ class Producer(_Plain):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, *, heartbeat: Any = None, **kwargs: Any) -> None:
-        conf, ours = split({**(config or {}), **kwargs})
-        finder = settings.limit_finder(ours, conf)
-        limit = finder.find()
+        given = {**(config or {}), **kwargs}
+        conf, ours = split(given)
+        chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
+        self._ask_conf = dict(conf)
+        finder = settings.limit_finder(ours, self._ask_conf)
+        limit = UNKNOWN if ours.backoff is Backoff.OFF else finder.find()
+        warn_of_default_client_id(conf, limit)
         self._max_block_ms = ours.max_block_ms
         self._raises = ours.backoff is Backoff.RAISE
-        self._keep_alive = settings.keep_alive(heartbeat)
+        self._heartbeat = settings.keep_alive(heartbeat)
+        self._chain = ProducerInterceptors(chain)
         self._default_callback: Callback | None = conf.get("on_delivery")
-        self._serving: set[int] = set()
-        self._old_polls: dict[int, tuple[int, int]] = {}
-        gates = ProducerGates(ours.backoff, str(conf.get("client.id", "rdkafka")), limit)
-        self._gates = gates
-        self._lock = gates.lock
+        self._errors_only = settings.is_true(conf.get("delivery.report.only.error"))
+        self._transaction = settings.Transaction(conf)
+        self._guard = CallbackGuard()
+        self._router = Router(Partitioner(str(conf.get("partitioner", DEFAULT))))
+        self._map_due_ms = 0
+        self._closed = False
+        gates = self._gates = ProducerGates(ours.backoff, str(conf.get("client.id", "rdkafka")), limit)
         self._gated = True
-        self._only = gates.only
-        conf = settings.with_defaults(conf, limit)
-        super().__init__(settings.with_callbacks(conf, gates))
-        me = weakref.ref(self)
-        gates.on_stance = partial(_take_stance, me)
+        self._only: Gate | None = None if chain else gates.only
+        inner = settings.with_defaults(conf, limit)
+        super().__init__(settings.with_callbacks(inner, gates, self._guard, limit))
+        gates.on_stance = partial(_take_stance, weakref.ref(self))
         watch = settings.watch(finder, gates)
         gates.ask_soon = watch.ask_soon
         self._stop_watch = weakref.finalize(self, watch.close)
         gates.review()
-        watch.start()
+        if ours.backoff is not Backoff.OFF:
+            watch.start()
 
     # Doors --------------------------------------------------------------------------------------------------------
 
@@ -86,27 +105,29 @@ class Producer(_Plain):
         """As confluent_kafka's; waits, or raises, while the message's broker may not take it.
 
         Raises:
-            QuotaThrottledError: after `max.block.ms`, at once with `quota.backoff=raise`, and inside a callback.
+            QuotaThrottledError: after `max.block.ms`; at once with `quota.backoff=raise` and inside a callback.
         """
+        if callback is None:
+            callback = on_delivery
+        gate = self._only
+        if gate is None:
+            self._produce_general(topic, value, key, partition, callback, timestamp, headers)
+            return
         cost = RECORD_BYTES
         if value is not None:
             cost += len(value)
         if key is not None:
             cost += len(key)
         if headers:
-            cost += _header_bytes(headers)
-        if callback is None:
-            callback = on_delivery
-        gate = self._only
-        with self._lock:
-            left = gate.left - cost
-            # The last message of a grant carries the mark by which deliveries are followed.
-            if left >= cost:
-                gate.left = left
-                gate_open = True
-            else:
-                gate_open = False
-        if not gate_open:
+            cost += header_bytes(headers)
+        # Without the lock: threads that both subtract at once may admit one message early, and that is all.
+        left = gate.left - cost
+        if left >= cost:
+            gate.left = left
+        else:
+            if self._gates.clock.now_ms() >= self._map_due_ms and self._find_brokers(topic):
+                self._produce_general(topic, value, key, partition, callback, timestamp, headers)
+                return
             callback = self._pass(gate, cost, callback)
         try:
             _produce(self, topic, value, key, partition, callback, None, timestamp, headers)
@@ -114,132 +135,191 @@ class Producer(_Plain):
             self._gates.give_back(gate, cost)
             raise
 
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: Callback | None = None,
+        on_delivery: Callback | None = None,
+    ) -> int:
+        """As confluent_kafka's; hands over what the broker may take, waits, and goes on.
+
+        Messages that are not admitted within `max.block.ms` get an `_error`, as those that a full queue refuses.
+
+        Returns:
+            how many were handed over.
+
+        Raises:
+            QuotaThrottledError: none was.
+        """
+        if callback is None:
+            callback = on_delivery
+        if not settings.is_batch(messages):
+            return super().produce_batch(topic, messages, partition, callback)  # which says what is wrong
+        done = sent = 0
+        while done < len(messages):
+            try:
+                tried, good = self._produce_some(topic, messages[done:], partition, callback)
+            except QuotaThrottledError as error:
+                if not sent:
+                    raise
+                for message in messages[done:]:
+                    message["_error"] = _queue_full(error)
+                break
+            done += tried
+            sent += good
+        return sent
+
     def poll(self, timeout: float = -1) -> int:
         """As confluent_kafka's."""
-        ident = _get_ident()
-        self._enter(ident)
-        try:
+        with self._guard:
             return super().poll(timeout)
-        finally:
-            self._serving.discard(ident)
 
     def flush(self, timeout: float = -1) -> int:
+        """As confluent_kafka's; keeps the heartbeat going."""
+        if self._heartbeat is None:
+            with self._guard:
+                return super().flush(timeout)
+        deadline_ms = None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
+        return self._drain(deadline_ms)
+
+    def close(self) -> bool:
+        """Deliver what there is and close; takes little more than `max.block.ms`.
+
+        What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
+        gets its delivery report.
+        """
+        if not self._closed:
+            gates = self._gates
+            deadline_ms = gates.clock.now_ms() + self._max_block_ms
+            left = self._drain(deadline_ms, stop=partial(gates.outlasts, deadline_ms))
+            if left:
+                logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
+                self.purge()
+                self._drain(gates.clock.now_ms() + PURGE_MS)
+            self._closed = True
+            self._stop_watch()
+            self._chain.close()
+        with self._guard:
+            return super().close()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def begin_transaction(self) -> None:
         """As confluent_kafka's."""
-        ident = _get_ident()
-        self._enter(ident)
-        try:
-            return super().flush(timeout)
-        finally:
-            self._serving.discard(ident)
+        super().begin_transaction()
+        self._transaction.begin(self._gates.clock.now_ms())
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """As confluent_kafka's."""
+        with self._guard:
+            super().commit_transaction(timeout)
+        self._transaction.end()
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """As confluent_kafka's."""
+        with self._guard:
+            super().abort_transaction(timeout)
+        self._transaction.end()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka's; the quota is asked for with them, too."""
+        super().set_sasl_credentials(username, password)
+        self._ask_conf.update({"sasl.username": username, "sasl.password": password})
 
     def metrics(self) -> dict[MetricName, float]:
+        """Throttle times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
         return self._gates.metrics()
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         return self._gates.state()
 
-    # Waiting ------------------------------------------------------------------------------------------------------
+    def _step(self, gated: bool) -> None:
+        """In or aside. Only the doors that nobody has overridden can be C's own; the others find an open gate."""
+        self._gated = gated
+        if gated:
+            self.__class__ = getattr(type(self), "_class_gated", type(self))
+            self._only = None if self._chain else self._gates.only
+            self._guard.stepped_in()
+        elif not self._chain:
+            self._only = _OPEN
+            self.__class__ = class_aside(type(self), Producer)
 
-    def _pass(self, gate: Gate, cost: int, callback: Callback | None) -> Callback | None:
-        """Wait for admission; the callback to hand over with the message."""
-        gates = self._gates
-        wait_ms = gates.admit(gate, cost)
-        if wait_ms:
-            self._wait(gate, cost, wait_ms)
-        if gate.left >= cost:
-            return callback
-        return partial(_delivered, gates, gate, gate.handed, callback or self._default_callback)
+    # Batches ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, gate: Gate, cost: int, wait_ms: int) -> None:
-        gates = self._gates
-        clock = gates.clock
-        deadline_ms = clock.now_ms() + self._max_block_ms
-        if self._raises or self._in_callback():
-            raise _throttled(wait_ms)
-        gate.waiting += 1
+    def _produce_some(
+        self, topic: str, messages: list[dict[str, Any]], partition: int, callback: Callback | None
+    ) -> tuple[int, int]:
+        """Hand over the first message, and those that may go with it; (how many were tried, how many went)."""
+        if self._gates.clock.now_ms() >= self._map_due_ms and self._gated:
+            self._find_brokers(topic)
+        gate = self._only
+        if gate is None:
+            return self._produce_one(topic, messages[0], partition, callback)
+        return self._produce_chunk(gate, topic, messages, partition, callback)
+
+    def _produce_one(
+        self, topic: str, message: dict[str, Any], partition: int, callback: Callback | None
+    ) -> tuple[int, int]:
+        """Hand over one message of a batch; (1, how many went)."""
+        given = message.get("partition")
         try:
-            while wait_ms:
-                remaining_ms = deadline_ms - clock.now_ms()
-                if remaining_ms <= 0:
-                    raise _throttled(wait_ms)
-                self._serve(min(wait_ms, remaining_ms, SLICE_MS))
-                wait_ms = gates.admit(gate, cost)
-        finally:
-            gate.waiting -= 1
+            self._produce_general(
+                topic,
+                message.get("value"),
+                message.get("key"),
+                partition if given is None else given,
+                message.get("callback") or callback,
+                0,
+                None,
+            )
+        except QuotaThrottledError:
+            raise
+        except (BufferError, KafkaException) as error:
+            message["_error"] = error.args[0] if isinstance(error, KafkaException) else _queue_full(error)
+            return 1, 0
+        return 1, 1
 
-    def _serve(self, wait_ms: int) -> None:
-        """Let time pass as an application that polls does."""
-        self.poll(wait_ms / 1000)
-        if not len(self):
-            self._gates.settle_all()
-        if self._keep_alive is not None:
-            self._keep_alive()
-
-    # Callbacks must never poll: librdkafka's binding aborts the process ------------------------------------------
-
-    def _enter(self, ident: int) -> None:
-        if ident in self._serving:
-            raise RuntimeError("a callback cannot poll or flush its own producer")
-        self._old_polls.pop(ident, None)
-        self._serving.add(ident)
-
-    def _in_callback(self) -> bool:
-        ident = _get_ident()
-        if ident in self._serving:
-            return True
-        old = self._old_polls.get(ident)
-        frame = sys._getframe()
-        while old is not None and frame is not None:
-            if (id(frame), frame.f_lasti) == old:
-                return True
-            frame = frame.f_back
-        return False
-
-
-_produce = _Plain.produce
-
-
-def _delivered(gates: ProducerGates, gate: Gate, handed: int, callback: Callback | None, error: Any, message: Any) -> None:
-    gates.settled(gate, handed)
-    if callback is not None:
-        callback(error, message)
+    def _produce_chunk(
+        self, gate: Gate, topic: str, messages: list[dict[str, Any]], partition: int, callback: Callback | None
+    ) -> tuple[int, int]:
+        """Hand over as many messages as one grant admits; (how many were tried, how many went)."""
+        costs = [settings.cost(messages[0])]
+        mark = self._pass(gate, costs[0], messages[0].get("callback") or callback)
+        for message in messages[1:]:
+            cost = settings.cost(message)
+            if gate.left < cost:
+                break
+            gate.left -= cost
+            costs.append(cost)
+        chunk = messages[: len(costs)]
+        last = {**chunk[-1]}
+        if len(costs) > 1:
+            mark = self._marked(gate, last.get("callback") or callback)
+        if mark is not None:
+            last["callback"] = mark
+        sent = super().produce_batch(topic, [*chunk[:-1], last], partition, callback)
+        if "_error" in last:
+            chunk[-1]["_error"] = last["_error"]
+        if sent < len(chunk):
+            self._gates.give_back(
+                gate, sum(cost for cost, message in zip(costs, chunk, strict=True) if "_error" in message)
+            )
+        return len(chunk), sent
 
 
-def _throttled(wait_ms: int) -> QuotaThrottledError:
-    return QuotaThrottledError(
-        f"the broker's quota is used up: try again in {wait_ms} ms, or raise max.block.ms or the quota",
-        retry_after_ms=wait_ms,
-    )
+_OPEN: Final = _OpenGate()
 
 
-def _header_bytes(headers: Any) -> int:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return sum(len(name) + (len(value) if value else 0) + 2 for name, value in pairs)
+def _queue_full(error: Exception) -> KafkaError:
+    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
 
 
 def _take_stance(me: "weakref.ref[Producer]", gated: bool) -> None:
-    """Put the gate before a producer's doors, or take it away."""
+    """Put the gate before a producer's doors, or take it away; called from callbacks, and before there are any."""
     producer = me()
-    if producer is None or producer._gated == gated:
-        return
-    cls = type(producer)
-    if gated:
-        producer._old_polls = {ident: (id(frame), frame.f_lasti) for ident, frame in sys._current_frames().items()}
-        producer._gated = True
-        producer.__class__ = cls.__mro__[1]
-    else:
-        producer._gated = False
-        producer.__class__ = _aside(cls)
-
-
-_ASIDE: "weakref.WeakKeyDictionary[type[Producer], type[Producer]]" = weakref.WeakKeyDictionary()
-
-
-def _aside(cls: type[Producer]) -> type[Producer]:
-    """`cls` with confluent_kafka's own doors, except where the user has overridden them."""
-    found = _ASIDE.get(cls)
-    if found is None:
-        doors = {door: getattr(_Plain, door) for door in _DOORS if getattr(cls, door) is getattr(Producer, door)}
-        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        found = _ASIDE[cls] = type(cls)(cls.__name__, (cls,), {**names, **doors})
-    return found
+    if producer is not None and producer._gated != gated:  # noqa: SLF001 - its own module
+        producer._step(gated)  # noqa: SLF001 - as above

@@ -1,62 +1,210 @@
-"""What a producer's configuration becomes before librdkafka sees it: safe defaults, our callbacks, the limit's finder."""
+"""What a producer's configuration becomes before librdkafka sees it: safe defaults and our callbacks."""
 
+import logging
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kclient_quota.clients.admission import RECORD_BYTES
+from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clock import Clock
 from kclient_quota.config import QuotaConfig
+from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
+
+logger = logging.getLogger("kclient_quota")
 
 STATISTICS_MS: Final = 1_000
+CALM_STATISTICS_MS: Final = 5_000
+"""How often librdkafka tells while nothing limits: often enough for the averages."""
+LINGER_MS: Final = 10
 LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
+BATCH_MS: Final = 500
+"""How much of the limit one batch may take."""
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+TRANSACTION_MARGIN_MS: Final = 5_000
+
+_ACKS = ("acks", "request.required.acks")
+_IN_FLIGHT = ("max.in.flight", "max.in.flight.requests.per.connection")
+_RETRIES = ("retries", "message.send.max.retries")
+_LINGER = ("linger.ms", "queue.buffering.max.ms")
+_MOST_IN_FLIGHT = 5
+
+
+def is_true(value: Any) -> bool:
+    """Whether librdkafka takes this for true."""
+    return str(value).lower() in {"true", "1", "t"}
 
 
 def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
+    """`conf` with safe defaults where the user has set nothing and their other settings allow it.
+
+    Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger. A batch
+    takes no more than half a second of the limit.
+    """
     out = dict(conf)
-    if _may_be_idempotent(conf):
-        out.setdefault("enable.idempotence", True)
-    if limit.byte_rate is not None and not {"batch.size"} & out.keys():
-        out["batch.size"] = int(min(max(limit.byte_rate / 2, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
+    everything = {**conf, **(conf.get("default.topic.config") or {})}
+    if allows_idempotence(everything):
+        out["enable.idempotence"] = True
+    if not any(key in everything for key in _LINGER):
+        out["linger.ms"] = LINGER_MS
+    if limit.byte_rate is not None and "batch.size" not in conf:
+        out["batch.size"] = int(min(max(limit.byte_rate * BATCH_MS / 1000, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
     return out
 
 
-def _may_be_idempotent(conf: Mapping[str, Any]) -> bool:
-    return True
+def allows_idempotence(conf: Mapping[str, Any]) -> bool:
+    """Whether the user left idempotence open and nothing they set contradicts it."""
+    if "enable.idempotence" in conf:
+        return False
+    acks = _first(conf, _ACKS, "all")
+    in_flight = _first(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)
+    retries = _first(conf, _RETRIES, 1)
+    fifo = str(conf.get("queuing.strategy", "fifo")).lower() == "fifo"
+    return acks in {"all", "-1"} and _number(in_flight) <= _MOST_IN_FLIGHT and _number(retries) > 0 and fifo
 
 
-def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates) -> dict[str, Any]:
+def _first(conf: Mapping[str, Any], keys: tuple[str, ...], default: object) -> str:
+    return str(next((conf[key] for key in keys if key in conf), default)).lower()
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # for librdkafka to refuse
+        return 0.0
+
+
+def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates, guard: CallbackGuard, limit: Limit) -> dict[str, Any]:
+    """`conf` with our callbacks, each calling the user's own afterwards.
+
+    Args:
+        conf: the user's, without our keys.
+        gates: what hears of statistics and throttles.
+        guard: hears where callbacks are served.
+        limit: decides how often statistics are wanted.
+    """
     out = dict(conf)
-    out["statistics.interval.ms"] = STATISTICS_MS
-    out["stats_cb"] = gates.on_statistics
-    theirs = conf.get("throttle_cb")
+    theirs_ms = _statistics_ms(conf)
+    ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
+    period_ms = min(theirs_ms, ours_ms) if theirs_ms else ours_ms
+    out["statistics.interval.ms"] = period_ms
+    tell_user = _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], gates.clock) if theirs_ms else None
+    throttle_cb = conf.get("throttle_cb")
+
+    def on_statistics(text: str) -> None:
+        guard.called_from(sys._getframe(1))  # noqa: SLF001 - the poll's caller; there is no public name
+        gates.on_statistics(text)
+        if tell_user is not None:
+            tell_user(text)
 
     def on_throttle(event: Any) -> None:
+        guard.called_from(sys._getframe(1))  # noqa: SLF001 - as above
         gates.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
-        if theirs is not None:
-            theirs(event)
+        if throttle_cb is not None:
+            throttle_cb(event)
 
+    out["stats_cb"] = on_statistics
     out["throttle_cb"] = on_throttle
     return out
 
 
+def _statistics_ms(conf: Mapping[str, Any]) -> int:
+    """How often the user wants statistics; 0 for never."""
+    if not callable(conf.get("stats_cb")):
+        return 0
+    try:
+        return max(0, int(conf.get("statistics.interval.ms", 0)))
+    except (TypeError, ValueError):
+        return 0
+
+
+def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
+    """`call`, but not more often than every `period_ms`."""
+    due_ms = clock.now_ms() + period_ms
+
+    def maybe(text: str) -> None:
+        nonlocal due_ms
+        now_ms = clock.now_ms()
+        if now_ms >= due_ms:
+            due_ms = max(due_ms + period_ms, now_ms)
+            call(text)
+
+    return maybe
+
+
 def keep_alive(heartbeat: Any) -> Callable[[], Any] | None:
+    """What keeps a consumer in its group without taking a message."""
     if heartbeat is None:
         return None
-    return getattr(heartbeat, "keep_alive", None) or (lambda: heartbeat.consume(0, 0))
+    ours = getattr(heartbeat, "keep_alive", None)
+    return ours if callable(ours) else lambda: heartbeat.consume(0, 0)
 
 
 def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
-    return LimitFinder(ours, conf, byte_rate_key="producer_byte_rate", quota_types=("PRODUCE", "REQUEST"), callback=None, ask=None)
+    """Where a producer's limit comes from."""
+    return LimitFinder(ours, conf, byte_rate_key=PRODUCER_BYTE_RATE)
 
 
 def watch(finder: LimitFinder, gates: ProducerGates) -> LimitWatch:
-    me = weakref.ref(gates)
+    """A watch that tells the gates, and does not keep them alive."""
+    listener = weakref.ref(gates)
 
     def on_limit(limit: Limit) -> None:
-        gates = me()
+        gates = listener()
         if gates is not None:
             gates.on_limit(limit)
 
     return LimitWatch(finder, on_limit)
+
+
+def is_batch(messages: object) -> bool:
+    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
+    return isinstance(messages, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("value"), (str, bytes, type(None)))
+        and isinstance(message.get("key"), (str, bytes, type(None)))
+        and isinstance(message.get("partition"), (int, type(None)))
+        and message.get("timestamp") is None
+        for message in messages
+    )
+
+
+def cost(message: Mapping[str, Any]) -> int:
+    """Bytes of one message of a batch, as a gate counts them."""
+    return RECORD_BYTES + len(message.get("value") or b"") + len(message.get("key") or b"")
+
+
+class Transaction:
+    """Sees that an open transaction is not waited out unnoticed.
+
+    Args:
+        conf: the producer's configuration.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        timeout_ms = _number(str(conf.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)))
+        self._timeout_ms = int(timeout_ms)
+        self._ends_at_ms: int | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """It begins."""
+        self._ends_at_ms = now_ms + self._timeout_ms
+
+    def end(self) -> None:
+        """It was committed or aborted."""
+        self._ends_at_ms = None
+
+    def warn(self, until_ms: int) -> None:
+        """Say, once, that waiting until `until_ms` brings the transaction near its end."""
+        ends_at_ms = self._ends_at_ms
+        if ends_at_ms is not None and until_ms > ends_at_ms - min(TRANSACTION_MARGIN_MS, self._timeout_ms // 2):
+            self._ends_at_ms = None
+            logger.warning(
+                "The open transaction is about to outlive transaction.timeout.ms=%d while the quota is waited for: "
+                "commit smaller transactions, raise transaction.timeout.ms, or have the quota raised",
+                self._timeout_ms,
+            )

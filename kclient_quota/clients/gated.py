@@ -1,0 +1,241 @@
+"""How a gated producer waits, and finds the gate of a message; the doors themselves are in `producer`."""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from kclient_quota.clients.admission import RECORD_BYTES, Gate
+from kclient_quota.clients.aside import CallbackGuard, Where
+from kclient_quota.clients.gate import ProducerGates
+from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord
+from kclient_quota.clients.producer_settings import Transaction
+from kclient_quota.clients.routing import Router
+from kclient_quota.errors import QuotaThrottledError
+
+logger = logging.getLogger("kclient_quota")
+
+SLICE_MS: Final = 100
+"""Longest poll of a waiting call: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
+METADATA_MS: Final = 1_000
+ROUTE_MS: Final = 30_000
+"""How old a topic's leaders may be."""
+
+Callback = Callable[[KafkaError | None, Message], Any]
+
+plain_produce = confluent_kafka.Producer.produce
+
+
+class GatedProducer(confluent_kafka.Producer):
+    """What stands between a producer's doors and librdkafka."""
+
+    _gates: ProducerGates
+    _guard: CallbackGuard
+    _router: Router
+    _chain: ProducerInterceptors
+    _transaction: Transaction
+    _heartbeat: Callable[[], Any] | None
+    _default_callback: Callback | None
+    _only: Gate | None
+    _gated: bool
+    _raises: bool
+    _errors_only: bool
+    _max_block_ms: int
+    _map_due_ms: int
+
+    # Waiting ------------------------------------------------------------------------------------------------------
+
+    def _pass(self, gate: Gate, cost: int, callback: Callback | None) -> Callback | None:
+        """Wait until the gate admits `cost` bytes; returns the callback to hand over with the message."""
+        gates = self._gates
+        wait_ms = gates.admit(gate, cost)
+        if wait_ms:
+            self._wait(gate, cost, wait_ms)
+        return callback if gate.left >= cost else self._marked(gate, callback)
+
+    def _marked(self, gate: Gate, callback: Callback | None) -> Callback:
+        """The callback of the last message of a grant: the mark by which deliveries are followed."""
+        return partial(_delivered, self._gates, gate, gate.handed, callback or self._default_callback)
+
+    def _wait(self, gate: Gate, cost: int, wait_ms: int) -> None:
+        gates = self._gates
+        clock = gates.clock
+        where = self._guard.where()
+        if self._raises or where is Where.INSIDE:
+            raise _throttled(wait_ms)
+        deadline_ms = clock.now_ms() + self._max_block_ms
+        gate.waiting += 1
+        try:
+            while wait_ms:
+                now_ms = clock.now_ms()
+                remaining_ms = deadline_ms - now_ms
+                if remaining_ms <= 0:
+                    raise _throttled(wait_ms)
+                self._transaction.warn(now_ms + wait_ms)
+                self._let_pass(min(wait_ms, remaining_ms, SLICE_MS), where, cost)
+                wait_ms = gates.admit(gate, cost)
+        finally:
+            gate.waiting -= 1
+
+    def _let_pass(self, wait_ms: int, where: Where, cost: int) -> None:
+        """Let time pass as an application that polls does."""
+        if where is Where.OUTSIDE:
+            with self._guard:
+                super().poll(wait_ms / 1000)
+        else:
+            self._gates.clock.sleep_ms(wait_ms)
+        queued = len(self)
+        if not queued or self._errors_only:
+            self._gates.settle_but(queued * cost)
+        if self._heartbeat is not None:
+            self._heartbeat()
+
+    def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
+        """Flush in slices until all is delivered, `deadline_ms` or `stop()`; returns what is left."""
+        clock = self._gates.clock
+        while True:
+            slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
+            stopped = stop is not None and stop()
+            with self._guard:
+                left = super().flush(0 if stopped else slice_ms / 1000)
+            if self._heartbeat is not None:
+                self._heartbeat()
+            if not left or not slice_ms or stopped:
+                return left
+
+    # Where a message goes -----------------------------------------------------------------------------------------
+
+    def _produce_general(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        callback: Callback | None,
+        timestamp: int,
+        headers: Any,
+    ) -> None:
+        """For several brokers, and for interceptors."""
+        if not self._chain:
+            self._hand(topic, value, key, partition, callback, timestamp, headers)
+            return
+        record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        try:
+            self._hand(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                partial(_acknowledged, self._chain, callback or self._default_callback),
+                record.timestamp,
+                record.headers,
+            )
+        except Exception as error:
+            self._chain.on_send_error(record, error)
+            raise
+
+    def _hand(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        callback: Callback | None,
+        timestamp: int,
+        headers: Any,
+    ) -> None:
+        if not self._gated:
+            plain_produce(self, topic, value, key, partition, callback, None, timestamp, headers)
+            return
+        cost = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
+        if headers:
+            cost += header_bytes(headers)
+        gate, partition = self._gate_of(topic, key, partition, cost)
+        left = gate.left - cost
+        if left >= cost:
+            gate.left = left
+        else:
+            callback = self._pass(gate, cost, callback)
+        try:
+            plain_produce(self, topic, value, key, partition, callback, None, timestamp, headers)
+        except BaseException:
+            self._gates.give_back(gate, cost)
+            raise
+
+    def _gate_of(self, topic: str, key: Any, partition: int, cost: int) -> tuple[Gate, int]:
+        """The gate of a message and the partition to hand over with it."""
+        gates, router = self._gates, self._router
+        if gates.only is not None and gates.clock.now_ms() >= self._map_due_ms:
+            self._find_brokers(topic)
+        if gates.only is not None:
+            return gates.only, partition
+        route = router.route(topic)
+        if route is None:
+            self._find_brokers(topic)
+            route = router.route(topic)
+        if route is None:
+            return gates.any_gate(), partition
+        target = router.target(route, key, partition)
+        if target is not None:
+            return route.gates[target], partition
+        gate = route.gates[route.partition]
+        if gate.left < cost:
+            if gates.clock.now_ms() - route.found_at_ms >= ROUTE_MS:
+                self._find_brokers(topic)
+                route = router.route(topic) or route
+            return route.gates[gates.choose(route, cost)], route.partition
+        return gate, route.partition
+
+    def _find_brokers(self, topic: str) -> bool:
+        """Ask which brokers there are and which lead the topic; whether there are several."""
+        gates = self._gates
+        now_ms = gates.clock.now_ms()
+        self._map_due_ms = now_ms + ROUTE_MS
+        if self._guard.where() is Where.INSIDE:
+            return gates.only is None
+        try:
+            metadata = self.list_topics(topic, timeout=min(METADATA_MS, max(self._max_block_ms, 1)) / 1000)
+        except KafkaException as error:
+            logger.debug("Which brokers lead %s is not known: %s", topic, error)
+            return gates.only is None
+        if gates.only is not None:
+            if len(metadata.brokers) <= 1:
+                return False
+            gates.split()
+        self._only = None
+        found = metadata.topics.get(topic)
+        if found is not None and found.partitions:
+            gates.learn(topic, {p: info.leader for p, info in found.partitions.items()}, self._router)
+        return True
+
+
+def _delivered(
+    gates: ProducerGates, gate: Gate, handed: int, callback: Callback | None, error: KafkaError | None, message: Message
+) -> None:
+    gates.settled(gate, handed)
+    if callback is not None:
+        callback(error, message)
+
+
+def _acknowledged(
+    chain: ProducerInterceptors, callback: Callback | None, error: KafkaError | None, message: Message
+) -> None:
+    chain.on_acknowledgement(message, error)
+    if callback is not None:
+        callback(error, message)
+
+
+def _throttled(wait_ms: int) -> QuotaThrottledError:
+    return QuotaThrottledError(
+        f"the broker's quota is used up: try again in {wait_ms} ms, raise max.block.ms, or have the quota raised",
+        retry_after_ms=wait_ms,
+    )
+
+
+def header_bytes(headers: Any) -> int:
+    """What a message's headers take, about."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return sum(len(name) + (len(value) if value else 0) + 2 for name, value in pairs)
