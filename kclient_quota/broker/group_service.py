@@ -46,6 +46,13 @@ class GroupService:
         self._forget_if_deleted(topic)
         self.offsets.commit(group_id, topic, partition, committed)
 
+    def commit_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset
+    ) -> None:
+        """Set a position as part of the producer's open transaction."""
+        self._forget_if_deleted(topic)
+        self.offsets.commit_pending(producer_id, group_id, topic, partition, committed)
+
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """A group's position, or None; those in a topic that has been deleted since are gone."""
         self._forget_if_deleted(topic)

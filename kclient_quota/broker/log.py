@@ -112,6 +112,12 @@ class PartitionLog:
             return self._store(batch, header, leader_epoch, now_ms)
         return self._append_in_sequence(batch, header, leader_epoch, now_ms)
 
+    def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Store the control batch that ends a producer's transaction here, and fence older epochs of it."""
+        header = parse_header(batch)
+        self.producers.fence(header.producer_id, header.producer_epoch)
+        return self._store(batch, header, leader_epoch, now_ms)
+
     def _append_in_sequence(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         sequence = (header.base_sequence, last_sequence(header.base_sequence, header.record_count))
         written = self.producers.duplicate_of(header.producer_id, header.producer_epoch, *sequence)
@@ -137,7 +143,10 @@ class PartitionLog:
             self.start_offset = header.base_offset
         self.end_offset = header.base_offset
         self._copy_in(batch, header)
-        if header.producer_id != NO_PRODUCER_ID:
+        self.transactions.on_batch(header, header.base_offset, batch)
+        if header.is_control:
+            self.producers.fence(header.producer_id, header.producer_epoch)
+        elif header.producer_id != NO_PRODUCER_ID:
             self._remember(header, header.base_offset, header.max_timestamp)
 
     def _refusal(self, batch: Buffer, header: BatchHeader) -> Appended | None:
@@ -174,6 +183,7 @@ class PartitionLog:
             except OSError as error:
                 self._take_back(segment, base_offset)
                 return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self.transactions.on_batch(header, base_offset, batch)
         if self.config.retention_bytes >= 0:
             self._retain(self.config.retention_bytes)
         self.wake()
@@ -202,18 +212,19 @@ class PartitionLog:
 
     # -- reading
 
-    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> memoryview:
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, end_offset: int | None = None) -> memoryview:
         """Bytes from the batch that holds `offset` on.
 
         Args:
             offset: between `start_offset` and `end_offset`, both included.
             max_bytes: where to cut; within a batch, if that is where it falls.
             min_one_batch: return the first batch whole even when it is larger.
+            end_offset: base offset of a batch before which to stop, such as `last_stable_offset`.
 
         Returns:
             A view of the log, empty at its end or when the first batch does not fit; never more than one segment.
         """
-        if offset >= self.end_offset:
+        if offset >= (self.end_offset if end_offset is None else end_offset):
             return memoryview(b"")
         segment, batch = self._find(offset)
         start = segment.positions[batch]
@@ -222,7 +233,19 @@ class PartitionLog:
             if not min_one_batch:
                 return memoryview(b"")
             max_bytes = first_size
-        return segment.view[start : min(start + max_bytes, segment.size)]
+        stop = segment.size
+        if end_offset is not None and end_offset < self.end_offset:
+            last_segment, following = self._find(end_offset)
+            stop = segment.positions[following] if last_segment is segment else stop
+        return segment.view[start : min(start + max_bytes, stop)]
+
+    def aborted_in(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Aborted transactions that concern a read of `size_bytes` from `offset` on."""
+        if not self.transactions.aborted or not size_bytes:
+            return []
+        segment, batch = self._find(offset)
+        last = bisect_left(segment.positions, segment.positions[batch] + size_bytes) - 1
+        return self.transactions.aborted_between(offset, self._end_offset_of(segment, last))
 
     def available_bytes(self, offset: int) -> int:
         """How many bytes a read without limit could return from `offset` on, over all segments."""
@@ -269,6 +292,7 @@ class PartitionLog:
     def delete_before(self, offset: int) -> None:
         """Move `start_offset` forward to `offset` and drop the segments that lie before it."""
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
+        self.transactions.forget_before(self.start_offset)
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             self._pool.give_back(self._segments.pop(0))
 

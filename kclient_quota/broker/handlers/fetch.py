@@ -5,7 +5,7 @@ order asked for, the first batch found is returned whole, everything later is cu
 `min_bytes` the answer waits for `max_wait_ms` or for an append. Limits set by quotas have been put into the request
 before it comes here.
 Gaps: no fetch sessions (KIP-227: session id 0 is answered, so clients send full requests), no rack awareness
-(KIP-392), no divergence detection; `read_committed` reads what `read_uncommitted` does.
+(KIP-392), no divergence detection.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from kclient_quota.wire.messages import FetchRequest, FetchResponse
 
 _TOPIC_IDS_SINCE = 13
 _FULL_REQUEST_EPOCHS = (0, -1)
+_READ_COMMITTED = 1
 _NOTHING = memoryview(b"")
 
 PartitionData = FetchResponse.PartitionData
@@ -95,7 +96,7 @@ def _read(
     for asked, entries in wanted:
         partitions = []
         for entry in entries:
-            data = _read_partition(entry, left, min_one_batch=total == 0)
+            data = _read_partition(entry, left, request.isolation_level, min_one_batch=total == 0)
             size = len(data.records or b"")
             left = max(0, left - size)
             total += size
@@ -106,21 +107,31 @@ def _read(
     return FetchResponse(responses=topics), total
 
 
-def _read_partition(entry: _Wanted, left: int, *, min_one_batch: bool) -> PartitionData:
+def _read_partition(entry: _Wanted, left: int, isolation_level: int, *, min_one_batch: bool) -> PartitionData:
     asked, partition = entry.request, entry.partition
     if entry.error or partition is None:
         return _refused(entry)
     log = partition.log
     limit = min(asked.partition_max_bytes, left)
-    return PartitionData(
+    stable = log.last_stable_offset
+    committed = isolation_level == _READ_COMMITTED
+    end_offset = stable if committed else None
+    records = log.read(asked.fetch_offset, limit, min_one_batch=min_one_batch, end_offset=end_offset)
+    data = PartitionData(
         partition_index=asked.partition,
         error_code=0,
         high_watermark=log.end_offset,
-        last_stable_offset=log.end_offset,
+        last_stable_offset=stable,
         log_start_offset=log.start_offset,
         aborted_transactions=None,
-        records=log.read(asked.fetch_offset, limit, min_one_batch=min_one_batch),
+        records=records,
     )
+    if committed:
+        data.aborted_transactions = [
+            FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in log.aborted_in(asked.fetch_offset, len(records))
+        ]
+    return data
 
 
 def _refused(entry: _Wanted) -> PartitionData:
@@ -151,6 +162,8 @@ async def _more(context: Context, request: FetchRequest, entries: list[_Wanted])
     promise: Promise[None] = Promise()
     leaders = [(entry, entry.partition, entry.partition.leader_epoch) for entry in entries if entry.partition]
 
+    committed = request.isolation_level == _READ_COMMITTED
+
     def look() -> None:
         available = 0
         for entry, partition, leader_epoch in leaders:
@@ -158,6 +171,8 @@ async def _more(context: Context, request: FetchRequest, entries: list[_Wanted])
                 promise.resolve(None)
                 return
             bytes_there = partition.log.available_bytes(entry.request.fetch_offset)
+            if committed and bytes_there:
+                bytes_there -= partition.log.available_bytes(partition.log.last_stable_offset)
             available += min(bytes_there, entry.request.partition_max_bytes)
         if available >= request.min_bytes:
             promise.resolve(None)

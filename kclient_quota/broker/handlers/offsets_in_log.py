@@ -29,6 +29,7 @@ _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _TO_END = -1
 _NOT_FOUND = (-1, -1)
+_READ_COMMITTED = 1
 
 OffsetResult = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -57,18 +58,27 @@ async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOff
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_list_offset(context, topic.name, asked) for asked in topic.partitions],
+                partitions=[
+                    _list_offset(context, topic.name, asked, request.isolation_level) for asked in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _list_offset(context: Context, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition) -> OffsetResult:
+def _list_offset(
+    context: Context, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition, isolation_level: int
+) -> OffsetResult:
     partition, error = find_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
     if partition is None:
         return OffsetResult(partition_index=asked.partition_index, error_code=error)
     timestamp, offset = _look_up(partition.log, asked.timestamp)
+    stable = partition.log.last_stable_offset
+    if isolation_level == _READ_COMMITTED and asked.timestamp == _LATEST:
+        offset = stable
+    elif isolation_level == _READ_COMMITTED and timestamp >= 0 and offset >= stable:
+        timestamp, offset = _NOT_FOUND
     return OffsetResult(
         partition_index=asked.partition_index,
         error_code=0,

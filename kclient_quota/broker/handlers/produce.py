@@ -3,15 +3,19 @@
 Key 0, versions 3-13 (record batches of magic 2, one per partition; topic ids from version 13 on, KIP-516); key 22,
 versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all
 needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
-of idempotent producers are answered with the offset they have.
-Gaps: no transactions yet (INVALID_REQUEST for a transactional id), no per-record errors (KIP-467), records are not
+of idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
+partition has been added to it (KIP-890, else INVALID_TXN_STATE).
+Gaps: no per-record errors (KIP-467), records are not
 checked one by one, no compression-type conversion.
 """
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
+from kclient_quota.broker.handlers.transactions import initialize, transactions
 from kclient_quota.broker.log import Appended
 from kclient_quota.broker.state import TOPIC, Partition, Topic
+from kclient_quota.errors import WireError
+from kclient_quota.wire.batches import Buffer, parse_header
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     InitProducerIdRequest,
@@ -23,7 +27,6 @@ from kclient_quota.wire.messages import (
 _ALL = -1
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
-_NO_TRANSACTIONS = "Transactions are not available on this broker: leave transactional.id unset."
 _NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 TopicResponse = ProduceResponse.TopicProduceResponse
@@ -34,7 +37,10 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Hand out a producer id; an idempotent producer that has one is given the next epoch (KIP-360)."""
     if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        answer = initialize(context, request)
+        return InitProducerIdResponse(
+            error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+        )
     return InitProducerIdResponse(producer_id=context.cluster.next_producer_id(), producer_epoch=0)
 
 
@@ -67,6 +73,10 @@ def _append(
         return _refused(Appended(error), part.index, partition)
     if part.records is None:
         return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index, partition)
+    if request.transactional_id is not None:
+        error = _transaction_refusal(context, request.transactional_id, (topic.name, part.index), part.records)
+        if error:
+            return _refused(Appended(error), part.index, partition)
     log = partition.log
     appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.now_ms)
     if appended.error:
@@ -87,8 +97,6 @@ def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | N
 
 
 def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, partition: Partition | None) -> ErrorCode:
-    if request.transactional_id is not None:
-        return ErrorCode.INVALID_REQUEST
     if request.acks not in _VALID_ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if topic is None or partition is None:
@@ -98,6 +106,22 @@ def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, par
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic):
         return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def _transaction_refusal(
+    context: Context, transactional_id: str, partition: tuple[str, int], records: Buffer
+) -> ErrorCode:
+    try:
+        header = parse_header(records)
+    except WireError:
+        return ErrorCode.NONE  # the log says what is wrong with it
+    coordinator = transactions(context).coordinator
+    error = coordinator.check(transactional_id, header.producer_id, header.producer_epoch)
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error or not coordinator.has_partition(transactional_id, partition):
+        return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE
 
 
