@@ -1,6 +1,6 @@
 """The client's pacing law: when may these bytes go to this broker, so that it need not throttle us.
 
-A broker's quota is a sampled window of 10 to 12 s (`SampledRate`). Bytes leave evenly at our `Share` of the limit T, in
+A broker's quota is a sampled window of 10 to 12 s (`SampledRate`). Bytes leave evenly at our share of the limit T, in
 requests of about a tenth of a second: whatever the phase of the broker's window, it never sees more than T. A client
 that was idle may send up to a second's worth at once and pays it back over the life of the window.
 
@@ -13,8 +13,9 @@ from math import ceil, inf
 from typing import Final
 
 from kclient_quota.errors import ConfigError
+from kclient_quota.quota.learning import LearntShare
 from kclient_quota.quota.rate import SampledRate
-from kclient_quota.quota.share import Share
+from kclient_quota.quota.share import KnownShare
 from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
 
 REQUEST_MS: Final = 100
@@ -39,7 +40,7 @@ DRAINED: Final = 0.97
 MOST_WINDOW_MS: Final = 12_000
 REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
-SLOW_START_BYTES: Final = 65_536
+SLOW_START_BYTES: Final = 16_384
 NEVER_REVIEWED: Final = -(2**62)
 OUTSTANDING_MS: Final = 500
 
@@ -75,7 +76,7 @@ class Pacer:
 
     def __init__(self, limit: float | None = None) -> None:
         self._mirror = SampledRate()
-        self._share = Share()
+        self._share: KnownShare | LearntShare = LearntShare()
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
         self._quantum = 0.0  # bytes that open the gate
@@ -92,7 +93,7 @@ class Pacer:
         self._throttled_until_ms = 0
         self._wait_until_ms = 0
         if limit is not None:
-            self._share.set_limit(_checked(limit))
+            self._follow(limit)
             self._apply_rate(0)
 
     # What the owner asks
@@ -191,10 +192,20 @@ class Pacer:
         Raises:
             ConfigError: the limit is not above zero.
         """
-        self._share.set_limit(None if limit is None else _checked(limit))
+        self._follow(limit)
         self._review(now_ms)
 
     # How it is reckoned
+
+    def _follow(self, limit: float | None) -> None:
+        if limit is not None and not limit > 0:
+            raise ConfigError(f"a byte rate must be above 0, not {limit}; give None when there is no limit")
+        if limit is None or limit >= UNLIMITED:
+            self._share = LearntShare()
+        elif isinstance(self._share, KnownShare):
+            self._share.change(limit)
+        else:
+            self._share = KnownShare(limit)
 
     def _settle(self, now_ms: int) -> float:
         """Bank what the time since the last call has brought."""
@@ -296,9 +307,3 @@ class Pacer:
         self._wait_until_ms += shift_ms
         if self._idle_since_ms is not None:
             self._idle_since_ms += shift_ms
-
-
-def _checked(limit: float) -> float | None:
-    if not limit > 0:
-        raise ConfigError(f"a byte rate must be above 0, not {limit}; give None when there is no limit")
-    return None if limit >= UNLIMITED else float(limit)
