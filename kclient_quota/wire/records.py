@@ -94,25 +94,27 @@ def build_batch(
     body = b"".join(_encode_record(record, delta, base_timestamp) for delta, record in enumerate(records))
     if compression:
         body = _compress(body, compression)
-    batch = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body),
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes | compression,
-        len(records) - 1,
-        base_timestamp,
-        max(record.timestamp_ms for record in records),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body),
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes | compression,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
     )
-    batch += body
+    return _sealed(header, body)
+
+
+def _sealed(header: BatchHeader, body: bytes) -> bytearray:
+    """Header and records with the checksum that they need."""
+    batch = bytearray(HEADER.pack(*header) + body)
     struct.pack_into(">I", batch, CRC_START - 4, compute_crc(batch, 0, len(batch)))
     return batch
 

@@ -30,6 +30,7 @@ from kclient_quota.wire.messages import (
 pytestmark = pytest.mark.kafka
 PASSWORD = "se cret=,ü"
 LIFETIME_MS = 60_000
+SHORT_LIFETIME_MS = 2_000
 OAUTH = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
@@ -37,6 +38,7 @@ OAUTH = {
         'unsecuredLoginStringClaim_sub="admin";'
     ),
     "connections.max.reauth.ms": str(LIFETIME_MS),
+    "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": str(SHORT_LIFETIME_MS),
 }
 
 
@@ -117,6 +119,18 @@ async def test_every_mechanism_logs_in_with_asyncio(cluster, sasl):
         assert (await connection.send(DescribeClientQuotasRequest())).entries == []
         await connection.reauthenticate()
         assert (await connection.send(DescribeClusterRequest())).cluster_id
+
+
+def test_a_session_outlives_its_lifetime(cluster):
+    """Kafka closes a connection that has not logged in again when the lifetime is over."""
+    sasl = Sasl("SCRAM-SHA-512", "alice", PASSWORD)
+    with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
+        due = {connection.reauthenticate_at_ms}
+        for _ in range(20):
+            SYSTEM_CLOCK.sleep_ms(SHORT_LIFETIME_MS // 10)
+            assert connection.send(DescribeClusterRequest()).error_code == 0
+            due.add(connection.reauthenticate_at_ms)
+    assert len(due) >= 3
 
 
 @pytest.mark.parametrize(
