@@ -14,30 +14,27 @@ from typing import Final
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.learning import LearntShare
-from kclient_quota.quota.rate import SampledRate
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
 from kclient_quota.quota.share import KnownShare
 from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
 
 REQUEST_MS: Final = 100
-"""How much time one request's bytes stand for."""
-LUMP_MS: Final = 500
-"""Up to so much of the pace is waited for when a caller wants to send it at once; more is paid back afterwards."""
-LATENESS_MS: Final = 30
-"""Pace that a caller who comes late may make up for."""
+"""How much time one request's bytes stand for; a hundredth of the window if that is less."""
+LUMP: Final = 5.0
+"""Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
+LATENESS: Final = 0.3
+"""Part of a request's time that a caller who comes late may make up for."""
 MOST_REQUEST_BYTES: Final = 1_000_000
-BURST_MS: Final = 1_000
-"""How much of the limit an idle client may send at once."""
+BURST: Final = 0.1
+"""Part of what a window may hold that an idle client may send at once: a second's worth of the usual window."""
 IDLE_MS: Final = 500
 """Unused pace, in time, that counts as idle."""
 LEAST_EASED: Final = 0.5
 """Part of the limit that paying back a burst leaves."""
-LEAST_WINDOW_S: Final = 10.0
-LONG_WINDOW_S: Final = 11.0
 LUMP_TARGET: Final = 0.998
 LUMP_FADES: Final = 0.99
 DRAINED: Final = 0.97
 """Part of the limit down to which a window that was over it must sink."""
-MOST_WINDOW_MS: Final = 12_000
 REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
@@ -52,6 +49,8 @@ class Pacer:
 
     Args:
         limit: the quota in bytes per second; None while unknown.
+        samples: the broker's `quota.window.num`.
+        window_ms: the broker's `quota.window.size.seconds` x 1000.
     """
 
     __slots__ = (
@@ -62,11 +61,14 @@ class Pacer:
         "_eased_rate",
         "_eased_until_ms",
         "_idle_since_ms",
+        "_least_window_ms",
         "_lump",
         "_mirror",
+        "_most_window_ms",
         "_open",
         "_pace",
         "_quantum",
+        "_request_ms",
         "_review_at_ms",
         "_share",
         "_slow_start_bytes",
@@ -74,8 +76,13 @@ class Pacer:
         "_wait_until_ms",
     )
 
-    def __init__(self, limit: float | None = None) -> None:
-        self._mirror = SampledRate()
+    def __init__(
+        self, limit: float | None = None, *, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS
+    ) -> None:
+        self._mirror = SampledRate(samples, window_ms)
+        self._least_window_ms = max(samples - 1, 1) * window_ms
+        self._most_window_ms = (samples + 1) * window_ms
+        self._request_ms = min(REQUEST_MS, self._least_window_ms / 100)
         self._share: KnownShare | LearntShare = LearntShare()
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
@@ -249,41 +256,47 @@ class Pacer:
         limit = self._share.limit
         if limit is not None:
             # Both ends of a window may hold a lump.
-            rate = min(rate, max(limit * LUMP_TARGET - self._lump / LONG_WINDOW_S, limit * LEAST_EASED))
+            rate = min(
+                rate,
+                max(
+                    limit * LUMP_TARGET - self._lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms),
+                    limit * LEAST_EASED,
+                ),
+            )
         was_unpaced = self._pace == inf
         self._pace = rate / 1000.0
         if rate == inf:
             self._open = True
             return
-        self._quantum = min(self._pace * REQUEST_MS, MOST_REQUEST_BYTES)
+        self._quantum = min(self._pace * self._request_ms, MOST_REQUEST_BYTES)
         self._lump = max(self._quantum, self._lump * LUMP_FADES)
-        self._ceiling = self._lump + self._pace * LATENESS_MS
+        self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
         self._bank = 0.0 if was_unpaced else min(self._bank, self._ceiling)
         if was_unpaced:
             self._at_ms = max(self._at_ms, now_ms)
 
     def _want_lump(self, nbytes: int) -> None:
-        self._lump = max(self._quantum, min(nbytes, self._pace * LUMP_MS))
-        self._ceiling = self._lump + self._pace * LATENESS_MS
+        self._lump = max(self._quantum, min(nbytes, self._quantum * LUMP))
+        self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
 
     def _grant_burst(self, now_ms: int) -> None:
         """Let whoever was idle send more at once, as far as the window is known to have room for it."""
         if self._idle_since_ms is None or not self._share.is_whole:
             return
         idle_ms = now_ms - max(self._idle_since_ms, self._throttled_until_ms)
-        if idle_ms < IDLE_MS or now_ms < self._throttled_until_ms + MOST_WINDOW_MS:
+        if idle_ms < IDLE_MS or now_ms < self._throttled_until_ms + self._most_window_ms:
             return
         remembered, _ = self._mirror.project(now_ms)
         rate = self._share.rate
-        room = rate * LEAST_WINDOW_S * (1.0 - LEAST_EASED) - remembered
-        self._bank = self._ceiling + max(0.0, min(room, rate * BURST_MS / 1000.0))
+        room = rate * self._least_window_ms / 1000.0 * (1.0 - LEAST_EASED) - remembered
+        self._bank = self._ceiling + max(0.0, min(room, rate * self._least_window_ms / 1000.0 * BURST))
 
     def _pay_back_burst(self, now_ms: int) -> None:
         remembered, _ = self._mirror.project(now_ms)
         rate = self._share.rate
         remembered += self._ceiling  # may follow at once
-        self._eased_rate = max(rate - remembered / LEAST_WINDOW_S, rate * LEAST_EASED)
-        self._eased_until_ms = now_ms + MOST_WINDOW_MS
+        self._eased_rate = max(rate - remembered * 1000.0 / self._least_window_ms, rate * LEAST_EASED)
+        self._eased_until_ms = now_ms + self._most_window_ms
 
     def _heed_mirror(self, now_ms: int) -> None:
         """Wait when the broker would throttle the next byte: the limit has fallen, or one message was huge."""

@@ -25,14 +25,16 @@ class World:
     start_ms: int = 1_000_000
     in_flight: int = 5
     grant: int = 0  # ask for so many messages at once, where they take no more than 400 ms
+    window: tuple = (11, 1000)
     demand: object = None  # (client, now) -> may this client send now? None: always
-    on_tick: object = None
     sent: list = field(default_factory=list)  # (time, client, bytes, throttle)
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
-        self.window = SampledRate()
-        self.pacers = [Pacer(self.quota if self.told else None) for _ in range(self.clients)]
+        samples, window_ms = self.window
+        self.rate = SampledRate(samples, window_ms)
+        limit = self.quota if self.told else None
+        self.pacers = [Pacer(limit, samples=samples, window_ms=window_ms) for _ in range(self.clients)]
         self.muted_until = [0] * self.clients
         self.flying = [0] * self.clients
         self.outstanding = [0] * self.clients
@@ -105,9 +107,9 @@ class World:
             self.at(self.muted_until[client], self.arrive, client, nbytes)
             return
         counted = round(nbytes * (1.0 + self.framing))
-        self.window.record(counted, self.now)
-        window_ms = self.window.window_size_ms(self.now)
-        throttle_ms = throttle_time_ms(self.window.measure(self.now), self.quota, window_ms)
+        self.rate.record(counted, self.now)
+        window_ms = self.rate.window_size_ms(self.now)
+        throttle_ms = throttle_time_ms(self.rate.measure(self.now), self.quota, window_ms)
         self.sent.append((self.now, client, counted, throttle_ms))
         self.muted_until[client] = self.now + throttle_ms
         self.at(self.now + 1, self.answered, client, nbytes, throttle_ms)

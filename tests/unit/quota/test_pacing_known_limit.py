@@ -112,3 +112,16 @@ def test_raised_quota_is_used_at_once():
     assert world.throttles() == []
     last = [row for row in world.sent if row[0] >= world.now - 19_000]
     assert sum(row[2] for row in last) / (100_000 * 19) >= 0.97
+
+
+@pytest.mark.parametrize("window", [(4, 250), (11, 100), (6, 1_000), (2, 30_000), (11, 10_000)], ids=str)
+@pytest.mark.parametrize("told", [True, False])
+def test_other_windows_of_the_broker(window, told):
+    span = (window[0] + 1) * window[1]
+    world = World(1_048_576, window=window, told=told)
+    world.run(5 * span + 90_000)
+    assert world.utilisation(2 * span + 60_000) >= (0.97 if told else 0.9)
+    if told:
+        assert world.throttles() == []
+    else:
+        assert max(world.throttles(2 * span + 60_000), default=0) <= span / 10
