@@ -18,7 +18,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
 
 from telemetry.receiver.fanout import FanOut
 from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_senders import GrpcSender, Status
+from telemetry.receiver.otlp_grpc import GrpcSender
+from telemetry.receiver.otlp_senders import Status
 from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"

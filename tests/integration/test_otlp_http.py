@@ -22,7 +22,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from telemetry.otlp import parse
 from telemetry.receiver.fanout import FanOut
 from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_senders import HttpSender, Status, TlsFiles
+from telemetry.receiver.otlp_http import HttpSender
+from telemetry.receiver.otlp_senders import Status, TlsFiles
 from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"

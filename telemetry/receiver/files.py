@@ -1,0 +1,161 @@
+"""Files of pushes for jobs that read a directory: JSON lines, and Parquet where pyarrow is installed.
+
+A file under way has a name that begins with `_`, which Spark and its kin pass over; it gets its real name when it is
+complete. Rows are those of `telemetry.receiver.rows`.
+"""
+
+import json
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
+
+from telemetry.receiver.fanout import ReceivedPush
+from telemetry.receiver.rows import COLUMNS, PointRow, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+ROLL_BYTES = 64 * 1024 * 1024
+ROLL_ROWS = 100_000
+ROLL_AFTER_MS = 60_000
+
+
+class _Names:
+    """Names of files that never meet those of another writer in the same directory."""
+
+    def __init__(self, directory: Path, suffix: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._suffix = suffix
+        self._writer = uuid4().hex[:12]
+        self._files = 0
+
+    def next(self) -> Path:
+        self._files += 1
+        return self._directory / f"telemetry-{self._writer}-{self._files:06}.{self._suffix}"
+
+
+def _under_way(path: Path) -> Path:
+    return path.with_name(f"_{path.name}")
+
+
+class JsonLinesWriter:
+    """Writes one JSON object a data point; NaN is null, so that every line is JSON.
+
+    Args:
+        directory: made if there is none.
+        roll_bytes: a file is complete when it has become this large, or …
+        roll_after_ms: … when its first push is this old.
+    """
+
+    def __init__(
+        self, directory: Path | str, *, roll_bytes: int = ROLL_BYTES, roll_after_ms: int = ROLL_AFTER_MS
+    ) -> None:
+        self._names = _Names(Path(directory), "jsonl")
+        self._roll_bytes = roll_bytes
+        self._roll_after_ms = roll_after_ms
+        self._file: IO[bytes] | None = None
+        self._path = Path()
+        self._began_unix_ms = 0
+
+    def write(self, push: ReceivedPush) -> None:
+        """Append the rows of `push`."""
+        lines = b"".join(json.dumps(row.as_dict()).encode() + b"\n" for row in rows_of(push))
+        if not lines:
+            return
+        if self._file is None:
+            self._path = self._names.next()
+            self._file = _under_way(self._path).open("xb")
+            self._began_unix_ms = push.received_unix_ms
+        self._file.write(lines)
+        self._file.flush()
+        if self._file.tell() >= self._roll_bytes:
+            self.close()
+
+    def tick(self, now_unix_ms: int) -> None:
+        """Complete the file when it is old enough."""
+        if self._file is not None and now_unix_ms - self._began_unix_ms >= self._roll_after_ms:
+            self.close()
+
+    def close(self) -> None:
+        """Complete the file under way, if any."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            _under_way(self._path).rename(self._path)
+
+
+class ParquetWriter:
+    """Collects rows and writes them to a Parquet file at a time (zstd).
+
+    Args:
+        directory: made if there is none.
+        roll_rows: a file is written when there are this many rows, or …
+        roll_after_ms: … when the first of them is this old.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+
+    def __init__(
+        self, directory: Path | str, *, roll_rows: int = ROLL_ROWS, roll_after_ms: int = ROLL_AFTER_MS
+    ) -> None:
+        self._schema, self._write_table = _parquet()
+        self._names = _Names(Path(directory), "parquet")
+        self._roll_rows = roll_rows
+        self._roll_after_ms = roll_after_ms
+        self._rows: list[PointRow] = []
+
+    def write(self, push: ReceivedPush) -> None:
+        """Collect the rows of `push`."""
+        self._rows.extend(rows_of(push))
+        if len(self._rows) >= self._roll_rows:
+            self.close()
+
+    def tick(self, now_unix_ms: int) -> None:
+        """Write a file when the rows are old enough."""
+        if self._rows and now_unix_ms - self._rows[0].received_unix_ms >= self._roll_after_ms:
+            self.close()
+
+    def close(self) -> None:
+        """Write what has been collected, if anything; on failure those rows are lost rather than collected for ever."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            path = self._names.next()
+            columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+            self._write_table(columns, self._schema, _under_way(path))
+            _under_way(path).rename(path)
+
+
+def _parquet() -> "tuple[pa.Schema, Callable[[dict[str, list[Any]], pa.Schema, Path], None]]":
+    try:
+        import pyarrow as pa  # noqa: PLC0415 # optional, and slow to load
+        import pyarrow.parquet as pq  # noqa: PLC0415 # as above
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install pyarrow, or write JSON lines") from error
+    texts = pa.map_(pa.string(), pa.string())
+    special = {
+        "received_unix_ms": pa.int64(),
+        "terminating": pa.bool_(),
+        "push_interval_ms": pa.int64(),
+        "monotonic": pa.bool_(),
+        "start_unix_nano": pa.int64(),
+        "time_unix_nano": pa.int64(),
+        "value": pa.float64(),
+        "count": pa.int64(),
+        "sum": pa.float64(),
+        "bounds": pa.list_(pa.float64()),
+        "bucket_counts": pa.list_(pa.int64()),
+        "attributes": texts,
+        "resource": texts,
+    }
+    schema = pa.schema([(name, special.get(name, pa.string())) for name in COLUMNS])
+
+    def write(columns: dict[str, list[Any]], schema: "pa.Schema", path: Path) -> None:
+        for name in ("attributes", "resource"):
+            columns[name] = [list(mapping.items()) for mapping in columns[name]]
+        pq.write_table(pa.table(columns, schema=schema), path, compression="zstd")
+
+    return schema, write

@@ -1,0 +1,105 @@
+"""Writes pushes from a thread of its own, so that a slow disk never keeps a client waiting for its answer."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from telemetry.receiver.fanout import ReceivedPush
+
+log = logging.getLogger(__name__)
+
+QUEUE_PUSHES = 10_000
+TICK_MS = 1_000
+
+
+class PushWriter(Protocol):
+    """Writes pushes somewhere; used by one thread at a time."""
+
+    def write(self, push: ReceivedPush) -> None:
+        """Write `push`; may raise, which loses and counts this push."""
+        ...
+
+    def tick(self, now_unix_ms: int) -> None:
+        """Called about every second, for what is due by time."""
+        ...
+
+    def close(self) -> None:
+        """Finish what has been begun."""
+        ...
+
+
+@dataclass(slots=True)
+class QueuedCounters:
+    """Where every push has gone: `received` = `written` + `failed` + `dropped` + what is still queued."""
+
+    received: int = 0
+    written: int = 0
+    failed: int = 0
+    dropped: int = 0
+
+
+class QueuedSink:
+    """A sink that hands pushes to `writer` in a daemon thread.
+
+    Args:
+        writer: closed by that thread when the sink closes.
+        queue_pushes: most that may wait; what comes on top is dropped and counted.
+    """
+
+    def __init__(self, writer: PushWriter, *, queue_pushes: int = QUEUE_PUSHES) -> None:
+        self.counters = QueuedCounters()
+        self._writer = writer
+        self._queue: queue.Queue[ReceivedPush] = queue.Queue(queue_pushes)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)
+        self._thread.start()
+
+    def accept(self, push: ReceivedPush) -> None:
+        """Queue `push`, or drop and count it when there is no room or the sink is closed."""
+        with self._lock:
+            self.counters.received += 1
+            if not self._closing.is_set() and not self._queue.full():
+                self._queue.put_nowait(push)
+                return
+            self.counters.dropped += 1
+            first = self.counters.dropped == 1
+        if first:
+            log.warning("client telemetry is dropped: %d pushes already wait to be written", self._queue.qsize())
+
+    def close(self, timeout_ms: int) -> None:
+        """Write what is queued, within `timeout_ms`."""
+        self._closing.set()
+        self._thread.join(timeout_ms / 1000)
+        if self._thread.is_alive():
+            log.warning("%d pushes of client telemetry were not written before closing", self._queue.qsize())
+
+    def _run(self) -> None:
+        while not (self._closing.is_set() and self._queue.empty()):
+            try:
+                push = self._queue.get(timeout=0.05 if self._closing.is_set() else TICK_MS / 1000)
+            except queue.Empty:
+                self._safely(self._tick)
+            else:
+                written = self._safely(partial(self._writer.write, push))
+                self.counters.written += written
+                self.counters.failed += not written
+                self._safely(self._tick)
+        self._safely(self._writer.close)
+
+    def _tick(self) -> None:
+        self._writer.tick(time.time_ns() // 1_000_000)
+
+    def _safely(self, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except Exception:
+            # A full disk or a schema that does not fit loses a push, not the thread.
+            log.exception("client telemetry could not be written")
+            return False
+        return True

@@ -1,0 +1,194 @@
+"""Rows, files and the queue before them."""
+
+import json
+import threading
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from telemetry.otlp import encode
+from telemetry.receiver.fanout import FanOut
+from telemetry.receiver.files import JsonLinesWriter, ParquetWriter
+from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from telemetry.receiver.queued import QueuedSink
+from telemetry.receiver.rows import COLUMNS, rows_of
+
+PAYLOADS = Path(__file__).parent / "payloads"
+NOW = 1_800_000_000_000
+
+
+class Keep:
+    def __init__(self):
+        self.pushes = []
+
+    def accept(self, push):
+        self.pushes.append(push)
+
+    def close(self, timeout_ms):
+        pass
+
+
+def received(data, *, terminating=False, at_ms=NOW):
+    sink = Keep()
+    context = ClientTelemetryContext(30_000, AuthorizableRequestContext(client_id="orders", broker_id=3))
+    payload = ClientTelemetryPayload(UUID(int=0x0123456789ABCDEFFEDCBA9876543210), terminating, data)
+    FanOut([sink], unix_ms=lambda: at_ms).export_metrics(context, payload)
+    return sink.pushes[0]
+
+
+def real(name, **options):
+    return received((PAYLOADS / f"{name}.bin").read_bytes(), **options)
+
+
+def test_rows_of_a_real_push():
+    rows = list(rows_of(real("librdkafka-consumer-0", terminating=True)))
+    assert len(rows) == 15
+    row = {row.metric: row for row in rows}["org.apache.kafka.consumer.connection.creation.total"]
+    assert (row.kind, row.temporality, row.monotonic, row.terminating) == ("sum", "delta", True, True)
+    assert (row.client_id, row.broker_id, row.principal, row.cluster_id) == ("orders", "3", "User:ANONYMOUS", None)
+    assert (row.received_unix_ms, row.push_interval_ms, row.resource) == (NOW, 30_000, {"group_id": "g"})
+    assert row.client_instance_id == "ASNFZ4mrze_-3LqYdlQyEA"
+    nodes = [row for row in rows if row.attributes]
+    assert {key for row in nodes for key in row.attributes} == {"node.id"}
+
+
+def test_rows_of_javas_push_have_no_nan():
+    rows = list(rows_of(real("java-producer-0")))
+    assert len(rows) == 108
+    assert len({row.metric for row in rows}) == 96
+    latency = [row for row in rows if row.metric == "org.apache.kafka.producer.node.request.latency.max"]
+    assert None in [row.value for row in latency]
+    assert all(row.kind in {"gauge", "sum"} for row in rows)
+    assert list(rows_of(real("librdkafka-producer-cumulative-0")))[1].temporality == "cumulative"
+
+
+def histogram_push():
+    value = HistogramValue((1.0,), (2, 3), 9.0)
+    attributes = (("ok", True), ("topic", "t"))
+    point = Point(PointKey("h", attributes), MetricKind.HISTOGRAM, value)
+    return received(encode([PushPoint(point, value, 5, 6, delta=True)], (), 0).payload)
+
+
+def test_rows_of_histograms():
+    (row,) = rows_of(histogram_push())
+    assert (row.count, row.sum, row.bounds, row.bucket_counts, row.value) == (5, 9.0, [1.0], [2, 3], None)
+    assert (row.start_unix_nano, row.time_unix_nano, row.attributes) == (
+        5_000_000,
+        6_000_000,
+        {"ok": "true", "topic": "t"},
+    )
+
+
+def complete(folder):
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("_"))
+
+
+def test_json_lines_are_complete_before_they_get_their_name(tmp_path):
+    writer = JsonLinesWriter(tmp_path / "deep" / "er", roll_after_ms=1_000)
+    folder = tmp_path / "deep" / "er"
+    writer.write(received(b""))
+    assert list(folder.iterdir()) == []
+    writer.write(real("java-producer-0"))
+    writer.write(real("librdkafka-consumer-0"))
+    assert complete(folder) == []
+    writer.tick(NOW + 999)
+    assert complete(folder) == []
+    writer.tick(NOW + 1_000)
+    (path,) = complete(folder)
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
+    assert len(lines) == 108 + 15
+    assert tuple(lines[0]) == COLUMNS
+    assert lines[0]["metric"].startswith("org.apache.kafka.")
+    writer.tick(NOW + 9_999)
+    writer.close()
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_json_lines_roll_by_size_and_never_meet_another_writers(tmp_path):
+    writers = [JsonLinesWriter(tmp_path, roll_bytes=1) for _ in range(2)]
+    for writer in writers:
+        writer.write(histogram_push())
+        writer.write(histogram_push())
+    assert len(complete(tmp_path)) == 4
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    writer = ParquetWriter(tmp_path, roll_rows=200, roll_after_ms=1_000)
+    writer.write(real("java-producer-0"))
+    writer.write(histogram_push())
+    writer.tick(NOW + 999)
+    assert complete(tmp_path) == []
+    writer.tick(NOW + 1_000)
+    (path,) = complete(tmp_path)
+    rows = parquet.read_table(path).to_pylist()
+    assert len(rows) == 109
+    expected = [row.as_dict() for push in (real("java-producer-0"), histogram_push()) for row in rows_of(push)]
+    for row, wanted in zip(rows, expected, strict=True):
+        assert row | {"attributes": dict(row["attributes"]), "resource": dict(row["resource"])} == wanted
+    writer.write(real("java-producer-0"))
+    writer.write(real("java-producer-0"))
+    assert len(complete(tmp_path)) == 2
+    writer.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_parquet_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="pip install pyarrow"):
+        ParquetWriter(tmp_path)
+
+
+class Writer:
+    def __init__(self, error=None):
+        self.written = []
+        self.error = error
+        self.ticks = 0
+        self.closed = threading.Event()
+        self.gate = threading.Event()
+
+    def write(self, push):
+        assert self.gate.wait(20)
+        if self.error:
+            raise self.error
+        self.written.append(push)
+
+    def tick(self, now_unix_ms):
+        self.ticks += now_unix_ms > NOW - 10**12
+
+    def close(self):
+        self.closed.set()
+
+
+def test_pushes_are_written_by_a_thread_and_all_of_them_before_closing():
+    writer = Writer()
+    sink = QueuedSink(writer, queue_pushes=10)
+    for number in range(5):
+        sink.accept(number)
+    writer.gate.set()
+    sink.close(10_000)
+    assert writer.written == [0, 1, 2, 3, 4]
+    assert writer.closed.is_set()
+    assert writer.ticks >= 5
+    sink.accept(6)
+    counters = sink.counters
+    assert (counters.received, counters.written, counters.dropped, counters.failed) == (6, 5, 1, 0)
+
+
+def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
+    writer = Writer(OSError("disk full"))
+    sink = QueuedSink(writer, queue_pushes=2)
+    for number in range(10):
+        sink.accept(number)
+    sink.close(10)
+    writer.gate.set()
+    sink.close(10_000)
+    counters = sink.counters
+    assert counters.received == 10
+    assert counters.written == 0
+    assert counters.failed in {2, 3}
+    assert counters.dropped == 10 - counters.failed
+    assert caplog.text.count("client telemetry is dropped") == 1
+    assert "disk full" in caplog.text
