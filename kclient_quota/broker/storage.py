@@ -7,7 +7,8 @@
 What is flushed when: a batch, a commit or a change of metadata has been handed to the operating system before the
 client hears of it, so the end of the process, `kill -9` included, loses nothing acknowledged. Nothing waits for the
 disk itself except `close`, which syncs everything: a power cut can cost what the system had not yet written back, as
-with Kafka's own default of `log.flush.interval.messages`. Members of groups are not kept; they join again.
+with Kafka's own default of `log.flush.interval.messages`. Members of groups are not kept, they join again; transactions
+that were open are aborted.
 """
 
 import fcntl
@@ -23,6 +24,7 @@ from kclient_quota.broker.journal import Journal, Key
 from kclient_quota.broker.log_files import FILE_BYTES, LogFiles
 from kclient_quota.broker.offsets import CommittedOffset
 from kclient_quota.broker.state import ClusterState, Partition, Topic
+from kclient_quota.broker.transaction_service import abort_open_transactions
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
@@ -81,6 +83,7 @@ class Storage:
         self._remove_orphans(cluster)
         cluster.on_save = self.save
         cluster.save()
+        abort_open_transactions(cluster)
 
     def _restore_topic(self, cluster: ClusterState, name: str, value: dict[str, Any]) -> None:
         known = set(cluster.brokers)

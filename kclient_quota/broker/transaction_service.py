@@ -1,6 +1,7 @@
 """Transactions as one service of the cluster: the pure coordinator, its timer, and the markers it decides on."""
 
 from kclient_quota.broker.context import Cancellable, Scheduler
+from kclient_quota.broker.log import NO_TIMESTAMP
 from kclient_quota.broker.offsets import OffsetStore
 from kclient_quota.broker.state import BROKER, ClusterState
 from kclient_quota.broker.transactions import MAX_TIMEOUT_MS, Ending, TransactionCoordinator
@@ -45,15 +46,6 @@ class TransactionService:
             self.offsets.complete(ending.producer_id, commit=ending.is_commit)
         self.coordinator.complete(ending)
 
-    def abort_what_is_left_open(self) -> None:
-        """Abort transactions found in logs that were read back from disk: their coordinator's memory is gone."""
-        now_ms = self._scheduler.now_ms()
-        for partition in self._cluster.partitions():
-            for producer_id in list(partition.log.transactions.ongoing):
-                epoch = partition.log.producers.entries[producer_id].epoch
-                marker = control_batch(ABORT, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=now_ms)
-                partition.log.append_marker(marker, leader_epoch=partition.leader_epoch, now_ms=now_ms)
-
     def after_call(self) -> None:
         """To be called after every call to the coordinator: sets the timer."""
         deadline_ms = self.coordinator.next_deadline_ms()
@@ -68,3 +60,12 @@ class TransactionService:
         for ending in self.coordinator.expired(self._scheduler.now_ms()):
             self.finish(ending)
         self.after_call()
+
+
+def abort_open_transactions(cluster: ClusterState) -> None:
+    """Abort what is open in logs that were read back from disk: the memory of their coordinator is gone."""
+    for partition in cluster.partitions():
+        for producer_id in list(partition.log.transactions.ongoing):
+            epoch = partition.log.producers.entries[producer_id].epoch
+            marker = control_batch(ABORT, producer_id=producer_id, producer_epoch=epoch)
+            partition.log.append_marker(marker, leader_epoch=partition.leader_epoch, now_ms=NO_TIMESTAMP)

@@ -19,12 +19,12 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
 
-def batch(records, *, producer_id=-1, base_sequence=-1):
+def batch(records, *, producer_id=-1, base_sequence=-1, transactional=0):
     epoch = 0 if producer_id >= 0 else -1
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
-        is_transactional=0,
+        is_transactional=transactional,
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=base_sequence,
@@ -107,6 +107,24 @@ def test_a_producer_is_recognised_after_a_restart_and_ids_are_not_given_twice(tm
     assert again.log().end_offset == 1
     assert again.append(b"b", producer_id=first, base_sequence=1).base_offset == 1
     assert again.cluster.next_producer_id() > first
+
+
+def test_a_transaction_that_was_open_is_aborted(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.append(b"plain")
+    life.append(b"open", producer_id=5, base_sequence=0, transactional=1)
+    assert life.log().last_stable_offset == 1
+    life.storage.close()
+    again = Life(tmp_path)
+    assert (again.log().last_stable_offset, again.log().end_offset) == (3, 3)
+    (aborted,) = again.log().transactions.aborted
+    assert (aborted.first_offset, aborted.last_offset) == (1, 2)
+    again.storage.close()
+    third = Life(tmp_path)
+    assert third.log().transactions.aborted == [aborted]
+    assert third.log().end_offset == 3
+    assert third.append(b"more", producer_id=5, base_sequence=1, transactional=1).base_offset == 3
 
 
 def test_deletions_are_kept_too(tmp_path):
