@@ -1,0 +1,130 @@
+"""The embedded broker's data directory: an orderly restart, and the end by SIGKILL in the middle of writing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.errors import ConfigError
+
+
+def read_all(broker, count_of_partitions=1, **config):
+    """Every value of topic t, by partition end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **config,
+        }
+    )
+    consumer.assign([TopicPartition("t", index, 0) for index in range(count_of_partitions)])
+    values, ended, deadline = [], 0, time.monotonic() + 20
+    while ended < count_of_partitions:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            ended += 1
+        else:
+            values.append(message.value())
+    consumer.close()
+    return values
+
+
+def test_an_orderly_restart_keeps_records_offsets_and_quotas(tmp_path):
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
+        broker.set_quota(client_id="slow", producer_byte_rate=1234.0)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+        for number in range(100):
+            producer.produce("t", str(number))
+        assert producer.flush(10) == 0
+        group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        group.commit(offsets=[TopicPartition("t", 0, 42)], asynchronous=False)
+        group.close()
+        with pytest.raises(ConfigError, match="another broker uses this directory"):
+            EmbeddedBroker(data_dir=tmp_path).start()
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
+        assert read_all(broker) == [str(number).encode() for number in range(100)]
+        group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        assert group.committed([TopicPartition("t", 0)], 10)[0].offset == 42
+        group.close()
+        quotas = broker._call(lambda: {str(e): dict(v) for e, v in broker._running().cluster.quotas.items()})
+        assert quotas == {"{client-id=slow}": {"producer_byte_rate": 1234.0}}
+
+
+WRITER = """
+import sys, time
+from kclient_quota.broker import EmbeddedBroker
+broker = EmbeddedBroker(topics={"t": 1}, data_dir=sys.argv[1]).start()
+print(broker.bootstrap_servers, flush=True)
+time.sleep(60)
+"""
+
+
+def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path):
+    acknowledged, last_commit = set(), -1
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        try:
+            address = process.stdout.readline().strip()
+            last_commit = _write_until_killed(address, process, acknowledged, last_commit)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        stored = read_all(broker)
+        assert acknowledged, "something must have been acknowledged for this to prove anything"
+        assert acknowledged <= set(stored)
+        group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        assert group.committed([TopicPartition("t", 0)], 10)[0].offset >= last_commit
+        group.close()
+
+
+def _write_until_killed(address, process, acknowledged, last_commit):
+    def delivered(error, message):
+        if error is None:
+            acknowledged.add(message.value())
+
+    quiet = {"bootstrap.servers": address, "log_level": 0}
+    producer = Producer(quiet | {"linger.ms": 0, "message.timeout.ms": 2000})
+    group = Consumer(quiet | {"group.id": "g"})
+    started, number = time.monotonic(), 0
+    while time.monotonic() < started + 0.7:
+        for _ in range(50):
+            producer.produce("t", f"{process.pid}-{number}".encode(), on_delivery=delivered)
+            number += 1
+        producer.poll(0.01)
+        group.commit(offsets=[TopicPartition("t", 0, last_commit + 1)], asynchronous=False)
+        last_commit += 1
+    os.kill(process.pid, signal.SIGKILL)
+    with suppress(Exception):
+        producer.flush(3)
+    group.close()
+    return last_commit
+
+
+def test_a_transaction_cut_off_by_the_end_of_the_broker_is_not_read(tmp_path):
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "log_level": 0})
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("t", b"committed")
+        producer.commit_transaction(10)
+        producer.begin_transaction()
+        producer.produce("t", b"open")
+        assert producer.flush(10) == 0
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        assert read_all(broker, **{"isolation.level": "read_committed"}) == [b"committed"]
+        assert read_all(broker, **{"isolation.level": "read_uncommitted"}) == [b"committed", b"open"]
