@@ -120,6 +120,11 @@ class ProducerGates:
         with self.lock:
             router.learn(topic, leaders, self.gate, now_ms)
 
+    def throttled(self) -> bool:
+        """Whether any broker throttles now."""
+        now_ms = self.clock.now_ms()
+        return any(gate.throttled_for_ms(now_ms) for gate in self._gates.values())
+
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether every broker that has yet to report something is throttled until after `deadline_ms`."""
         now_ms = self.clock.now_ms()

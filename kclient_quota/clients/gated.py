@@ -20,7 +20,7 @@ logger = logging.getLogger("kclient_quota")
 
 SLICE_MS: Final = 100
 """Longest poll of a waiting call: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
-METADATA_MS: Final = 1_000
+METADATA_MS: Final = 500
 ROUTE_MS: Final = 30_000
 """How old a topic's leaders may be."""
 
@@ -194,7 +194,8 @@ class GatedProducer(confluent_kafka.Producer):
         gates = self._gates
         now_ms = gates.clock.now_ms()
         self._map_due_ms = now_ms + ROUTE_MS
-        if self._guard.where() is Where.INSIDE:
+        if gates.throttled() or self._guard.where() is Where.INSIDE:
+            # A muted connection does not answer, and a callback must not wait.
             return gates.only is None
         try:
             metadata = self.list_topics(topic, timeout=min(METADATA_MS, max(self._max_block_ms, 1)) / 1000)
