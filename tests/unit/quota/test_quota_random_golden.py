@@ -1,8 +1,8 @@
 """Random operations on Apache Kafka 4.3.1's own ClientQuotaManager (quota type Fetch), and what it answered to each.
 
 A line is an operation: `T` ms went by; `S` set or removed ("-") the limit of a user and a client-id ("*" the default,
-"-" none), and the quota types enabled after it; `R` recorded a value and was answered a throttle time; `U` took it back;
-`Q` asked for the bound and the most a window may take; `M` read every byte-rate.
+"-" none), and the quota types enabled after it; `R` recorded a value and was answered a throttle time; `U` took it
+back; `Q` asked for the bound and the most a window may take; `M` read every byte-rate.
 """
 
 from pathlib import Path
