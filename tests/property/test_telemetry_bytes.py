@@ -1,0 +1,106 @@
+"""Bytes of strangers: whatever arrives, nothing but the named errors comes out, and nothing is lost or invented."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from telemetry.compression import CompressionType, compress, decompress
+from telemetry.errors import InvalidPayloadError
+from telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from telemetry.otlp import encode, parse, with_resource_attributes
+from telemetry.receiver.subscription import java_hash_set_order
+
+PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
+SAMPLES = {path.name: path.read_bytes() for path in sorted(PAYLOADS.glob("*-producer-*.bin"))}
+KINDS = st.sampled_from(CompressionType)
+WHO = {"client_id": "orders", "broker_id": "1"}
+ATTRIBUTES = st.lists(st.tuples(st.sampled_from(["a", "client_id", "topic"]), st.text(max_size=5)), max_size=3).map(
+    tuple
+)
+
+
+@given(st.binary(max_size=3_000), KINDS, st.integers(0, 3_000))
+def test_compression_comes_back_within_its_bound(data, kind, limit):
+    framed = compress(data, kind)
+    if len(data) <= limit:
+        assert decompress(framed, kind, limit) == data
+        return
+    try:
+        decompress(framed, kind, limit)
+    except InvalidPayloadError:
+        return
+    raise AssertionError("more came out than is allowed")
+
+
+@given(st.sampled_from(sorted(SAMPLES)), KINDS, st.data())
+def test_damaged_payloads_give_the_named_error_or_bounded_bytes(name, kind, data):
+    damaged = bytearray(SAMPLES[name])
+    for _ in range(data.draw(st.integers(0, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(damaged)))
+    with suppress(InvalidPayloadError):
+        assert len(decompress(bytes(damaged[:cut]), kind, 20_000)) <= 20_000
+
+
+@given(st.data())
+def test_damaged_metrics_are_refused_or_enriched(data):
+    damaged = bytearray(SAMPLES["librdkafka-producer-0.bin"])
+    for _ in range(data.draw(st.integers(0, 6))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    payload = bytes(damaged)
+    try:
+        before = parse(payload)
+        after = parse(with_resource_attributes(payload, WHO, before))
+    except InvalidPayloadError:
+        return
+    assert [metrics.scope_metrics for metrics in after.resource_metrics] == [
+        metrics.scope_metrics for metrics in before.resource_metrics
+    ]
+
+
+@st.composite
+def push_points(draw):
+    names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
+    key = PointKey(draw(names), draw(ATTRIBUTES), draw(st.sampled_from(["", "scope"])), draw(ATTRIBUTES))
+    value = draw(st.integers() | st.floats())
+    kind = draw(st.sampled_from([MetricKind.GAUGE, MetricKind.SUM]))
+    return PushPoint(Point(key, kind, value), value, draw(st.integers(0, 10**13)), 10**13, delta=draw(st.booleans()))
+
+
+@given(st.lists(push_points(), max_size=12), ATTRIBUTES, st.integers(0, 1_500))
+def test_a_payload_keeps_its_bound_and_every_point_is_accounted_for(points, resource, limit):
+    encoded = encode(points, resource, limit)
+    assert limit == 0 or len(encoded.payload) <= limit
+    sent = [id(point) for group in (encoded.sent, encoded.deferred, encoded.dropped) for point in group]
+    assert sorted(sent) == sorted(map(id, points))
+    numbers = sum(
+        len(metric.gauge.data_points) + len(metric.sum.data_points)
+        for metrics in parse(encoded.payload).resource_metrics
+        for scope in metrics.scope_metrics
+        for metric in scope.metrics
+    )
+    assert numbers == len(encoded.sent)
+
+
+@given(st.lists(push_points(), min_size=1, max_size=5), ATTRIBUTES)
+def test_appending_attributes_equals_encoding_them(points, resource):
+    payload = encode(points, resource, 0).payload
+    enriched = parse(with_resource_attributes(payload, WHO, parse(payload)))
+    expected = ExportMetricsServiceRequest.FromString(payload)
+    for metrics in expected.resource_metrics:
+        kept = [pair for pair in metrics.resource.attributes if pair.key not in WHO]
+        del metrics.resource.attributes[:]
+        metrics.resource.attributes.extend(kept)
+        for key, value in WHO.items():
+            metrics.resource.attributes.add(key=key).value.string_value = value
+    assert enriched.SerializeToString(deterministic=True) == expected.SerializeToString(deterministic=True)
+
+
+@given(st.lists(st.text(max_size=6), unique=True, max_size=40))
+def test_javas_order_is_a_permutation_and_stable(strings):
+    ordered = java_hash_set_order(strings)
+    assert sorted(ordered) == sorted(strings)
+    assert java_hash_set_order(ordered) == ordered
