@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RECEIVE_BYTES = 256 * 1024
 _LARGE_FRAME = 32 * 1024
 _WRITE_AT_ONCE = 512 * 1024
+_JOINED_BYTES = 64 * 1024
 _LENGTH = 4
 
 
@@ -182,8 +183,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._drive = None
         self._outcome = outcome
-        for part in outcome.parts:
-            self._output.append(memoryview(part))
+        parts = outcome.parts
+        if len(parts) > 1 and sum(map(len, parts)) <= _JOINED_BYTES:
+            parts = [b"".join(parts)]
+        self._output.extend(map(memoryview, parts))
         self._write()
 
     def _write(self) -> None:
