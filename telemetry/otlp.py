@@ -28,6 +28,8 @@ CONTENT_TYPE = "OTLP"
 _NANOS_PER_MS = 1_000_000
 _RESOURCE_METRICS_TAG = b"\x0a"  # field 1, length-delimited: the only field of the request
 _RESOURCE_TAG = b"\x0a"  # field 1, length-delimited: ResourceMetrics.resource
+_LEAST_RESOURCE_METRICS_BYTES = 16  # less than a ResourceMetrics with one point takes
+_EMPTY_RESOURCES_BYTES = 1024  # a few empty ones do no harm
 _GROUP_GROWTH_BYTES = 8  # by which the lengths of a ResourceMetrics and its ScopeMetrics may grow as they fill
 
 # Protobuf's wire types as far as they occur in OTLP, and the bit that says that a varint goes on.
@@ -184,12 +186,15 @@ def parse(payload: bytes) -> ExportMetricsServiceRequest:
     """The metrics in `payload`.
 
     Raises:
-        InvalidPayloadError: it is no OTLP metrics message.
+        InvalidPayloadError: it is no OTLP metrics message, or hardly anything but empty resources, each of which would
+            grow by the attributes that receivers add.
     """
     try:
         request: ExportMetricsServiceRequest = ExportMetricsServiceRequest.FromString(payload)
     except DecodeError as error:
         raise InvalidPayloadError(f"the payload is no OTLP metrics message: {error}") from error
+    if len(request.resource_metrics) * _LEAST_RESOURCE_METRICS_BYTES > len(payload) + _EMPTY_RESOURCES_BYTES:
+        raise InvalidPayloadError("the payload has more resources than points")
     return request
 
 

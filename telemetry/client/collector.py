@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from telemetry.client.subscription import Selection
@@ -26,6 +26,14 @@ Source = Callable[[], Iterable[Point]]
 Measure = Callable[[], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    metric: MetricName
+    key: PointKey
+    measure: Measure
+    kind: MetricKind
+
+
 class Collector:
     """Asks its sources for points and remembers what has been pushed of them.
 
@@ -45,7 +53,7 @@ class Collector:
         self._lock = threading.Lock()
         self._resource = attributes_of(resource or {})
         self._sources: list[Source] = []
-        self._registered: dict[MetricName, tuple[Measure, MetricKind]] = {}
+        self._registered: dict[MetricName, _Registered] = {}
         self._ledger = Ledger()
         self._complained: set[object] = set()
         self.failures = 0
@@ -83,26 +91,28 @@ class Collector:
             unix_ms: the time from which the metric counts.
         """
         with self._lock:
-            self._registered[metric] = (measure, kind)
-            self._ledger.track(_key(metric), unix_ms)
+            registered = self._registered[metric] = _Registered(metric, point_of(metric, 0).key, measure, kind)
+            self._ledger.track(registered.key, unix_ms)
 
     def unregister_metric_from_subscription(self, metric: MetricName) -> None:
         """No longer push `metric`; nothing happens when it was never registered."""
         with self._lock:
-            if self._registered.pop(metric, None) is not None:
-                self._ledger.forget(_key(metric))
+            registered = self._registered.pop(metric, None)
+            if registered is not None:
+                self._ledger.forget(registered.key)
 
     def collect(self, selection: Selection, *, delta: bool, unix_ms: int) -> list[PushPoint]:
         """The current points of all selected metrics, ready to be pushed."""
         with self._lock:
-            sources, registered = list(self._sources), list(self._registered.items())
+            sources, registered = list(self._sources), list(self._registered.values())
         points: dict[PointKey, Point] = {}
         for source in sources:
             for point in self._ask(source):
                 if selection.matches(point.key.name):
                     points.setdefault(point.key, point)
-        for metric, (measure, kind) in registered:
-            self._measure(metric, measure, kind, selection, points)
+        for metric in registered:
+            if selection.matches(metric.key.name) and metric.key not in points:
+                self._measure(metric, points)
         with self._lock:
             return self._ledger.prepare(points.values(), delta=delta, unix_ms=unix_ms)
 
@@ -123,26 +133,17 @@ class Collector:
             self._complain(id(source), error, "a source of telemetry failed; its metrics are left out of this push")
             return ()
 
-    def _measure(
-        self,
-        metric: MetricName,
-        measure: Measure,
-        kind: MetricKind,
-        selection: Selection,
-        points: dict[PointKey, Point],
-    ) -> None:
-        point = point_of(metric, 0, kind)
-        if not selection.matches(point.key.name) or point.key in points:
-            return
+    def _measure(self, registered: _Registered, points: dict[PointKey, Point]) -> None:
+        kind, metric = registered.kind, registered.metric
         try:
-            value = measure()
+            value = registered.measure()
         except Exception as error:  # noqa: BLE001 # the application's own code; the other metrics are still pushed
             self._complain(
                 metric, error, f"{metric.group}/{metric.name} could not be measured and is left out of this push"
             )
             return
         if isinstance(value, HistogramValue if kind is MetricKind.HISTOGRAM else (int, float)):
-            points[point.key] = replace(point, value=value)
+            points[registered.key] = Point(registered.key, kind, value)
 
     def _complain(self, culprit: object, error: Exception, message: str) -> None:
         """Count a failure; log it with its traceback only the first time."""
@@ -150,7 +151,3 @@ class Collector:
         if culprit not in self._complained:
             self._complained.add(culprit)
             log.warning(message, exc_info=error)
-
-
-def _key(metric: MetricName) -> PointKey:
-    return point_of(metric, 0).key

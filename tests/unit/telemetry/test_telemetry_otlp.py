@@ -163,3 +163,12 @@ def test_nothing_to_add_changes_nothing():
 def test_what_is_no_otlp_is_refused(payload):
     with pytest.raises(InvalidPayloadError, match="no OTLP metrics"):
         parse(payload)
+
+
+def test_a_payload_of_empty_resources_is_refused_before_it_grows():
+    with pytest.raises(InvalidPayloadError, match="more resources than points"):
+        parse(b"\x0a\x00" * 100_000)
+    assert len(parse(b"\x0a\x00" * 50).resource_metrics) == 50
+    smallest = ExportMetricsServiceRequest()
+    smallest.resource_metrics.add().scope_metrics.add().metrics.add(name="m").gauge.data_points.add(as_double=1.0)
+    assert parse(smallest.SerializeToString()) == smallest
