@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kclient_quota.broker import command
 from kclient_quota.errors import KclientQuotaError
 
 Command = Callable[[argparse.Namespace], int]
@@ -21,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_demo(commands)
+    _add_broker(commands)
     options = parser.parse_args(argv)
     run: Command = options.run
     try:
@@ -42,9 +44,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     demo.add_argument("--bootstrap", metavar="HOST:PORT", help="play on this cluster instead of the embedded broker")
     demo.add_argument("--input", type=Path, metavar="FILE", help="send this file's lines instead of generated messages")
     demo.add_argument(
-        "--seconds", type=float, default=20.0, help="length of each scene, 1 to 25 (default: %(default)g)"
+        "--seconds", type=float, default=24.0, help="length of each scene, 1 to 25 (default: %(default)g)"
     )
-    demo.add_argument("--quota", type=float, default=20_000.0, help="bytes per second (default: %(default)g)")
+    demo.add_argument("--quota", type=float, default=51_200.0, help="bytes per second (default: %(default)g)")
     demo.add_argument(
         "--output", type=Path, default=Path("demo-report"), help="directory of the report (default: %(default)s)"
     )
@@ -52,6 +54,16 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--json", action="store_true", help="print summary.json on standard output, tables on standard error"
     )
     demo.set_defaults(run=_demo)
+
+
+def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    broker = commands.add_parser(
+        "broker",
+        help="Kafka brokers that enforce quotas, in this process, until Ctrl-C",
+        description="Starts the embedded broker, for tests, demos and a developer's desk; Ctrl-C leaves nothing behind.",
+    )
+    command.add_arguments(broker)
+    broker.set_defaults(run=command.run)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -93,7 +93,7 @@ def rows(scene: Scene, findings: list[Finding]) -> list[tuple[str, list[str]]]:
     """The result's rows: label, and one cell per flavour; only those that the scene can say something about."""
     told: list[tuple[str, Callable[[Finding], str]]] = [
         ("done", lambda f: f"{f.outcome.done:,}"),
-        ("share of the quota used (payload)", lambda f: f"{f.share:.0%}"),
+        ("payload, of quota x time", lambda f: f"{f.share:.0%}"),
     ]
     if scene.name == "consumers":
         told.append(("longest gap between messages", lambda f: f"{f.outcome.latencies_ms[2] / 1000:.1f} s"))

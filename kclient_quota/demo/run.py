@@ -33,8 +33,8 @@ class DemoOptions:
 
     bootstrap: str | None = None
     input_file: Path | None = None
-    seconds: float = 20.0
-    quota: float = 20_000.0
+    seconds: float = 24.0
+    quota: float = 51_200.0
     output: Path = Path("demo-report")
     as_json: bool = False
 

@@ -42,7 +42,7 @@ class Finding:
     Attributes:
         flavour: "plain" or "wrapped".
         outcome: the worker's own account.
-        share: payload bytes done, over quota times time.
+        share: payload bytes done, over the quota times the scene's length.
         lost: messages reported as failed, or never answered, that are not stored either (produce).
         reported_lost_but_stored: reported as failed or unanswered, yet stored.
         duplicates: copies beyond the first that are stored.
@@ -65,21 +65,23 @@ def plan(stage: Stage, run_id: str, *, seconds: float, quota: float, input_file:
 
 
 def _producers(stage: Stage, run_id: str, seconds: float, quota: float, input_file: str | None) -> Scene:
+    # More than the quota lets through, and more than librdkafka puts into a few requests of 1 MB.
+    backlog = max(5_000, int(3 * quota * seconds / 1_000))
+
     def spec(flavour: str, client_id: str) -> WorkSpec:
         topic = f"{run_id}-out-{flavour}"
         stage.create_topic(topic, 1)
         conf = {"bootstrap.servers": stage.bootstrap_servers, "client.id": client_id, **TIMEOUTS}
-        # Three times what the quota lets through: a backlog, as after an outage.
-        messages = int(3 * quota * seconds / 1_000)
-        return WorkSpec("produce", flavour, conf, topic, seconds, messages, 1_000, input_file=input_file)
+        return WorkSpec("produce", flavour, conf, topic, seconds, backlog, 1_000, input_file=input_file)
 
     return _scene(
         stage,
         run_id,
         "producers",
         "a. Producers with a backlog",
-        "1 kB messages, three times what the quota admits; message.timeout.ms and socket.timeout.ms are "
-        "librdkafka's defaults divided by 24, for both.",
+        f"{backlog:,} messages of 1 kB to send; message.timeout.ms and socket.timeout.ms are librdkafka's defaults "
+        "divided by 24, for both. A broker takes every request whole and mutes afterwards: requests of 1 MB and "
+        "reconnecting overdraw a quota first, and the throttle grows accordingly.",
         "producer_byte_rate",
         quota,
         seconds,
@@ -184,7 +186,7 @@ def judge(stage: Stage, scene: Scene, flavour: str, outcome: Outcome, samples: l
     return Finding(
         flavour=flavour,
         outcome=outcome,
-        share=outcome.payload_bytes / (scene.quota * max(outcome.elapsed_ms, 1) / 1000),
+        share=outcome.payload_bytes / (scene.quota * scene.seconds),
         lost=outcome.failed + missing,
         reported_lost_but_stored=unreported,
         duplicates=sum(count - 1 for count in stored.values()),
