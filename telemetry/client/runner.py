@@ -105,11 +105,14 @@ class TelemetryRunner:
     def close(self, timeout_ms: int) -> bool:
         """Make the terminating push and end, within `timeout_ms`; True when the thread has ended by then.
 
-        May be called again; the first deadline counts.
+        Where no subscription has ever come there is nothing to push, and nothing is waited for. May be called again;
+        the first deadline counts.
         """
         if self._close_deadline_ms is None:
             self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
         self._wake.set()
+        if not self._identified.is_set():
+            self._transport.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(max(timeout_ms, 0) / 1000)
         self._transport.close()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from uuid import UUID
 
@@ -141,24 +142,43 @@ def test_as_a_thread():
     assert broker.closed.is_set()
 
 
-def test_closing_is_bounded_when_the_broker_never_answers():
-    asked, released = threading.Event(), threading.Event()
+class Silent:
+    """Answers the first fetches that it is told to, then nothing until it is closed."""
 
-    class Silent:
-        def send(self, request, timeout_ms):
-            asked.set()
-            assert released.wait(30)
-            raise TransportError("aborted")
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = threading.Event()
+        self.released = threading.Event()
 
-        def close(self):
-            released.set()
+    def send(self, request, timeout_ms):
+        if self.answers:
+            return self.answers.pop(0)
+        self.asked.set()
+        assert self.released.wait(60)
+        raise TransportError("aborted")
 
-    _, runner = runner_with(Silent(), SystemTelemetryClock())
+    def close(self):
+        self.released.set()
+
+
+def test_closing_is_bounded_when_the_broker_does_not_answer_a_push():
+    broker = Silent(replace(SUBSCRIPTION, push_interval_ms=1))
+    _, runner = runner_with(broker, SystemTelemetryClock())
     runner.start()
-    assert asked.wait(10)
+    assert broker.asked.wait(10)
     runner.close(20)
-    assert released.is_set()
+    assert broker.released.is_set()
     assert runner.close(10_000)
+
+
+def test_closing_waits_for_nothing_when_there_was_never_a_subscription():
+    broker = Silent()
+    _, runner = runner_with(broker, SystemTelemetryClock())
+    runner.start()
+    assert broker.asked.wait(10)
+    began = time.monotonic()
+    assert runner.close(30_000)
+    assert time.monotonic() - began < 10
 
 
 def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
