@@ -216,12 +216,15 @@ class Pacer:
 
     def _settle(self, now_ms: int) -> float:
         """Bank what the time since the last call has brought."""
-        elapsed_ms = now_ms - self._at_ms
-        if elapsed_ms <= 0:
+        settled_ms = self._at_ms
+        if now_ms <= settled_ms:
             return self._bank
         self._at_ms = now_ms
         before = self._bank
-        bank = before + elapsed_ms * self._pace
+        bank = before + (now_ms - settled_ms) * self._pace
+        late = bank - self._ceiling
+        if not self._open and 0.0 < late < self._quantum and self._wait_until_ms <= settled_ms:
+            self._want_lump(self._lump + late)
         if bank >= self._ceiling:
             if self._idle_since_ms is None:
                 self._idle_since_ms = now_ms - (bank - self._ceiling) / self._pace
@@ -240,9 +243,12 @@ class Pacer:
                 return
             self._rebase(-behind_ms)
         self._review_at_ms = now_ms + REVIEW_MS
-        if self._pace != inf:
+        if self._pace == inf:
+            self._at_ms = now_ms
+        else:
             self._settle(now_ms)
-        self._share.grow(now_ms, busy=self._idle_since_ms is None)
+        idle_since_ms = self._idle_since_ms
+        self._share.grow(now_ms, busy=idle_since_ms is None or now_ms - idle_since_ms < IDLE_MS)
         self._apply_rate(now_ms)
         if self._pace == inf:
             return
@@ -255,14 +261,7 @@ class Pacer:
             rate = min(rate, self._eased_rate)
         limit = self._share.limit
         if limit is not None:
-            # Both ends of a window may hold a lump.
-            rate = min(
-                rate,
-                max(
-                    limit * LUMP_TARGET - self._lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms),
-                    limit * LEAST_EASED,
-                ),
-            )
+            rate = min(rate, self._rate_of_lumps(limit))
         was_unpaced = self._pace == inf
         self._pace = rate / 1000.0
         if rate == inf:
@@ -275,7 +274,13 @@ class Pacer:
         if was_unpaced:
             self._at_ms = max(self._at_ms, now_ms)
 
-    def _want_lump(self, nbytes: int) -> None:
+    def _rate_of_lumps(self, limit: float) -> float:
+        """What may be aimed at although both ends of a window may hold a lump."""
+        window_ms = self._least_window_ms + self._mirror.window_ms
+        return max(limit * LUMP_TARGET - self._lump * 1000.0 / window_ms, limit * LEAST_EASED)
+
+    def _want_lump(self, nbytes: float) -> None:
+        """Bank more: a caller wants to send so much at once, or one who was told to wait comes late for it."""
         self._lump = max(self._quantum, min(nbytes, self._quantum * LUMP))
         self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
 
