@@ -93,6 +93,7 @@ def test_the_first_request_goes_out_at_once_and_asks_for_an_id():
     action = bench.subscribe()
     assert action.request.client_instance_id == ZERO_UUID
     assert bench.reporter.client_instance_id == ID
+    assert bench.reporter.subscription.push_interval_ms == INTERVAL
     assert bench.reporter.state is State.PUSH_NEEDED
 
 
