@@ -60,7 +60,7 @@ def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     broker = commands.add_parser(
         "broker",
         help="Kafka brokers that enforce quotas, in this process, until Ctrl-C",
-        description="Starts the embedded broker, for tests, demos and a developer's desk; Ctrl-C leaves nothing behind.",
+        description="Starts the embedded broker, for tests, demos and a desk; Ctrl-C leaves nothing behind.",
     )
     command.add_arguments(broker)
     broker.set_defaults(run=command.run)
