@@ -12,15 +12,38 @@ _BATCH = 1000
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Makes `messages` calls (or moves that many messages) and says how many a second.
+    """Makes `repeats` times `messages` calls (or moves that many messages) and says how many a second, each time.
 
-    `calls_per_s` counts the calls alone, `messages_per_s` also the time until everything is flushed.
+    `calls_per_s` counts the calls alone, `calls_per_cpu_s` the calling thread's CPU time in them (which a busy machine
+    disturbs less), `messages_per_s` also the time until everything is flushed.
     """
     gc.disable()
     conf = {"bootstrap.servers": spec["bootstrap"], "client.id": spec["client_id"]}
     if spec["call"].startswith("produce"):
-        return _produce(spec, conf)
-    return _consume(spec, {**conf, **_PREFETCH, "group.id": spec["client_id"], "auto.offset.reset": "earliest"})
+        producer = _module(spec["client"]).Producer({**conf, **_ROOMY})
+        producer.produce(spec["topic"], _VALUE)
+        producer.flush(30)
+        return _columns([_produce(producer, spec) for _ in range(spec["repeats"])])
+    conf |= {**_PREFETCH, "group.id": spec["client_id"], "auto.offset.reset": "earliest"}
+    consumer = _module(spec["client"]).Consumer(conf)
+    consumer.subscribe([spec["topic"]])
+    while consumer.poll(10) is None:
+        continue
+    # what is counted is the call, so let librdkafka fetch ahead
+    time.sleep(_PREFETCH_S)
+    return _columns([_consume(consumer, spec) for _ in range(spec["repeats"])])
+
+
+def _columns(repeats: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {key: [repeat[key] for repeat in repeats] for key in repeats[0]}
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.thread_time()
+
+
+def _rates(count: int, begin: tuple[float, float], called: tuple[float, float]) -> dict[str, float]:
+    return {"calls_per_s": count / (called[0] - begin[0]), "calls_per_cpu_s": count / (called[1] - begin[1])}
 
 
 def _module(client: str) -> Any:
@@ -33,49 +56,37 @@ def _module(client: str) -> Any:
     return confluent_kafka
 
 
-def _produce(spec: dict[str, Any], conf: dict[str, Any]) -> dict[str, Any]:
+def _produce(producer: Any, spec: dict[str, Any]) -> dict[str, float]:
     topic, count = spec["topic"], spec["messages"]
-    producer = _module(spec["client"]).Producer({**conf, **_ROOMY})
-    producer.produce(topic, _VALUE)
-    producer.flush(30)
     if spec["call"] == "produce":
-        begin = time.perf_counter()
+        begin = _now()
         for _ in range(count):
             producer.produce(topic, _VALUE)
-        called = time.perf_counter()
+        called = _now()
     else:
         reports: list[object] = []
 
         def on_delivery(error: object, _: object) -> None:
             reports.append(error)
 
-        begin = time.perf_counter()
+        begin = _now()
         for _ in range(count):
             producer.produce(topic, _VALUE, on_delivery=on_delivery)
-        called = time.perf_counter()
+        called = _now()
     left = producer.flush(120)
-    flushed = time.perf_counter()
+    flushed = _now()
     if left:
         raise RuntimeError(f"{left} messages were not delivered")
-    return {"calls_per_s": count / (called - begin), "messages_per_s": count / (flushed - begin)}
+    return {**_rates(count, begin, called), "messages_per_s": count / (flushed[0] - begin[0])}
 
 
-def _consume(spec: dict[str, Any], conf: dict[str, Any]) -> dict[str, Any]:
-    consumer = _module(spec["client"]).Consumer(conf)
-    consumer.subscribe([spec["topic"]])
-    first = None
-    while first is None:
-        first = consumer.poll(10)
-    # what is counted is the call, so let librdkafka fetch ahead
-    time.sleep(_PREFETCH_S)
-    goal = spec["messages"] - _BATCH
+def _consume(consumer: Any, spec: dict[str, Any]) -> dict[str, float]:
     got = 0
-    begin = time.perf_counter()
+    begin = _now()
     if spec["call"] == "consume":
-        while got < goal:
+        while got < spec["messages"]:
             got += len(consumer.consume(_BATCH, 10))
     else:
-        while got < goal:
+        while got < spec["messages"]:
             got += consumer.poll(10) is not None
-    rate = got / (time.perf_counter() - begin)
-    return {"calls_per_s": rate, "messages_per_s": rate}
+    return _rates(got, begin, _now())

@@ -5,7 +5,6 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from operator import truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -126,17 +125,19 @@ def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
 
 
 def call_table(results: Sequence[Row]) -> str:
-    """Rates, and the median over the rounds of each variant's share of plain's in the same round."""
-    header = ["call", "calls/s", "of plain", "messages/s", "of plain"]
+    """Medians over every repeat of every round, and their share of plain's."""
+    header = ["call", "calls/s", "of plain", "calls/CPU s", "of plain", "messages/s", "of plain"]
     body = []
     for result in results:
-        for variant, rounds in result["rounds"].items():
+        plain = result["rates"].get("plain")
+        for variant, rates in result["rates"].items():
             cells = [f"{result['scene']} {variant}"]
-            for key in ("calls_per_s", "messages_per_s"):
-                rates = [one[key] for one in rounds]
-                plain = [one[key] for one in result["rounds"].get("plain", ())]
-                share = _ratio(median(map(truediv, rates, plain))) if plain else _NONE
-                cells += [_count(median(rates)), share]
+            for key in ("calls_per_s", "calls_per_cpu_s", "messages_per_s"):
+                if key not in rates:
+                    cells += [_NONE, _NONE]
+                    continue
+                rate = median(rates[key])
+                cells += [_count(rate), _NONE if plain is None else _ratio(rate / median(plain[key]))]
             body.append(cells)
     return table("un-throttled calls, 100-byte messages", header, body)
 

@@ -65,27 +65,29 @@ def calls(cluster: ApacheKafka, scene: CallScene, clients: Sequence[str], say: S
     """Calls a second of each variant, taken in turns so that a busy moment hits all of them."""
     cluster.create_topic(scene.name)
     if scene.call in {"consume", "poll"}:
-        _call_rate(cluster, replace(scene, call="produce"), "plain", "benchmark-filler")
+        _call_rates(cluster, replace(scene, call="produce", repeats=scene.repeats + 1), "plain", "benchmark-filler")
     variants = [variant for variant in _CALL_VARIANTS if _client_of(variant) in clients]
-    rounds: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
+    rates: dict[str, dict[str, list[float]]] = {variant: {} for variant in variants}
     for turn in range(scene.rounds):
         for variant in variants:
             client_id = f"{scene.name}-{variant}-{turn}"
             if variant == "ours-gated":
                 cluster.set_quota(client_id=client_id, producer_byte_rate=_NO_LIMIT, consumer_byte_rate=_NO_LIMIT)
-            rounds[variant].append(_call_rate(cluster, scene, _client_of(variant), client_id))
+            for key, found in _call_rates(cluster, scene, _client_of(variant), client_id).items():
+                rates[variant].setdefault(key, []).extend(found)
     say(f"measured {scene.name}")
-    return {"scene": scene.name, "rounds": rounds}
+    return {"scene": scene.name, "rates": rates}
 
 
 def _client_of(variant: str) -> str:
     return variant.split("-", maxsplit=1)[0]
 
 
-def _call_rate(cluster: ApacheKafka, scene: CallScene, client: str, client_id: str) -> dict[str, Any]:
+def _call_rates(cluster: ApacheKafka, scene: CallScene, client: str, client_id: str) -> dict[str, list[float]]:
     spec: dict[str, Any] = {"client": client, "client_id": client_id, "call": scene.call, "messages": scene.messages}
-    spec |= {"bootstrap": cluster.bootstrap_servers, "topic": scene.name}
-    return measure("calls", spec, timeout_s=300)
+    spec |= {"bootstrap": cluster.bootstrap_servers, "topic": scene.name, "repeats": scene.repeats}
+    result = measure("calls", spec, timeout_s=300)
+    return {key: rates for key, rates in result.items() if key.endswith(("_per_s", "_per_cpu_s"))}
 
 
 def broker(scene: BrokerScene, say: Say) -> dict[str, Any]:

@@ -51,13 +51,15 @@ class CallScene:
 
     Attributes:
         call: produce, produce-callback, consume or poll.
-        messages: how many 100-byte messages a run moves.
-        rounds: how many runs each variant gets, taken in turns.
+        messages: how many 100-byte messages a repeat moves.
+        repeats: how often a process does so.
+        rounds: how many processes each variant gets, taken in turns.
     """
 
     name: str
     call: str
     messages: int
+    repeats: int
     rounds: int
 
 
@@ -85,10 +87,10 @@ FULL: tuple[Scene, ...] = (
     ConsumerScene("consumer-100000-16k", quota=100_000, batch_bytes=16_000, seconds=120),
     ConsumerScene("consumer-100000-470k", quota=100_000, batch_bytes=470_000, seconds=150),
     ConsumerScene("consumer-20000-470k", quota=20_000, batch_bytes=470_000, seconds=90),
-    CallScene("calls-produce", call="produce", messages=400_000, rounds=7),
-    CallScene("calls-produce-callback", call="produce-callback", messages=200_000, rounds=7),
-    CallScene("calls-consume", call="consume", messages=1_500_000, rounds=7),
-    CallScene("calls-poll", call="poll", messages=400_000, rounds=7),
+    CallScene("calls-produce", call="produce", messages=100_000, repeats=5, rounds=7),
+    CallScene("calls-produce-callback", call="produce-callback", messages=100_000, repeats=5, rounds=7),
+    CallScene("calls-consume", call="consume", messages=200_000, repeats=8, rounds=7),
+    CallScene("calls-poll", call="poll", messages=100_000, repeats=5, rounds=7),
     BrokerScene("embedded", messages=300_000, rounds=5),
 )
 
@@ -103,7 +105,7 @@ def quick(scene: Scene) -> Scene:
         case ConsumerScene():
             return replace(scene, seconds=60)
         case CallScene():
-            return replace(scene, messages=scene.messages // 2, rounds=3)
+            return replace(scene, rounds=3)
         case BrokerScene():
             return replace(scene, messages=100_000, rounds=3)
 
