@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
+from kclient_quota.broker.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.consumer_group import ConsumerGroup
 from kclient_quota.broker.context import Cancellable, Scheduler
 from kclient_quota.broker.coordinator import GroupConfig, GroupCoordinator
 from kclient_quota.broker.group_requests import JoinResult, Pending, SyncResult
 from kclient_quota.broker.offsets import CommittedOffset, OffsetStore
 from kclient_quota.broker.promise import Promise
 from kclient_quota.broker.state import BROKER, ClusterState
+from kclient_quota.wire.error_codes import ErrorCode
 
 COORDINATOR_PARTITIONS = 50
 """How many shares the groups are divided into (Kafka: `offsets.topic.num.partitions`)."""
@@ -28,6 +31,7 @@ class GroupService:
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
+        self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
         self.offsets = OffsetStore()
         self._cluster = cluster
         self._scheduler = scheduler
@@ -39,7 +43,48 @@ class GroupService:
         """Which broker coordinates a group or a transactional id; -1 while none is up."""
         return coordinator_id(self._cluster, key)
 
+    # -- one name, one group, of one protocol or the other
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The KIP-848 group of this name, if it has members; without any it makes room for a classic one."""
+        group = self.consumer_groups.groups.get(group_id)
+        if group is not None and not group.members:
+            del self.consumer_groups.groups[group_id]
+            self.coordinator.get_or_create(group_id)
+            return None
+        return group
+
+    def make_room_for_consumer_group(self, group_id: str) -> bool:
+        """Whether a KIP-848 group may have this name: a classic group without members gives it up."""
+        classic = self.coordinator.groups.get(group_id)
+        if classic is None:
+            return True
+        return self.coordinator.delete(group_id) is ErrorCode.NONE
+
     # -- offsets
+
+    def validate_offset_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_or_epoch: int,
+        now_ms: int,
+        *,
+        transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether this member may commit, by either protocol; creates the group for a consumer without one."""
+        group = self.consumer_group(group_id)
+        if group is None:
+            error = self.coordinator.validate_offset_commit(
+                group_id, member_id, group_instance_id, generation_or_epoch, now_ms, transactional=transactional
+            )
+            self.after_call()
+            return error
+        error = self.consumer_groups.validate_epoch(group, member_id, generation_or_epoch)
+        # Kafka: clients know of no stale epoch inside transactions
+        stale = transactional and error is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale else error
 
     def commit(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Set a group's position in a topic that exists."""
@@ -98,7 +143,8 @@ class GroupService:
                 promise.resolve(completion.result)
 
     def _arm(self) -> None:
-        deadline_ms = self.coordinator.next_deadline_ms()
+        deadlines = (self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
+        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
             return
         if self._timer is not None:
@@ -108,6 +154,7 @@ class GroupService:
     def _tick(self) -> None:
         self._timer = None
         self.coordinator.tick(self._scheduler.now_ms())
+        self.consumer_groups.tick(self._scheduler.now_ms())
         self.after_call()
 
 
@@ -138,4 +185,13 @@ def _config(values: Mapping[str, str]) -> GroupConfig:
         int(values.get("group.min.session.timeout.ms", default.min_session_timeout_ms)),
         int(values.get("group.max.session.timeout.ms", default.max_session_timeout_ms)),
         int(values.get("group.max.size", default.max_size)),
+    )
+
+
+def _consumer_config(values: Mapping[str, str]) -> ConsumerGroupConfig:
+    default = ConsumerGroupConfig()
+    return ConsumerGroupConfig(
+        int(values.get("group.consumer.session.timeout.ms", default.session_timeout_ms)),
+        int(values.get("group.consumer.heartbeat.interval.ms", default.heartbeat_interval_ms)),
+        int(values.get("group.consumer.max.size", default.max_size)),
     )

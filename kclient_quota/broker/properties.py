@@ -42,6 +42,9 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "controller.quota.window.num": Property("11", INT, 1),
     "controller.quota.window.size.seconds": Property("1", INT, 1),
     "fetch.max.bytes": Property(str(FETCH_MAX_BYTES), INT, 1024),
+    "group.consumer.heartbeat.interval.ms": Property("5000", INT, 1),
+    "group.consumer.max.size": Property("2147483647", INT, 1),
+    "group.consumer.session.timeout.ms": Property("45000", INT, 1),
     "group.initial.rebalance.delay.ms": Property("0", INT),
     "group.max.session.timeout.ms": Property("1800000", INT),
     "group.max.size": Property("2147483647", INT, 1),
@@ -53,6 +56,7 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "num.partitions": Property("1", INT, 1),
     "quota.window.num": Property("11", INT, 1),
     "quota.window.size.seconds": Property("1", INT, 1),
+    "transaction.max.timeout.ms": Property("900000", INT, 1),
 }
 
 

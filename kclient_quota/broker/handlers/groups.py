@@ -10,10 +10,12 @@ Gaps: no authorization; no share groups (coordinator type 2 is INVALID_REQUEST);
 ListGroups shows the groups of the broker that is asked, as Kafka does.
 """
 
+from collections.abc import Iterator
 from uuid import uuid4
 
+from kclient_quota.broker.consumer_group import ConsumerGroup
 from kclient_quota.broker.context import Context
-from kclient_quota.broker.group import ClassicGroup, GroupState, Member
+from kclient_quota.broker.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
 from kclient_quota.broker.group_requests import Join, JoinResult, Leaver, Sync, SyncResult
 from kclient_quota.broker.group_service import GroupService
 from kclient_quota.broker.handlers.registry import handler
@@ -98,6 +100,8 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
         return _join_response(JoinResult(ErrorCode.NOT_COORDINATOR, request.member_id), context.api_version)
+    if service.consumer_group(request.group_id) is not None:
+        return _join_response(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id), context.api_version)
     join = Join(
         request.group_id,
         request.member_id,
@@ -250,16 +254,24 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     response.groups = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
+            protocol_type=(group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE,
             group_state=group.state,
-            group_type="classic",
+            group_type=kind,
         )
-        for group in context.services.get(GroupService).coordinator.groups.values()
+        for kind, group in _all_groups(context)
         if is_coordinator(context, group.group_id)
         and (not states or group.state.lower() in states)
-        and (not types or "classic" in types)
+        and (not types or kind in types)
     ]
     return response
+
+
+def _all_groups(context: Context) -> Iterator[tuple[str, ClassicGroup | ConsumerGroup]]:
+    service = context.services.get(GroupService)
+    for classic in service.coordinator.groups.values():
+        yield "classic", classic
+    for consumer_group in service.consumer_groups.groups.values():
+        yield "consumer", consumer_group
 
 
 @handler(DeleteGroupsRequest, min_version=0, max_version=2)
@@ -270,7 +282,8 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
     for group_id in request.groups_names:
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
-            error = service.coordinator.delete(group_id)
+            in_use = service.consumer_group(group_id) is not None
+            error = ErrorCode.NON_EMPTY_GROUP if in_use else service.coordinator.delete(group_id)
         if error is ErrorCode.NONE:
             service.offsets.delete_group(group_id)
         response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))

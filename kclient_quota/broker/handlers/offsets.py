@@ -27,7 +27,7 @@ from kclient_quota.wire.messages import (
 )
 
 TOPIC_IDS_SINCE = 10
-NO_SUCH_GROUP_SINCE = 9
+MEMBER_EPOCH_SINCE = 9
 SEVERAL_GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
 NO_OFFSET = -1
@@ -40,24 +40,27 @@ FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 @handler(OffsetCommitRequest, min_version=2, max_version=10)
 async def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit positions."""
-    service = context.services.get(GroupService)
     error = ErrorCode.NOT_COORDINATOR
-    generation = request.generation_id_or_member_epoch
     if is_coordinator(context, request.group_id):
-        known = request.group_id in service.coordinator.groups
-        error = service.coordinator.validate_offset_commit(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            generation,
-            context.now_ms,
-        )
-        service.after_call()
-        if not known and generation >= 0 and context.api_version >= NO_SUCH_GROUP_SINCE:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+        error = _commit_refusal(context, request)
     response = OffsetCommitResponse()
     response.topics = [_commit_topic(context, request.group_id, topic, error) for topic in request.topics]
     return response
+
+
+def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode:
+    service = context.services.get(GroupService)
+    generation = request.generation_id_or_member_epoch
+    is_consumer_group = service.consumer_group(request.group_id) is not None
+    if is_consumer_group and context.api_version < MEMBER_EPOCH_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    known = is_consumer_group or request.group_id in service.coordinator.groups
+    error = service.validate_offset_commit(
+        request.group_id, request.member_id, request.group_instance_id, generation, context.now_ms
+    )
+    if not known and generation >= 0 and context.api_version >= MEMBER_EPOCH_SINCE:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return error
 
 
 def _commit_topic(
@@ -156,9 +159,10 @@ def _fetch_group(
     context: Context, group: OffsetFetchRequest.OffsetFetchRequestGroup, *, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE)
-    if not is_coordinator(context, group.group_id):
-        answer.error_code = ErrorCode.NOT_COORDINATOR
-    elif group.topics is None:
+    answer.error_code = _fetch_refusal(context, group)
+    if answer.error_code:
+        return answer
+    if group.topics is None:
         answer.topics = _fetch_all(context, group.group_id, stable=stable)
     else:
         answer.topics = [
@@ -176,6 +180,16 @@ def _fetch_group(
             for topic in group.topics
         ]
     return answer
+
+
+def _fetch_refusal(context: Context, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
+    if not is_coordinator(context, asked.group_id):
+        return ErrorCode.NOT_COORDINATOR
+    service = context.services.get(GroupService)
+    group = service.consumer_group(asked.group_id)
+    if group is None or (asked.member_id is None and asked.member_epoch < 0):
+        return ErrorCode.NONE
+    return service.consumer_groups.validate_epoch(group, asked.member_id or "", asked.member_epoch)
 
 
 def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
@@ -231,13 +245,14 @@ def _no_offset(index: int, error_code: int) -> FetchedPartition:
 async def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete positions in topics that the group does not read."""
     service = context.services.get(GroupService)
+    consumer_group = service.consumer_group(request.group_id)
     error = ErrorCode.NOT_COORDINATOR
     if is_coordinator(context, request.group_id):
-        error = service.coordinator.validate_offset_delete(request.group_id)
+        error = ErrorCode.NONE if consumer_group else service.coordinator.validate_offset_delete(request.group_id)
     response = OffsetDeleteResponse(error_code=error)
     if error is not ErrorCode.NONE:
         return response
-    group = service.coordinator.groups[request.group_id]
+    group = consumer_group or service.coordinator.groups[request.group_id]
     for topic in request.topics:
         answer = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         subscribed = group.is_subscribed_to(topic.name)

@@ -147,7 +147,7 @@ def _commit_refusal(context: Context, request: TxnOffsetCommitRequest) -> ErrorC
     if not is_coordinator(context, request.group_id):
         return ErrorCode.NOT_COORDINATOR
     service = context.services.get(GroupService)
-    error = service.coordinator.validate_offset_commit(
+    error = service.validate_offset_commit(
         request.group_id,
         request.member_id,
         request.group_instance_id,

@@ -1,0 +1,79 @@
+"""Server-side assignors of KIP-848: which member gets which partitions.
+
+Kafka's names; its algorithms are not copied line by line. `uniform` keeps what members have as far as balance allows
+and differs by at most one partition among members that may read the same topics; `range` gives each member neighbouring
+partitions of every topic.
+"""
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+TopicIdPartition = tuple[UUID, int]
+Assignment = frozenset[TopicIdPartition]
+Subscriptions = Mapping[str, frozenset[UUID]]
+"""Topic ids by member id."""
+
+Assignor = Callable[[Subscriptions, Mapping[UUID, int], Mapping[str, Assignment]], dict[str, Assignment]]
+"""(subscriptions, partitions by topic, assignment so far) to the new assignment."""
+
+
+def assign_uniform(
+    subscriptions: Subscriptions, partitions: Mapping[UUID, int], current: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
+    """Spread partitions evenly, moving as few as possible."""
+    members = sorted(subscriptions)
+    held: dict[str, set[TopicIdPartition]] = {member: set() for member in members}
+    free = _all_partitions(subscriptions, partitions)
+    for member in members:
+        for tp in sorted(current.get(member, ())):
+            if tp in free and tp[0] in subscriptions[member]:
+                held[member].add(tp)
+                free.discard(tp)
+    for tp in sorted(free):
+        takers = [member for member in members if tp[0] in subscriptions[member]]
+        held[min(takers, key=lambda member: len(held[member]))].add(tp)
+    while (move := _improvement(held, subscriptions)) is not None:
+        tp, giver, taker = move
+        held[giver].remove(tp)
+        held[taker].add(tp)
+    return {member: frozenset(tps) for member, tps in held.items()}
+
+
+def _all_partitions(subscriptions: Subscriptions, partitions: Mapping[UUID, int]) -> set[TopicIdPartition]:
+    topics = frozenset[UUID]().union(*subscriptions.values())
+    return {(topic, index) for topic in topics for index in range(partitions.get(topic, 0))}
+
+
+def _improvement(
+    held: Mapping[str, set[TopicIdPartition]], subscriptions: Subscriptions
+) -> tuple[TopicIdPartition, str, str] | None:
+    """A partition whose move brings two members' counts closer: (partition, giver, taker)."""
+    by_load = sorted(held, key=lambda member: (len(held[member]), member))
+    for giver in reversed(by_load):
+        for taker in by_load:
+            if len(held[giver]) - len(held[taker]) <= 1:
+                break
+            movable = [tp for tp in held[giver] if tp[0] in subscriptions[taker]]
+            if movable:
+                return max(movable), giver, taker
+    return None
+
+
+def assign_range(
+    subscriptions: Subscriptions, partitions: Mapping[UUID, int], current: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
+    """Give each member of a topic neighbouring partitions, the first ones one more; `current` does not matter."""
+    del current
+    result: dict[str, set[TopicIdPartition]] = {member: set() for member in subscriptions}
+    for topic, count in partitions.items():
+        members = sorted(member for member, topics in subscriptions.items() if topic in topics)
+        first = 0
+        for position, member in enumerate(members):
+            share = count // len(members) + (position < count % len(members))
+            result[member].update((topic, index) for index in range(first, first + share))
+            first += share
+    return {member: frozenset(tps) for member, tps in result.items()}
+
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+DEFAULT_ASSIGNOR = "uniform"
