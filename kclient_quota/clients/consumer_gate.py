@@ -1,0 +1,346 @@
+"""A consumer's gate: owns the clock, the metrics and the words in the log; decides through `fetch_pacing`."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from kclient_quota.clients.admission import BrokerQuotaState
+from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, BrokerPace, FetchPacer, FetchStatistics
+from kclient_quota.clients.fetch_sizes import FetchSizes
+from kclient_quota.clients.heartbeat import Heartbeat
+from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.stall import StallWatch
+from kclient_quota.clients.statistics import StatisticsReader
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.config import Backoff
+from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
+
+logger = logging.getLogger("kclient_quota")
+
+WARN_EVERY_MS: Final = 60_000
+ASK_AGAIN_MS: Final = 30_000
+COORDINATOR: Final = "GroupCoordinator"
+"""The name of the connection to the group coordinator, which heartbeats go over."""
+# Throttles that come closer than this are one stretch of throttling to the log.
+QUIET_MS: Final = 5_000
+REQUEST_THROTTLE_MS: Final = 1_000
+"""A request quota never throttles for longer than one window."""
+
+
+class ConsumerGate:
+    """Everything of one consumer that is not librdkafka's and not about offsets. Belongs to the polling thread.
+
+    Args:
+        backoff: whether to pace at all.
+        client_id: for metrics and the log.
+        limit: what was found before the consumer was made.
+        sizes: how it fetches.
+        max_poll_interval_ms: Kafka's setting of this name.
+        clock: monotonic milliseconds.
+
+    Attributes:
+        left: bytes granted and not yet taken, as `fetch_pacing` counts them; infinite without a pace.
+    """
+
+    def __init__(
+        self,
+        backoff: Backoff,
+        client_id: str,
+        limit: Limit,
+        sizes: FetchSizes,
+        max_poll_interval_ms: int,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        now_ms = clock.now_ms()
+        self.clock = clock
+        self.limit = limit
+        self.left = 0.0
+        self.on_stance: Callable[[], None] | None = None
+        self.ask_soon: Callable[[], None] | None = None
+        self.heartbeat = Heartbeat(max_poll_interval_ms, now_ms)
+        self._backoff = backoff
+        self._client_id = client_id
+        self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
+        self._reader = StatisticsReader()
+        self._metrics = ClientThrottleMetrics(CONSUMER, client_id)
+        self._stalls: dict[int, StallWatch] = {}
+        self._only: int | None = ONLY
+        self._granted = 0.0
+        self._taken: dict[int, int] = {}
+        self._responses: dict[int, int] = {}
+        self._received_bytes = 0
+        self._received_messages = 0
+        self._new_limit: Limit | None = None
+        self._ts_offset_ms: int | None = None
+        self._throttling = False
+        self._last_throttle_ms: int | None = None
+        self._warned_at_ms: int | None = None
+        self._asked_at_ms: int | None = None
+        self._said_misfit = False
+
+    # Taking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def paced(self) -> bool:
+        """Whether messages must wait: a limit is known or learnt, and the client's sizes let spacing follow it."""
+        return self._backoff is not Backoff.OFF and self._pacer.paced and self._pacer.fits
+
+    def ask(self) -> int:
+        """0 when something may be taken now, else how many milliseconds to wait."""
+        return self._refill() if self.left <= 0.0 or self._pacer.big_batches else 0
+
+    @property
+    def lends(self) -> bool:
+        """Whether a caller may use up `left` by itself, subtracting what it takes, without `charge`."""
+        return self._only is not None and not self._pacer.big_batches
+
+    def _refill(self) -> int:
+        now_ms = self.clock.now_ms()
+        self._apply_limit()
+        taken = self._settle()
+        if not self.paced:
+            self.left = self._granted = float("inf")
+            return 0
+        granted, wait_ms = self._pacer.grant(now_ms, taken)
+        self.left = self._granted = granted
+        return wait_ms
+
+    def most_messages(self, count: int) -> int:
+        """How many of `count` messages to take at once."""
+        if self.left == float("inf"):
+            return count
+        return min(count, max(1, int(self.left / self._pacer.message_bytes)))
+
+    def charge(self, messages: list[Message]) -> None:
+        """These were taken out of librdkafka's queue."""
+        nbytes = sum(map(len, messages)) + RECORD_BYTES * len(messages)
+        self.left -= nbytes
+        self._pacer.on_messages(nbytes, len(messages))
+        if self._only is not None:
+            return
+        leaders = self._pacer.leaders
+        for message in messages:
+            node = leaders.get((message.topic() or "", _number(message.partition())))
+            if node is not None:
+                self._taken[node] = self._taken.get(node, 0) + len(message) + RECORD_BYTES
+
+    def _settle(self) -> Mapping[int, int]:
+        """What was taken since the last grant, by broker."""
+        if self._only is not None:
+            taken = {self._only: max(0, int(self._granted - self.left))} if self._granted < float("inf") else {}
+        else:
+            taken, self._taken = self._taken, {}
+        self._received_bytes += sum(taken.values())
+        self._granted = self.left
+        return taken
+
+    # What librdkafka and the cluster say --------------------------------------------------------------------------
+
+    def on_statistics(self, text: str) -> None:
+        """One statistics event."""
+        now_ms = self.clock.now_ms()
+        self.heartbeat.on_poll(now_ms)
+        for delta in self._reader.read(text):
+            if delta.name != COORDINATOR:
+                answered = self._responses.get(delta.node_id, 0)
+                self._responses[delta.node_id] = answered + delta.responses - delta.throttled
+            self._metrics.record(
+                delta.node_id,
+                responses=delta.responses,
+                throttled=delta.throttled,
+                sum_ms=delta.throttled_sum_ms,
+                max_ms=delta.throttled_max_ms,
+                now_ms=now_ms,
+            )
+        self._apply_limit()
+        statistics = json.loads(text)
+        self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
+        nodes = self._pacer.paces.keys()
+        self._only = next(iter(nodes)) if len(nodes) == 1 else None
+        self._note_messages(int(statistics.get("rxmsgs", 0)))
+        self._note_stalls(now_ms)
+        self._note_calm(now_ms)
+        self.review()
+
+    def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int) -> None:
+        """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        if throttle_ms <= 0:
+            return
+        now_ms = self.clock.now_ms()
+        if broker_id < 0:
+            broker_id = _known(self._reader.node_id(broker_name.rpartition("/")[0] or broker_name), broker_id)
+        self._watch_stall(broker_id, throttle_ms, now_ms)
+        self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
+        self._note_throttle(broker_name, throttle_ms, now_ms)
+        self.review()
+
+    def on_limit(self, limit: Limit) -> None:
+        """The limit was asked for again; called from any thread."""
+        self._new_limit = limit
+        if limit.byte_rate != self.limit.byte_rate:
+            self.left = 0.0
+        self.review()
+
+    def review(self) -> None:
+        """Step in or aside, as things stand."""
+        if self.on_stance is not None:
+            self.on_stance()
+
+    def _apply_limit(self) -> None:
+        limit, self._new_limit = self._new_limit, None
+        if limit is None:
+            return
+        before, self.limit = self.limit, limit
+        if before.byte_rate != limit.byte_rate:
+            self._pacer.set_limit(limit.byte_rate)
+            logger.info("The consumer quota of client %r is now %s", self._client_id, _words(limit))
+        self._warn_misfit()
+
+    def _made_at_ms(self, statistics: Mapping[str, Any], now_ms: int) -> int:
+        """When an event was made, by our clock: the shortest way that one has taken is taken for no time at all."""
+        made_ms = int(statistics.get("ts", 0)) // 1000
+        offset_ms = now_ms - made_ms
+        if self._ts_offset_ms is None or offset_ms < self._ts_offset_ms:
+            self._ts_offset_ms = offset_ms
+        return made_ms + self._ts_offset_ms
+
+    # What users are told ------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle times and polling by Kafka's names."""
+        now_ms = self.clock.now_ms()
+        found = self._metrics.collect(now_ms)
+        tags = (("client-id", self._client_id),)
+        beat = self.heartbeat
+        found[MetricName("last-poll-seconds-ago", "consumer-metrics", tags)] = beat.unpolled_ms(now_ms) / 1000
+        found[MetricName("poll-headroom-ms", "consumer-metrics", tags)] = float(beat.headroom_ms(now_ms))
+        stalled = sum(1 for watch in self._stalls.values() if watch.stall is not None)
+        found[MetricName("fetch-stalled-brokers", "consumer-fetch-manager-metrics", tags)] = float(stalled)
+        return found
+
+    def state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about each broker, by its id; -1 as long as none is known."""
+        now_ms = self.clock.now_ms()
+        return {node: self._state(node, pace, now_ms) for node, pace in self._pacer.paces.items()}
+
+    def _state(self, node: int, pace: BrokerPace, now_ms: int) -> BrokerQuotaState:
+        watch = self._stalls.get(node)
+        stall = None if watch is None or watch.stall is None else watch.stall.words(self.limit.byte_rate)
+        return BrokerQuotaState(
+            limit=self.limit.byte_rate,
+            source=str(self.limit.source),
+            rate=pace.share.rate,
+            throttled_until_ms=max(0, pace.throttled_until_ms - now_ms),
+            admitted=pace.received_bytes or 0,
+            outstanding=self._pacer.queued_bytes,
+            stall=stall,
+        )
+
+    def _watch_stall(self, node: int, throttle_ms: int, now_ms: int) -> None:
+        pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)
+        if pace is None or (self.limit.request_percentage is not None and throttle_ms <= REQUEST_THROTTLE_MS):
+            return
+        window = pace.window
+        self._stalls.setdefault(node, StallWatch()).on_throttle(
+            throttle_ms,
+            limit=self.limit.byte_rate,
+            own_bytes=window.received_total(now_ms),
+            window_ms=window.size_ms(now_ms),
+            least_window_ms=window.least_window_ms,
+            now_ms=now_ms,
+        )
+        self._note_stalls(now_ms)
+
+    def _note_stalls(self, now_ms: int) -> None:
+        for node, watch in self._stalls.items():
+            stall = watch.check(now_ms)
+            if stall is not None:
+                logger.warning("Client %r, broker %d: %s", self._client_id, node, stall.words(self.limit.byte_rate))
+
+    def _note_messages(self, total: int) -> None:
+        if total <= self._received_messages:
+            return
+        self._received_messages = total
+        for node, watch in self._stalls.items():
+            if watch.on_messages():
+                logger.warning("Client %r, broker %d: messages come again", self._client_id, node)
+
+    def _warn_misfit(self) -> None:
+        if self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit:
+            return
+        self._said_misfit = True
+        logger.warning(
+            "Client %r fetches in sizes that its quota (%s) cannot be followed with, and librdkafka's sizes are fixed "
+            "when a client is made: make it anew, or set consumer_byte_rate before a quota applies",
+            self._client_id,
+            _words(self.limit),
+        )
+
+    def _note_throttle(self, broker_name: str, throttle_ms: int, now_ms: int) -> None:
+        self._last_throttle_ms = now_ms + throttle_ms
+        if not self._throttling:
+            self._throttling = True
+            if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS:
+                self._warned_at_ms = now_ms
+                logger.warning(
+                    "Broker %s throttles client %r for %d ms: fetches are spaced (quota: %s)",
+                    broker_name,
+                    self._client_id,
+                    throttle_ms,
+                    _words(self.limit),
+                )
+        asked_ms = self._asked_at_ms
+        if self.ask_soon is not None and (asked_ms is None or now_ms - asked_ms >= ASK_AGAIN_MS):
+            self._asked_at_ms = now_ms
+            self.ask_soon()
+        self._warn_misfit()
+
+    def _note_calm(self, now_ms: int) -> None:
+        last_ms = self._last_throttle_ms
+        if self._throttling and last_ms is not None and now_ms - last_ms >= QUIET_MS:
+            self._throttling = False
+            if self._warned_at_ms is not None and last_ms >= self._warned_at_ms:
+                logger.info("Throttling of client %r has ended", self._client_id)
+
+
+def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int], at_ms: int) -> FetchStatistics:
+    """What librdkafka's statistics (STATISTICS.md) say about fetching.
+
+    Args:
+        statistics: one event, decoded.
+        responses: how many responses that were not throttled each broker has sent so far.
+        at_ms: when the event was made.
+    """
+    queued_bytes = queued_count = 0
+    leaders: dict[tuple[str, int], int] = {}
+    for name, topic in statistics.get("topics", {}).items():
+        for partition in topic["partitions"].values():
+            # Every partition's queue is forwarded to the consumer's, so each reports the length of the whole.
+            queued_bytes = max(queued_bytes, partition["fetchq_size"])
+            queued_count = max(queued_count, partition["fetchq_cnt"])
+            if partition["fetch_state"] == "active" and partition["broker"] >= 0:
+                leaders[name, partition["partition"]] = partition["broker"]
+    received = {
+        broker["nodeid"]: (broker["rxbytes"], responses.get(broker["nodeid"], 0))
+        for broker in statistics.get("brokers", {}).values()
+        if broker["nodeid"] >= 0 and broker["source"] != "logical"
+    }
+    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders)
+
+
+def _words(limit: Limit) -> str:
+    if limit.byte_rate is not None:
+        by = f", {limit.decided_by}" if limit.decided_by else ""
+        return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
+    return "none" if limit.unlimited else "not known, being learnt"
+
+
+def _number(partition: int | None) -> int:
+    return -1 if partition is None else partition
+
+
+def _known(found: int | None, default: int) -> int:
+    return default if found is None else found

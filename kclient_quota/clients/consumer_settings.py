@@ -1,0 +1,135 @@
+"""What a consumer's configuration becomes before librdkafka sees it: our callbacks first, offsets in our hands."""
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kclient_quota.clients.consumer_gate import ConsumerGate
+from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
+from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.config import QuotaConfig
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
+
+STATISTICS_MS: Final = 250
+"""How often librdkafka tells while a limit is known or may be learnt."""
+CALM_STATISTICS_MS: Final = 1_000
+"""How often it tells while nothing limits."""
+STORE_KEY: Final = "enable.auto.offset.store"
+
+
+def stores_offsets(conf: Mapping[str, Any]) -> bool:
+    """Whether the user leaves storing offsets to the client, which is the default."""
+    return str(conf.get(STORE_KEY, True)).lower() in {"true", "1", "t"}
+
+
+def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
+    """Kafka's `max.poll.interval.ms`; the default where it is none, which is for librdkafka to refuse."""
+    try:
+        return int(conf.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
+    except (TypeError, ValueError):
+        return DEFAULT_MAX_POLL_INTERVAL_MS
+
+
+def with_callbacks(
+    conf: Mapping[str, Any],
+    gate: ConsumerGate,
+    *,
+    limit: Limit,
+    after_statistics: Callable[[], None],
+    interceptors: ConsumerInterceptors,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dict[str, Any]:
+    """`conf` with our callbacks, each calling the user's own afterwards.
+
+    Args:
+        conf: the user's, without our keys.
+        gate: what hears of statistics and throttles.
+        limit: decides how often statistics are wanted.
+        after_statistics: called after the gate, before the user.
+        interceptors: hear of commits.
+        clock: decides when the user's own statistics are due.
+    """
+    out = dict(conf)
+    theirs_ms = _statistics_ms(conf)
+    ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
+    period_ms = min(theirs_ms, ours_ms) if theirs_ms else ours_ms
+    out["statistics.interval.ms"] = period_ms
+    tell_user = _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock) if theirs_ms else None
+
+    def on_statistics(text: str) -> None:
+        gate.on_statistics(text)
+        after_statistics()
+        if tell_user is not None:
+            tell_user(text)
+
+    out["stats_cb"] = on_statistics
+    out["throttle_cb"] = _throttle_callback(gate, conf.get("throttle_cb"))
+    if interceptors:
+        out["on_commit"] = _commit_callback(interceptors, conf.get("on_commit"))
+    if stores_offsets(conf):
+        out[STORE_KEY] = False
+    return out
+
+
+def _statistics_ms(conf: Mapping[str, Any]) -> int:
+    """How often the user wants statistics; 0 for never."""
+    if not callable(conf.get("stats_cb")):
+        return 0
+    try:
+        return max(0, int(conf.get("statistics.interval.ms", 0)))
+    except (TypeError, ValueError):
+        return 0
+
+
+def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
+    """`call`, but not more often than every `period_ms`."""
+    due_ms = clock.now_ms() + period_ms
+
+    def maybe(text: str) -> None:
+        nonlocal due_ms
+        now_ms = clock.now_ms()
+        if now_ms >= due_ms:
+            due_ms = max(due_ms + period_ms, now_ms)
+            call(text)
+
+    return maybe
+
+
+def _throttle_callback(gate: ConsumerGate, theirs: Callable[[Any], Any] | None) -> Callable[[Any], None]:
+    def on_throttle(event: Any) -> None:
+        gate.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
+        if theirs is not None:
+            theirs(event)
+
+    return on_throttle
+
+
+def _commit_callback(
+    interceptors: ConsumerInterceptors, theirs: Callable[[Any, Any], Any] | None
+) -> Callable[[Any, Any], None]:
+    def on_commit(error: Any, offsets: Any) -> None:
+        if error is None:
+            interceptors.on_commit(offsets)
+        if theirs is not None:
+            theirs(error, offsets)
+
+    return on_commit
+
+
+def watch(finder: LimitFinder, gate: ConsumerGate) -> LimitWatch:
+    """A watch that tells the gate, and does not keep it alive."""
+    listener = weakref.ref(gate)
+
+    def on_limit(limit: Limit) -> None:
+        gate = listener()
+        if gate is not None:
+            gate.on_limit(limit)
+
+    return LimitWatch(finder, on_limit)
+
+
+def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
+    """Where a consumer's limit comes from."""
+    return LimitFinder(ours, conf, byte_rate_key=CONSUMER_BYTE_RATE)

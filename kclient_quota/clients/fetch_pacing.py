@@ -1,0 +1,355 @@
+"""When a consumer may take the next messages out of librdkafka's queue: the pace of taking is the pace of fetching.
+
+librdkafka fetches when its queue holds less than `queued.max.messages.kbytes`. With that bound and the fetches small,
+what the application takes out is what comes in, so taking evenly at just below the limit makes it fetch evenly, and
+nothing that was fetched is ever thrown away. Small overshoots cost a throttle of their own size and no quota. Batches
+that fill a good part of the broker's window cannot be taken evenly: the message whose taking would let the next fetch
+out is held back until the next batch fits.
+
+Nothing here reads a clock or calls librdkafka.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Final
+
+from kclient_quota.clients.fetch_share import FetchShare
+from kclient_quota.clients.fetch_sizes import FetchSizes
+from kclient_quota.clients.fetch_window import FetchWindow
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
+
+RECORD_BYTES: Final = 10
+"""What a record costs on the wire beside its key and value, about."""
+GRANT_MS: Final = 50
+"""Messages are granted for so much time at once: evenly as a broker's one-second samples see it, and cheaply."""
+SAVED_MS: Final = 300
+"""Unused pace, in time, that a late application may make up for."""
+BIG_BATCH_MS: Final = 800
+"""A batch that stands for more time than this is spaced by the window, not evenly."""
+OWN_PART: Final = 0.85
+"""A throttle that our own bytes explain to this part is nobody else's doing."""
+LEARNING_MS: Final = 20_000
+"""How much time the ratio of wire bytes to message bytes is learnt over."""
+LEAST_RATIO: Final = 0.02
+MOST_RATIO: Final = 50.0
+BATCH_FADE: Final = 0.9
+"""How fast an expected batch shrinks when smaller ones arrive."""
+SLACK: Final = 1.3
+"""How much more than needed is left in the queue to hold a fetch back, as its length is known about only."""
+ONLY: Final = -1
+"""The account of a client that does not know yet which brokers there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStatistics:
+    """What one statistics event says about fetching.
+
+    Attributes:
+        at_ms: when it was made.
+        queued_bytes: keys and values in librdkafka's queue.
+        queued_count: messages in it.
+        received: bytes and responses with something in them received so far, by broker.
+        leaders: which broker each assigned partition is fetched from.
+    """
+
+    at_ms: int
+    queued_bytes: int
+    queued_count: int
+    received: Mapping[int, tuple[int, int]]
+    leaders: Mapping[tuple[str, int], int]
+
+
+class BrokerPace:
+    """One broker's pace: a level of bytes that may be taken, its window, and the size of its batches.
+
+    Args:
+        limit: bytes per second; None while unknown.
+        window: the broker's window, empty.
+        now_ms: when it begins.
+    """
+
+    def __init__(self, limit: float | None, window: FetchWindow, now_ms: int) -> None:
+        self.share = FetchShare(limit)
+        self.window = window
+        self.batch = 0.0
+        self.throttled_until_ms = now_ms
+        self.received_bytes: int | None = None
+        self._responses = 0
+        self._level = 0.0
+        self._at_ms = now_ms
+        self._seen_at_ms = now_ms
+
+    @property
+    def big_batches(self) -> bool:
+        """Whether batches fill so much of the window that they must be spaced by it."""
+        return self.batch * 1000.0 >= BIG_BATCH_MS * self.share.ceiling
+
+    def settle(self, paid: float, now_ms: int) -> float:
+        """Pay `paid` bytes for what was taken and bank the time that passed; the level, infinite without a pace."""
+        rate = self.share.rate
+        if rate == inf:
+            return inf
+        elapsed_ms = max(0, now_ms - self._at_ms)
+        self._at_ms = max(now_ms, self._at_ms)
+        most = rate * SAVED_MS / 1000.0
+        self.share.grow(now_ms, busy=self._level < most)
+        self._level = min(self._level - paid + rate * elapsed_ms / 1000.0, most)
+        return self._level
+
+    def pay_prefetch(self, nbytes: float) -> None:
+        """Pay for what fills the queue."""
+        if not self.big_batches:
+            self._level -= nbytes
+
+    def wait_ms(self) -> int:
+        """How long until something may be taken, by the level alone."""
+        return 0 if self._level >= 0.0 else ceil(-self._level * 1000.0 / self.share.rate)
+
+    def fits_at_ms(self, now_ms: int) -> int:
+        """When the next batch fits into the window."""
+        ceiling = self.share.ceiling
+        return now_ms if ceiling == inf else self.window.fits_at_ms(self.batch, ceiling, now_ms)
+
+    def on_received(self, total: int, responses: int, at_ms: int) -> None:
+        """`total` bytes have been received so far, in `responses` that were not throttled."""
+        before, self.received_bytes = self.received_bytes, total
+        responses_before, self._responses = self._responses, responses
+        since_ms, self._seen_at_ms = self._seen_at_ms, at_ms
+        nbytes = 0 if before is None or total < before else total - before
+        if nbytes <= 0:
+            return
+        came_at_ms = at_ms
+        batch = nbytes / max(1, responses - responses_before)
+        if batch >= 0.5 * self.batch:
+            self.batch = max(batch, self.batch * BATCH_FADE)
+            expected_at_ms = self.window.arrived()
+            if expected_at_ms is not None:
+                came_at_ms = min(max(expected_at_ms, since_ms), at_ms)
+        self.window.received(nbytes, came_at_ms)
+
+    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """The broker mutes us for `throttle_ms`; yields when strangers must have caused it."""
+        self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        # Time that the broker takes is not made up for: that would bring about the next throttle.
+        self._at_ms = max(self._at_ms, now_ms + throttle_ms)
+        expected = self.window.expected
+        # The event may have waited to be served; the fetch that it is about went out when it was expected to.
+        asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
+        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
+        window_ms = self.window.size_ms(now_ms)
+        limit = self.share.limit
+        if limit is None or own_bytes * 1000.0 < OWN_PART * limit * (window_ms + throttle_ms):
+            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
+        if expected is None:
+            self.window.received(0, now_ms)
+        self.window.postpone(asked_at_ms + throttle_ms)
+
+
+class FetchPacer:
+    """Paces one consumer. Has no lock: its owner does.
+
+    Args:
+        limit: bytes per second and broker; None where nothing limits or nothing is known.
+        sizes: how the client fetches.
+        now_ms: when it begins.
+        samples: `quota.window.num` of the brokers.
+        window_ms: `quota.window.size.seconds` of the brokers, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        limit: float | None,
+        sizes: FetchSizes,
+        now_ms: int,
+        *,
+        samples: int = QUOTA_SAMPLES,
+        window_ms: int = QUOTA_WINDOW_MS,
+    ) -> None:
+        self._limit = limit
+        self._sizes = sizes
+        self._window = (samples, window_ms)
+        self._paces: dict[int, BrokerPace] = {ONLY: BrokerPace(limit, FetchWindow(*self._window), now_ms)}
+        self._ratio = 1.0
+        self._taken = 0.0
+        self._learnt_from = 0.0
+        self._wire = 0.0
+        self._wire_seen: float | None = None
+        self._queued_before = 0.0
+        self._queued = 0.0
+        self._message = float(RECORD_BYTES)
+        self._fetching = True
+        self._prefetch_paid = False
+        self.leaders: Mapping[tuple[str, int], int] = {}
+
+    # What the owner asks ------------------------------------------------------------------------------------------
+
+    @property
+    def paces(self) -> Mapping[int, BrokerPace]:
+        """The pace of every broker that messages came from, by id; `ONLY` as long as none is known."""
+        return self._paces
+
+    @property
+    def queued_bytes(self) -> int:
+        """Wire bytes that librdkafka's queue holds, about."""
+        return max(0, int(self._queued))
+
+    @property
+    def big_batches(self) -> bool:
+        """Whether a grant holds for this moment only, because batches are spaced by the window."""
+        return any(pace.big_batches for pace in self._paces.values())
+
+    @property
+    def message_bytes(self) -> float:
+        """What one message takes of a grant, about."""
+        return self._message / self._ratio
+
+    @property
+    def fits(self) -> bool:
+        """Whether the client's sizes let spacing follow every broker's limit."""
+        return all(pace.share.ceiling == inf or self._sizes.fit(pace.share.ceiling) for pace in self._paces.values())
+
+    @property
+    def paced(self) -> bool:
+        """Whether anything is to be paced at all."""
+        return any(pace.share.rate != inf for pace in self._paces.values())
+
+    def grant(self, now_ms: int, taken: Mapping[int, int]) -> tuple[float, int]:
+        """Pay for what was taken since the last call and ask for more.
+
+        Args:
+            now_ms: now.
+            taken: bytes of keys and values, plus RECORD_BYTES each, by the broker they came from.
+
+        Returns:
+            bytes of the same kind that may be taken now, more than 0 and perhaps infinite; or 0 and how many
+            milliseconds to wait.
+        """
+        self._note_taken(sum(taken.values()), now_ms)
+        level = inf
+        wait_ms = 0
+        for node, pace in self._paces.items():
+            level = min(level, pace.settle(taken.get(node, 0) * self._ratio, now_ms))
+            if level < 0.0:
+                wait_ms = max(wait_ms, pace.wait_ms())
+        if wait_ms:
+            return 0.0, wait_ms
+        if level == inf:
+            return inf, 0
+        most = min(max(level, 1.0), min(pace.share.rate for pace in self._paces.values()) * GRANT_MS / 1000.0)
+        if self.big_batches:
+            most, wait_ms = self._grant_big(most, now_ms)
+            if wait_ms:
+                return 0.0, wait_ms
+        return max(most / self._ratio, 1.0), 0
+
+    # What the owner tells -----------------------------------------------------------------------------------------
+
+    def on_statistics(self, seen: FetchStatistics) -> None:
+        """A statistics event."""
+        self.leaders = seen.leaders
+        self._follow_brokers(set(seen.leaders.values()), seen.at_ms)
+        if seen.queued_count:
+            self._message = (seen.queued_bytes / seen.queued_count + RECORD_BYTES) * self._ratio
+        self._learn(seen)
+        self._queued = (seen.queued_bytes + RECORD_BYTES * seen.queued_count) * self._ratio
+        for node, (total, responses) in seen.received.items():
+            pace = self._paces.get(node)
+            if pace is not None:
+                pace.on_received(total, responses, seen.at_ms)
+        if not self._prefetch_paid and seen.queued_bytes:
+            # What the first fetches have filled the queue with was not taken, but the broker counts it.
+            self._prefetch_paid = True
+            for pace in self._paces.values():
+                pace.pay_prefetch(seen.queued_bytes * self._ratio / len(self._paces))
+        if self._queued >= self._sizes.queue_bytes:
+            self._fetching = False
+        elif not self._fetching:
+            self._expect(seen.at_ms)
+
+    def on_messages(self, nbytes: int, count: int) -> None:
+        """`count` messages of `nbytes` have been seen."""
+        self._message = nbytes / count * self._ratio
+
+    def on_throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
+        """A response has said `throttle_ms`."""
+        pace = self._paces.get(node_id) or self._paces.get(ONLY)
+        if pace is not None and throttle_ms > 0:
+            pace.on_throttle(throttle_ms, now_ms)
+
+    def set_limit(self, limit: float | None) -> None:
+        """Follow this limit from now on."""
+        self._limit = limit
+        for pace in self._paces.values():
+            pace.share.set_limit(limit)
+
+    # How it is reckoned -------------------------------------------------------------------------------------------
+
+    def _grant_big(self, most: float, now_ms: int) -> tuple[float, int]:
+        """Grant what lets no fetch out before its batch fits."""
+        threshold = self._sizes.queue_bytes * SLACK + self._message
+        spare = self._queued - threshold
+        if spare > 0.0:
+            return min(most, spare), 0
+        if self._fetching and not self._empty:
+            return min(most, self._queued), 0
+        batch = max(pace.batch for pace in self._paces.values())
+        if self._fetching and batch - self._message >= threshold:
+            # The next message is the first of a batch that is still long enough to hold back the fetch after it.
+            return 1.0, 0
+        fits_at_ms = max(pace.fits_at_ms(now_ms) for pace in self._paces.values())
+        return 1.0, max(0, fits_at_ms - now_ms)
+
+    @property
+    def _empty(self) -> bool:
+        """Whether librdkafka's queue holds no whole message, as far as its length is known."""
+        return self._queued < 0.5 * self._message
+
+    def _note_taken(self, nbytes: int, now_ms: int) -> None:
+        """Follow the queue's length between two statistics events."""
+        if not nbytes:
+            return
+        self._taken += nbytes
+        was_empty = self._empty
+        self._queued -= nbytes * self._ratio
+        if was_empty and self._fetching:
+            # Something came out of an empty queue: the batch that was fetched.
+            self._queued = max(pace.batch for pace in self._paces.values()) - nbytes * self._ratio
+            self._fetching = False
+        if self._queued < self._sizes.queue_bytes and not self._fetching:
+            self._expect(now_ms)
+
+    def _expect(self, now_ms: int) -> None:
+        self._fetching = True
+        for pace in self._paces.values():
+            if pace.big_batches:
+                pace.window.expect(pace.batch, now_ms)
+
+    def _learn(self, seen: FetchStatistics) -> None:
+        """Learn how many bytes on the wire one byte of messages costs: compression, framing, cut batches."""
+        wire = float(sum(total for node, (total, _) in seen.received.items() if node in self._paces))
+        queued = seen.queued_bytes + RECORD_BYTES * seen.queued_count
+        came = self._taken + queued - self._queued_before
+        self._queued_before = queued
+        self._taken = 0.0
+        before, self._wire_seen = self._wire_seen, wire
+        if before is None or wire < before:
+            return
+        self._wire += wire - before
+        self._learnt_from += came
+        if self._learnt_from > 0.0 and self._wire > 0.0:
+            self._ratio = min(max(self._wire / self._learnt_from, LEAST_RATIO), MOST_RATIO)
+        if self._wire > LEARNING_MS / 1000.0 * max(pace.share.rate for pace in self._paces.values()):
+            self._wire /= 2
+            self._learnt_from /= 2
+
+    def _follow_brokers(self, nodes: set[int], now_ms: int) -> None:
+        """One pace for every broker that leads an assigned partition."""
+        for node in nodes - self._paces.keys():
+            heir = self._paces.pop(ONLY, None)
+            self._paces[node] = (
+                heir if heir is not None else BrokerPace(self._limit, FetchWindow(*self._window), now_ms)
+            )
+        if nodes:
+            for node in self._paces.keys() - nodes - {ONLY}:
+                del self._paces[node]

@@ -1,0 +1,101 @@
+"""How large a consumer's fetches are and how much it queues: fixed when librdkafka's client is made.
+
+A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
+for and is thrown away. So a fetch asks for little, a twentieth of a second, and usually gets exactly one batch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+FETCH_MS: Final = 50
+"""How much time one fetch's bytes stand for."""
+LEAST_FETCH_BYTES: Final = 1_000
+MOST_FETCH_BYTES: Final = 1_000_000
+QUEUE_BACKOFF_MS: Final = 10
+"""How soon librdkafka notices that the queue has room again."""
+UNKNOWN_QUEUE_KBYTES: Final = 2_048
+DEFAULT_QUEUE_KBYTES: Final = 65_536
+DEFAULT_FETCH_BYTES: Final = 1_048_576
+MOST_TIME_MS: Final = 2_500
+"""Sizes that stand for more time than this cannot be spaced."""
+LEAST_TIME_MS: Final = 2
+"""Fetches that stand for less time than this cannot keep up with the limit."""
+
+_FETCH_KEYS: Final = ("fetch.message.max.bytes", "max.partition.fetch.bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSizes:
+    """What one client fetches and queues.
+
+    Attributes:
+        fetch_bytes: what one fetch asks for from one partition.
+        queue_bytes: below so many bytes in librdkafka's queue the next fetch goes out.
+        sized: whether they were chosen for a limit, or are librdkafka's or the user's own.
+    """
+
+    fetch_bytes: int
+    queue_bytes: int
+    sized: bool
+
+    def fit(self, byte_rate: float) -> bool:
+        """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
+        longest_ms = max(self.fetch_bytes, self.queue_bytes) * 1000 / byte_rate
+        shortest_ms = self.fetch_bytes * 1000 / byte_rate
+        return longest_ms <= MOST_TIME_MS and shortest_ms >= LEAST_TIME_MS
+
+
+def sizes_for(byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:
+    """Choose sizes.
+
+    Args:
+        byte_rate: bytes per second and broker; None where nothing limits, or nothing is known to.
+        known: whether it is known what applies.
+
+    Returns:
+        librdkafka's configuration, empty where its defaults are right, and what they come to.
+    """
+    if byte_rate is None and known:
+        return {}, FetchSizes(DEFAULT_FETCH_BYTES, DEFAULT_QUEUE_KBYTES * 1024, sized=False)
+    if byte_rate is None:
+        conf = {"queued.max.messages.kbytes": UNKNOWN_QUEUE_KBYTES, "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS}
+        return conf, FetchSizes(DEFAULT_FETCH_BYTES, UNKNOWN_QUEUE_KBYTES * 1024, sized=False)
+    fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
+    queue_kbytes = max(1, fetch_bytes // 1024)
+    conf = {
+        "fetch.message.max.bytes": fetch_bytes,
+        # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
+        "message.max.bytes": fetch_bytes,
+        "fetch.max.bytes": fetch_bytes,
+        "queued.max.messages.kbytes": queue_kbytes,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+    }
+    return conf, FetchSizes(fetch_bytes, queue_kbytes * 1024, sized=True)
+
+
+def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:
+    """`conf` with sizes for the limit, where the user has not set any.
+
+    Returns:
+        the configuration and the sizes that hold.
+    """
+    chosen, sizes = sizes_for(byte_rate, known=known)
+    theirs = {key for key in conf if key in chosen or key in _FETCH_KEYS}
+    if theirs & {*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"}:
+        for key in (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"):
+            chosen.pop(key, None)
+    merged = {**chosen, **conf}
+    fetch_bytes = _whole(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
+    queue_bytes = _whole(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_KBYTES) * 1024
+    return merged, FetchSizes(fetch_bytes, queue_bytes, sized=sizes.sized and not theirs)
+
+
+def _whole(conf: Mapping[str, Any], keys: tuple[str, ...], default: int) -> int:
+    for key in keys:
+        try:
+            return int(conf[key])
+        except (KeyError, TypeError, ValueError):
+            # What is no number is for librdkafka to refuse, in its own words.
+            continue
+    return default
