@@ -16,6 +16,7 @@ REQUEST_BYTES: Final = 150
 LEAST_MESSAGES: Final = 5
 """Messages in a grant, where waiting for so many takes less than LONGEST_GROUP_MS: framing then takes 3 %."""
 LONGEST_GROUP_MS: Final = 400
+NEVER_MS: Final = -(2**62)
 SOON_MS: Final = 10
 """When to look again for deliveries, where nothing better is known."""
 
@@ -100,8 +101,11 @@ class Gate:
     """
 
     __slots__ = (
+        "_grant",
         "_granted",
-        "_held_until_ms",
+        "_granted_at_ms",
+        "_held_at_ms",
+        "_held_ms",
         "_limit",
         "_pace",
         "_raw",
@@ -117,8 +121,11 @@ class Gate:
     def __init__(self, pace: Pace, limit: float | None = None) -> None:
         self._pace = pace
         self._limit = limit
-        self._held_until_ms = 0
+        self._held_ms = 0
+        self._held_at_ms = 0
         self._request = 0
+        self._grant = 0
+        self._granted_at_ms = NEVER_MS
         self.left = 0
         self.waiting = 0
         self._granted = 0
@@ -140,7 +147,7 @@ class Gate:
         """
         wait_ms = self.wait_ms(cost, now_ms)
         if not wait_ms and self.left < cost:
-            self._take(cost, now_ms)
+            self._take(now_ms)
         return wait_ms
 
     def wait_ms(self, cost: int, now_ms: int) -> int:
@@ -149,34 +156,38 @@ class Gate:
             return 0
         pace = self._pace
         ratio = self._ratio(cost)
-        grant = self._grant(cost, ratio)
-        wait_ms = max(pace.admit_at_ms(max(1, int(grant * ratio)), now_ms), self._held_until_ms) - now_ms
+        wait_ms = self._held_for_ms(now_ms)
+        self._grant = self._group(cost, ratio)
+        wait_ms = max(wait_ms, pace.admit_at_ms(int(self._grant * ratio) + 1, now_ms) - now_ms)
+        if 0 < wait_ms <= LONGEST_GROUP_MS < now_ms - self._granted_at_ms:
+            # Who was idle does not wait for a group.
+            self._grant = cost
+            wait_ms = max(self._held_for_ms(now_ms), pace.admit_at_ms(int(cost * ratio) + 1, now_ms) - now_ms)
         if wait_ms > 0:
             return wait_ms
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
-        if outstanding > 0 and (not self._settled or (outstanding + grant) * ratio > pace.outstanding_bytes):
+        if outstanding > 0 and (not self._settled or (outstanding + self._grant) * ratio > pace.outstanding_bytes):
             # Waiting for deliveries is not idleness, which would earn a burst.
             pace.on_sent(0, now_ms)
             rate = pace.rate()
-            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(grant * ratio * 1000 / rate)))
+            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(self._grant * ratio * 1000 / rate)))
         return 0
 
-    def _take(self, cost: int, now_ms: int) -> None:
+    def _take(self, now_ms: int) -> None:
+        """Grant what `wait_ms` has found to be free."""
         pace = self._pace
-        ratio = self._ratio(cost)
-        grant = self._grant(cost, ratio)
-        wire = max(1, int(grant * ratio))
-        self._request = wire
+        wire = self._request = int(self._grant * self._ratio(self._grant)) + 1
         if self._granted and not self._started:
             # The broker counts from the first request that arrives, the pacer from the first that is admitted; what it
             # has saved up since, and that ten seconds see one request more than intervals, is paid for here, once.
             self._started = True
             wire += pace.request_bytes // 2 + 2 * wire if pace.rate() < inf else 0
         pace.on_sent(wire, now_ms)
-        self._granted += grant
-        self.left += grant
+        self._granted += self._grant
+        self._granted_at_ms = now_ms
+        self.left += self._grant
 
     @property
     def handed(self) -> int:
@@ -207,7 +218,8 @@ class Gate:
         """The broker has answered with this throttle time."""
         if self._limit is not None and throttle_ms * self._limit <= self._request * 1000:
             # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
-            self._held_until_ms = max(self._held_until_ms, now_ms + throttle_ms)
+            self._held_ms = max(throttle_ms, self._held_for_ms(now_ms))
+            self._held_at_ms = now_ms
         else:
             self._pace.on_throttle(throttle_ms, now_ms)
 
@@ -218,7 +230,11 @@ class Gate:
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""
-        return max(0, self._held_until_ms - now_ms, self._pace.throttled_until_ms - now_ms)
+        return max(0, self._held_for_ms(now_ms), self._pace.throttled_until_ms - now_ms)
+
+    def _held_for_ms(self, now_ms: int) -> int:
+        """How much of a short throttle is left; all of it, at most, whatever the clock does."""
+        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms))
 
     def state(self, limit: float | None, source: str, now_ms: int) -> BrokerQuotaState:
         """What is known, for `quota_state()`."""
@@ -240,7 +256,7 @@ class Gate:
             self._raw, self._wire = 4.0 * group, 4.0 * (group + REQUEST_BYTES)
         return min(max(self._wire / self._raw, _LEAST_RATIO), _MOST_RATIO)
 
-    def _grant(self, cost: int, ratio: float) -> int:
+    def _group(self, cost: int, ratio: float) -> int:
         """How many bytes to grant at once, at least a message of `cost`."""
         pace = self._pace
         group = LEAST_MESSAGES

@@ -52,6 +52,7 @@ class ProducerGates:
         self._only_id = ONLY_BROKER
         self._last_throttle_ms: int | None = None
         self._throttling = False
+        self._said = False
         self._warned_at_ms: int | None = None
         self._asked_at_ms: int | None = None
 
@@ -218,7 +219,8 @@ class ProducerGates:
         self._last_throttle_ms = now_ms + throttle_ms
         if not self._throttling:
             self._throttling = True
-            if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS:
+            self._said = self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS
+            if self._said:
                 self._warned_at_ms = now_ms
                 logger.warning(
                     "Broker %s throttles client %r for %d ms: produce() backs off (quota: %s)",
@@ -236,7 +238,7 @@ class ProducerGates:
         last_ms = self._last_throttle_ms
         if self._throttling and last_ms is not None and now_ms - last_ms >= QUIET_MS:
             self._throttling = False
-            if self._warned_at_ms is not None and last_ms >= self._warned_at_ms:
+            if self._said:
                 logger.info("Throttling of client %r has ended", self._client_id)
 
 

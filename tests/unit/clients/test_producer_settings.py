@@ -1,0 +1,151 @@
+"""What a producer's configuration becomes."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from kclient_quota.clients.aside import CallbackGuard
+from kclient_quota.clients.gate import ProducerGates
+from kclient_quota.clients.limits import UNKNOWN, Limit
+from kclient_quota.clients.producer_settings import Transaction, is_batch, keep_alive, with_callbacks, with_defaults
+from kclient_quota.config import Backoff, LimitSource
+from kclient_quota.testing.clock import ManualClock
+
+NONE = Limit(None, None, LimitSource.CLUSTER)
+
+
+def limited(rate: float) -> Limit:
+    return Limit(rate, None, LimitSource.CONFIG)
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [{}, {"acks": "all"}, {"acks": -1}, {"max.in.flight": 5}, {"retries": 3}, {"transactional.id": "t"}],
+)
+def test_idempotence_is_the_default_where_nothing_contradicts_it(conf: dict[str, Any]) -> None:
+    assert with_defaults(conf, NONE)["enable.idempotence"] is True
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"acks": 1},
+        {"acks": "0"},
+        {"request.required.acks": 1},
+        {"max.in.flight": 6},
+        {"max.in.flight.requests.per.connection": 1000},
+        {"retries": 0},
+        {"message.send.max.retries": 0},
+        {"queuing.strategy": "lifo"},
+        {"default.topic.config": {"acks": 1}},
+    ],
+)
+def test_it_is_left_alone_where_the_users_settings_contradict_it(conf: dict[str, Any]) -> None:
+    assert "enable.idempotence" not in with_defaults(conf, NONE)
+
+
+@pytest.mark.parametrize("value", [True, False, "false"])
+def test_the_users_own_choice_stands(value: Any) -> None:
+    assert with_defaults({"enable.idempotence": value}, NONE)["enable.idempotence"] == value
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(20_000, 16_384), (100_000, 50_000), (50_000_000, 1_000_000)])
+def test_a_batch_takes_half_a_second_of_the_limit_at_most(rate: float, expected: int) -> None:
+    assert with_defaults({}, limited(rate))["batch.size"] == expected
+    assert with_defaults({"batch.size": 77}, limited(rate))["batch.size"] == 77
+
+
+def test_without_a_limit_batches_are_librdkafkas() -> None:
+    assert "batch.size" not in with_defaults({}, NONE)
+    assert "batch.size" not in with_defaults({}, UNKNOWN)
+
+
+def test_linger_is_set_only_where_the_user_has_not() -> None:
+    assert "linger.ms" in with_defaults({}, NONE)
+    assert with_defaults({"linger.ms": 0}, NONE)["linger.ms"] == 0
+    assert "linger.ms" not in with_defaults({"queue.buffering.max.ms": 7}, NONE)
+
+
+def gates(clock: ManualClock) -> ProducerGates:
+    return ProducerGates(Backoff.BLOCK, "app", limited(50_000), clock)
+
+
+def test_the_users_statistics_keep_their_own_period() -> None:
+    clock = ManualClock()
+    seen: list[str] = []
+    conf = {"stats_cb": seen.append, "statistics.interval.ms": 5_000}
+    out = with_callbacks(conf, gates(clock), CallbackGuard(), limited(50_000))
+    assert out["statistics.interval.ms"] == 1_000
+    for _ in range(20):
+        clock.sleep_ms(1_000)
+        out["stats_cb"]('{"brokers": {}}')
+    assert len(seen) == 4
+
+
+def test_a_faster_period_of_the_user_is_taken_over() -> None:
+    seen: list[str] = []
+    conf = {"stats_cb": seen.append, "statistics.interval.ms": 200}
+    out = with_callbacks(conf, gates(ManualClock()), CallbackGuard(), limited(50_000))
+    assert out["statistics.interval.ms"] == 200
+    out["stats_cb"]('{"brokers": {}}')
+    assert len(seen) == 1
+
+
+def test_statistics_that_the_user_did_not_ask_for_are_not_told() -> None:
+    seen: list[str] = []
+    out = with_callbacks({"stats_cb": seen.append}, gates(ManualClock()), CallbackGuard(), NONE)
+    out["stats_cb"]('{"brokers": {}}')
+    assert seen == []
+    assert out["statistics.interval.ms"] == 5_000
+
+
+def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> None:
+    class Ours:
+        def keep_alive(self) -> str:
+            return "ours"
+
+    class Plain:
+        def consume(self, number: int, timeout: float) -> tuple[int, float]:
+            return number, timeout
+
+    assert keep_alive(None) is None
+    ours, plain = keep_alive(Ours()), keep_alive(Plain())
+    assert ours is not None
+    assert plain is not None
+    assert ours() == "ours"
+    assert plain() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([{"value": b"v", "key": "k", "partition": 1}], True),
+        ([{}], True),
+        ([], True),
+        (({"value": b"v"},), False),
+        (["text"], False),
+        ([{"value": 5}], False),
+        ([{"key": 5}], False),
+        ([{"partition": "1"}], False),
+        ([{"timestamp": 5}], False),
+    ],
+)
+def test_what_counts_as_a_batch(messages: Any, expected: bool) -> None:
+    assert is_batch(messages) is expected
+
+
+def test_a_transaction_that_is_waited_out_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    transaction = Transaction({"transaction.timeout.ms": 20_000})
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        transaction.warn(10**9)
+        transaction.begin(1_000)
+        transaction.warn(15_000)
+        assert caplog.text == ""
+        transaction.warn(16_500)
+        transaction.warn(17_000)
+        assert caplog.text.count("transaction.timeout.ms=20000") == 1
+        transaction.begin(30_000)
+        transaction.end()
+        transaction.warn(10**9)
+    assert caplog.text.count("transaction.timeout.ms") == 2
