@@ -15,6 +15,7 @@ import pytest
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 
 Unique = Callable[[str], str]
+BROKERS = ["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +39,7 @@ def _require_apache_kafka() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=BROKERS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A running cluster with `bootstrap_servers` and `set_quota`, first the embedded one, then Apache Kafka."""
     if request.param == "apache-kafka":
@@ -47,24 +48,31 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     gap = request.node.get_closest_marker("embedded_gap")
     if gap is not None:
         request.applymarker(pytest.mark.xfail(strict=True, reason=gap.args[0]))
-    from kclient_quota.broker import EmbeddedBroker
-
-    with EmbeddedBroker() as embedded:
+    with _own_cluster("embedded") as embedded:
         yield embedded
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=BROKERS)
 def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A cluster of three brokers of its own, because quotas hold per broker."""
-    if request.param == "apache-kafka":
+    with _own_cluster(request.param, brokers=3) as own:
+        yield own
+
+
+@pytest.fixture(params=BROKERS)
+def secure_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A cluster of its own with the users alice and bob, whose passwords are "secret"."""
+    with _own_cluster(request.param, users={"alice": "secret", "bob": "secret"}) as own:
+        yield own
+
+
+def _own_cluster(kind: str, **options: Any) -> Any:
+    if kind == "apache-kafka":
         _require_apache_kafka()
-        with ApacheKafka(brokers=3) as real:
-            yield real
-        return
+        return ApacheKafka(**options)
     from kclient_quota.broker import EmbeddedBroker
 
-    with EmbeddedBroker(brokers=3) as embedded:
-        yield embedded
+    return EmbeddedBroker(**options)
 
 
 @pytest.fixture

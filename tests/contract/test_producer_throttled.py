@@ -1,0 +1,192 @@
+"""A producer under a quota: nothing lost, nothing doubled, no long throttle; on both brokers."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from kclient_quota.clients.producer import Producer
+from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.metrics import MetricName
+
+Unique = Callable[[str], str]
+PAD = b"x" * 990
+
+
+class Reports:
+    """Delivery reports: which ids arrived, which failed, and how long each took."""
+
+    def __init__(self) -> None:
+        self.failed: list[Any] = []
+        self.partitions: Counter[int] = Counter()
+        self.slowest_s = 0.0
+
+    def of(self, produced_at: float) -> Callable[[Any, Any], None]:
+        def report(error: Any, message: Any) -> None:
+            if error is not None:
+                self.failed.append(error)
+                return
+            self.partitions[message.partition()] += 1
+            self.slowest_s = max(self.slowest_s, time.monotonic() - produced_at)
+
+        return report
+
+
+def produce(producer: Producer, topic: str, count: int, *, keyed: bool = False) -> Reports:
+    reports = Reports()
+    for number in range(count):
+        key = str(number) if keyed else None
+        producer.produce(topic, b"%06d" % number + PAD, key=key, on_delivery=reports.of(time.monotonic()))
+    assert producer.flush(30) == 0
+    return reports
+
+
+def read_back(cluster: Any, topic: str, partitions: int, expected: int) -> Counter[bytes]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
+    seen: Counter[bytes] = Counter()
+    deadline = time.monotonic() + 20
+    while seen.total() < expected and time.monotonic() < deadline:
+        seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
+    seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
+    consumer.close()
+    return seen
+
+
+def ids(count: int) -> dict[bytes, int]:
+    return {b"%06d" % number: 1 for number in range(count)}
+
+
+def test_the_quota_is_found_and_kept_without_loss_or_duplicates(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=50_000)
+    throttles: list[float] = []
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app}
+    producer = Producer({**conf, "throttle_cb": lambda event: throttles.append(event.throttle_time)})
+    begin = time.monotonic()
+    reports = produce(producer, topic, 800)
+    took_s = time.monotonic() - begin
+    assert [state.limit for state in producer.quota_state().values()] == [50_000]
+    assert [state.source for state in producer.quota_state().values()] == ["cluster"]
+    producer.close()
+    assert reports.failed == []
+    assert read_back(cluster, topic, 1, 800) == ids(800)
+    assert max(throttles, default=0.0) <= 1.0
+    assert reports.slowest_s <= 2.0
+    # 800 kB at 50 kB/s is 16 s; an idle second's worth may go ahead.
+    assert 14 <= took_s <= 20
+
+
+def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": app})
+    aside = type(producer).produce is confluent_kafka.Producer.produce
+    assert aside
+    count = 0
+    reports = Reports()
+    deadline = time.monotonic() + 25
+    while type(producer) is not Producer or count < 3_000:
+        assert time.monotonic() < deadline
+        producer.produce(topic, b"%06d" % count + PAD, on_delivery=reports.of(time.monotonic()))
+        producer.poll(0)
+        count += 1
+        if count == 1_000:
+            cluster.set_quota(client_id=app, producer_byte_rate=400_000)
+        if count > 1_000:
+            time.sleep(0.0005)
+    assert producer.flush(30) == 0
+    producer.close()
+    assert reports.failed == []
+    assert read_back(cluster, topic, 1, count) == ids(count)
+
+
+def test_a_learnt_limit_loses_nothing_either(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=50_000)
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "quota.limit.source": "learned"}
+    producer = Producer(conf)
+    reports = produce(producer, topic, 900)
+    assert [state.source for state in producer.quota_state().values()] == ["learned"]
+    average = MetricName("produce-throttle-time-avg", "producer-metrics", (("client-id", app),))
+    assert producer.metrics()[average] > 0
+    producer.close()
+    assert reports.failed == []
+    assert read_back(cluster, topic, 1, 900) == ids(900)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any, unique: Unique, keyed: bool) -> None:
+    topic, app = unique("orders"), unique("app")
+    three_brokers.create_topic(topic, 6)
+    three_brokers.set_quota(client_id=app, producer_byte_rate=50_000)
+    producer = Producer({"bootstrap.servers": three_brokers.bootstrap_servers, "client.id": app})
+    begin = time.monotonic()
+    reports = produce(producer, topic, 1_200, keyed=keyed)
+    took_s = time.monotonic() - begin
+    assert len(producer.quota_state()) >= 3
+    producer.close()
+    assert reports.failed == []
+    assert read_back(three_brokers, topic, 6, 1_200) == ids(1_200)
+    # 1.2 MB at three times 50 kB/s is 8 s; keys are not spread quite evenly.
+    assert 6 <= took_s <= (12 if keyed else 10)
+    if not keyed:
+        assert max(reports.partitions.values()) <= 1.3 * min(reports.partitions.values())
+
+
+def test_threads_share_one_gate(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=100_000)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": app})
+    reports = Reports()
+
+    def work(first: int) -> None:
+        for number in range(first, 600, 3):
+            producer.produce(topic, b"%06d" % number + PAD, on_delivery=reports.of(time.monotonic()))
+
+    begin = time.monotonic()
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert producer.flush(30) == 0
+    assert 4 <= time.monotonic() - begin <= 9
+    producer.close()
+    assert reports.failed == []
+    assert read_back(cluster, topic, 1, 600) == ids(600)
+
+
+def test_a_batch_is_handed_over_in_parts(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=50_000)
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app}
+    reports = Reports()
+    report = reports.of(time.monotonic())
+    producer = Producer(conf)
+    messages: list[dict[str, Any]] = [{"value": b"%06d" % number + PAD} for number in range(200)]
+    assert producer.produce_batch(topic, messages, on_delivery=report) == 200
+    assert producer.flush(10) == 0
+    producer.close()
+    assert reports.partitions == {0: 200}
+    hasty = Producer({**conf, "max.block.ms": 200})
+    assert hasty.flush(5) == 0
+    more: list[dict[str, Any]] = [{"value": b"%06d" % number + PAD} for number in range(200, 600)]
+    went = hasty.produce_batch(topic, more)
+    assert 0 < went < 400
+    assert ["_error" in message for message in more] == [number >= went for number in range(400)]
+    with pytest.raises(QuotaThrottledError):
+        for _ in range(10):
+            hasty.produce_batch(topic, [{"value": PAD * 50}])
+    hasty.flush(10)
+    hasty.close()
+    seen = read_back(cluster, topic, 1, 200 + went)
+    assert {number: seen[number] for number in ids(200 + went)} == ids(200 + went)
