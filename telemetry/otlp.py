@@ -28,6 +28,7 @@ CONTENT_TYPE = "OTLP"
 _NANOS_PER_MS = 1_000_000
 _RESOURCE_METRICS_TAG = b"\x0a"  # field 1, length-delimited: the only field of the request
 _RESOURCE_TAG = b"\x0a"  # field 1, length-delimited: ResourceMetrics.resource
+_SCOPE_METRICS_TAG = b"\x12"  # field 2, length-delimited: ResourceMetrics.scope_metrics
 _LEAST_RESOURCE_METRICS_BYTES = 16  # less than a ResourceMetrics with one point takes
 _EMPTY_RESOURCES_BYTES = 1024  # a few empty ones do no harm
 _GROUP_GROWTH_BYTES = 8  # by which the lengths of a ResourceMetrics and its ScopeMetrics may grow as they fill
@@ -204,8 +205,10 @@ def with_resource_attributes(
     """`payload` with `attributes` on every resource, its points untouched byte for byte.
 
     By protobuf's merge rule a second `resource` field adds its attributes to the first one's, so they are appended to
-    each ResourceMetrics. A client that already claims one of these keys for itself loses that claim: only then is the
-    message written anew, because two attributes of one key would let a reader take the wrong one.
+    each ResourceMetrics. Neighbours of the same resource become one ResourceMetrics before, since Kafka's Java client
+    sends one a metric, and the attributes would take more room than the metrics. A client that already claims one of
+    these keys for itself loses that claim: only then is the message written anew, because two attributes of one key
+    would let a reader take the wrong one.
 
     Args:
         payload: an ExportMetricsServiceRequest.
@@ -219,9 +222,38 @@ def with_resource_attributes(
     resource: bytes = Resource(attributes=_key_values(attributes.items())).SerializeToString()
     suffix = _RESOURCE_TAG + _varint(len(resource)) + resource
     parts: list[bytes] = []
-    for chunk in _resource_metrics(payload):
-        parts += (_RESOURCE_METRICS_TAG, _varint(len(chunk) + len(suffix)), chunk, suffix)
+    for prefix, scopes in _by_resource(payload):
+        size = len(prefix) + sum(map(len, scopes)) + len(suffix)
+        parts += (_RESOURCE_METRICS_TAG, _varint(size), prefix, *scopes, suffix)
     return b"".join(parts)
+
+
+def _by_resource(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Encoded resources, and what belongs to each of them."""
+    former: bytes | None = None
+    scopes: list[bytes] = []
+    for chunk in _resource_metrics(payload):
+        resource, rest = _split(chunk)
+        if resource is None or resource != former:
+            if scopes:
+                yield former or b"", scopes
+            former, scopes = resource, []
+        scopes.append(rest)
+    if scopes:
+        yield former or b"", scopes
+
+
+def _split(chunk: bytes) -> tuple[bytes | None, bytes]:
+    """A ResourceMetrics of a resource (or none) and one ScopeMetrics in two; one of any other form is left whole."""
+    start = 0
+    if chunk[:1] == _RESOURCE_TAG:
+        length, start = _read_varint(chunk, 1)
+        start += length
+    if chunk[start : start + 1] == _SCOPE_METRICS_TAG:
+        length, position = _read_varint(chunk, start + 1)
+        if position + length == len(chunk):
+            return chunk[:start], chunk[start:]
+    return None, chunk
 
 
 def _rewritten(parsed: ExportMetricsServiceRequest, attributes: Mapping[str, str]) -> bytes:

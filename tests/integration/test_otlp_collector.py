@@ -167,8 +167,9 @@ def test_a_real_collector_understands_what_is_forwarded(collector, protocol):
         fan_out.export_metrics(ClientTelemetryContext(30_000, WHO), payload)
     fan_out.close(20_000)
     assert exporter.counters.exported == 2
-    resources = 108 + 1
-    collector.wait_for(lambda lines: count(lines, r"ResourceMetrics #\d+") >= resources)
+    resources = len(names)
+    collector.wait_for(lambda lines: count(lines, r"ResourceMetrics #\d+") == resources)
+    collector.wait_for(lambda lines: count(lines, r"ScopeMetrics #\d+") == 108 + 1)
     for expected in (
         "-> client_instance_id: Str(ASNFZ4mrze_-3LqYdlQyEA)",
         "-> client_id: Str(orders)",

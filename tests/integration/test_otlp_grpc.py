@@ -72,7 +72,7 @@ def test_a_real_push_arrives(service, compress):
     assert service.arrived.wait(10)
     fan_out.close(10_000)
     (request,) = service.requests
-    assert len(request.resource_metrics) == 97
+    assert sum(len(resource.scope_metrics) for resource in request.resource_metrics) == 97
     assert {"client_id", "client_instance_id", "principal"} <= {
         pair.key for pair in request.resource_metrics[0].resource.attributes
     }

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from telemetry.compression import CompressionType, compress, decompress
 from telemetry.errors import InvalidPayloadError
@@ -45,6 +44,10 @@ def test_damaged_payloads_give_the_named_error_or_bounded_bytes(name, kind, data
         assert len(decompress(bytes(damaged[:cut]), kind, 20_000)) <= 20_000
 
 
+def scopes_of(request):
+    return [scope.SerializeToString() for metrics in request.resource_metrics for scope in metrics.scope_metrics]
+
+
 @given(st.data())
 def test_damaged_metrics_are_refused_or_enriched(data):
     damaged = bytearray(SAMPLES["librdkafka-producer-0.bin"])
@@ -56,9 +59,7 @@ def test_damaged_metrics_are_refused_or_enriched(data):
         after = parse(with_resource_attributes(payload, WHO, before))
     except InvalidPayloadError:
         return
-    assert [metrics.scope_metrics for metrics in after.resource_metrics] == [
-        metrics.scope_metrics for metrics in before.resource_metrics
-    ]
+    assert scopes_of(after) == scopes_of(before)
 
 
 @st.composite
@@ -85,18 +86,24 @@ def test_a_payload_keeps_its_bound_and_every_point_is_accounted_for(points, reso
     assert numbers == len(encoded.sent)
 
 
-@given(st.lists(push_points(), min_size=1, max_size=5), ATTRIBUTES)
-def test_appending_attributes_equals_encoding_them(points, resource):
-    payload = encode(points, resource, 0).payload
-    enriched = parse(with_resource_attributes(payload, WHO, parse(payload)))
-    expected = ExportMetricsServiceRequest.FromString(payload)
-    for metrics in expected.resource_metrics:
-        kept = [pair for pair in metrics.resource.attributes if pair.key not in WHO]
-        del metrics.resource.attributes[:]
-        metrics.resource.attributes.extend(kept)
-        for key, value in WHO.items():
-            metrics.resource.attributes.add(key=key).value.string_value = value
-    assert enriched.SerializeToString(deterministic=True) == expected.SerializeToString(deterministic=True)
+def per_scope(request):
+    """Every ScopeMetrics with the attributes of its resource, in order."""
+    return [
+        ([(pair.key, pair.value.string_value) for pair in metrics.resource.attributes], scope.SerializeToString())
+        for metrics in request.resource_metrics
+        for scope in metrics.scope_metrics
+    ]
+
+
+@given(st.lists(st.tuples(st.lists(push_points(), min_size=1, max_size=3), ATTRIBUTES), max_size=4))
+def test_appending_attributes_equals_encoding_them(parts):
+    payload = b"".join(encode(points, resource, 0).payload for points, resource in parts)
+    before = parse(payload)
+    after = parse(with_resource_attributes(payload, WHO, before))
+    assert per_scope(after) == [
+        ([*((key, value) for key, value in attributes if key not in WHO), *WHO.items()], scope)
+        for attributes, scope in per_scope(before)
+    ]
 
 
 @given(st.lists(st.text(max_size=6), unique=True, max_size=40))

@@ -117,12 +117,34 @@ def test_attributes_are_added_without_touching_the_points(name):
     payload = (PAYLOADS / f"{name}.bin").read_bytes()
     before = parse(payload)
     enriched = with_resource_attributes(payload, WHO, before)
-    after = parse(enriched)
-    assert len(after.resource_metrics) == len(before.resource_metrics) > 0
-    for then, now in zip(before.resource_metrics, after.resource_metrics, strict=True):
-        assert attribute_map(now.resource.attributes) == attribute_map(then.resource.attributes) | WHO
-        assert now.scope_metrics == then.scope_metrics
-        assert now.SerializeToString().endswith(then.scope_metrics[-1].SerializeToString())
+    # All metrics of these clients are of one resource, of which Java's sends a hundred.
+    (after,) = parse(enriched).resource_metrics
+    assert attribute_map(after.resource.attributes) == (
+        attribute_map(before.resource_metrics[0].resource.attributes) | WHO
+    )
+    assert list(after.scope_metrics) == [
+        scope for metrics in before.resource_metrics for scope in metrics.scope_metrics
+    ]
+    for scope in after.scope_metrics:
+        assert scope.SerializeToString() in payload
+        assert scope.SerializeToString() in enriched
+    assert len(enriched) < len(payload) + 100
+
+
+def test_only_neighbours_of_the_same_resource_are_united():
+    one, other = (encode([push_point("m")], ((key, "v"),), 0).payload for key in ("a", "b"))
+    bare = encode([push_point("m")], (), 0).payload
+    with_schema = ExportMetricsServiceRequest.FromString(one)
+    with_schema.resource_metrics[0].schema_url = "https://example.org"
+    two_scopes = encode([push_point("m"), push_point("m", scope="s")], (("a", "v"),), 0).payload
+    parts = [one, one, other, one, bare, bare, with_schema.SerializeToString(), one, two_scopes, two_scopes]
+    payload = b"".join(parts)
+    resources = parse(with_resource_attributes(payload, WHO, parse(payload))).resource_metrics
+    assert [len(metrics.scope_metrics) for metrics in resources] == [2, 1, 1, 2, 1, 1, 2, 2]
+    assert [metrics.schema_url for metrics in resources].count("https://example.org") == 1
+    assert all(attribute_map(metrics.resource.attributes).items() >= WHO.items() for metrics in resources)
+    keys = [set(attribute_map(metrics.resource.attributes)) - set(WHO) for metrics in resources]
+    assert keys == [{"a"}, {"b"}, {"a"}, set(), {"a"}, {"a"}, {"a"}, {"a"}]
 
 
 def test_attributes_of_real_payloads_are_those_of_the_capture():
