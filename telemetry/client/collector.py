@@ -55,6 +55,8 @@ class Collector:
         self._sources: list[Source] = []
         self._registered: dict[MetricName, _Registered] = {}
         self._ledger = Ledger()
+        # Series of the sources, as last collected: a metric of the application that is hidden by one changes nothing.
+        self._sourced: set[PointKey] = set()
         self._complained: set[object] = set()
         self.failures = 0
 
@@ -92,13 +94,14 @@ class Collector:
         """
         with self._lock:
             registered = self._registered[metric] = _Registered(metric, point_of(metric, 0).key, measure, kind)
-            self._ledger.track(registered.key, unix_ms)
+            if registered.key not in self._sourced:
+                self._ledger.track(registered.key, unix_ms)
 
     def unregister_metric_from_subscription(self, metric: MetricName) -> None:
         """No longer push `metric`; nothing happens when it was never registered."""
         with self._lock:
             registered = self._registered.pop(metric, None)
-            if registered is not None:
+            if registered is not None and registered.key not in self._sourced:
                 self._ledger.forget(registered.key)
 
     def collect(self, selection: Selection, *, delta: bool, unix_ms: int) -> list[PushPoint]:
@@ -110,10 +113,12 @@ class Collector:
             for point in self._ask(source):
                 if selection.matches(point.key.name):
                     points.setdefault(point.key, point)
+        sourced = set(points)
         for metric in registered:
             if selection.matches(metric.key.name) and metric.key not in points:
                 self._measure(metric, points)
         with self._lock:
+            self._sourced = sourced
             return self._ledger.prepare(points.values(), delta=delta, unix_ms=unix_ms)
 
     def acknowledge(self, points: Iterable[PushPoint]) -> None:

@@ -127,6 +127,21 @@ def test_an_application_cannot_replace_a_metric_of_the_client():
     assert [point.value for point in collect(collector)] == [1]
 
 
+def test_nor_touch_what_has_been_pushed_of_it():
+    collector = Collector()
+    total = [10]
+    collector.add_source(lambda: [Point(PointKey("org.apache.kafka.app.events"), MetricKind.SUM, total[0])])
+    collector.acknowledge(collect(collector, at_ms=1))
+    counter(collector, at_ms=2)
+    total[0] = 11
+    points = collect(collector, at_ms=3)
+    assert [summary(point) for point in points] == [(1, 1, 3)]
+    collector.acknowledge(points)
+    collector.unregister_metric_from_subscription(EVENTS)
+    total[0] = 13
+    assert [summary(point) for point in collect(collector, at_ms=4)] == [(2, 3, 4)]
+
+
 def test_values_that_are_no_numbers_are_left_out():
     collector = Collector()
     for number, value in enumerate(["4.3.1", None, 7]):
