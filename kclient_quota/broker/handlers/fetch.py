@@ -5,7 +5,7 @@ order asked for, the first batch found is returned whole, everything later is cu
 `min_bytes` the answer waits for `max_wait_ms` or for an append. Limits set by quotas have been put into the request
 before it comes here.
 Gaps: no fetch sessions (KIP-227: session id 0 is answered, so clients send full requests), no rack awareness
-(KIP-392), no divergence detection.
+(KIP-392), no divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 """
 
 from dataclasses import dataclass
@@ -135,19 +135,13 @@ def _read_partition(entry: _Wanted, left: int, isolation_level: int, *, min_one_
 
 
 def _refused(entry: _Wanted) -> PartitionData:
-    data = PartitionData(
+    return PartitionData(
         partition_index=entry.request.partition,
         error_code=entry.error,
         high_watermark=-1,
         aborted_transactions=None,
         records=_NOTHING,
     )
-    partition = entry.partition
-    if partition is not None and entry.error in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}:
-        data.current_leader = FetchResponse.LeaderIdAndEpoch(
-            leader_id=partition.leader, leader_epoch=partition.leader_epoch
-        )
-    return data
 
 
 def _has_error(response: FetchResponse) -> bool:

@@ -22,6 +22,7 @@ from kclient_quota.wire.messages import (
 from kclient_quota.wire.schema import ZERO_UUID
 
 _BROKERS = 1
+_NAMELESS_SINCE = 12
 _UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
@@ -77,19 +78,20 @@ def _topics(context: Context, request: MetadataRequest) -> list[MetadataResponse
     found = []
     for wanted in request.topics or ():
         if wanted.name is None:
-            found.append(_describe_by_id(cluster, wanted.topic_id))
+            found.append(_describe_by_id(context, wanted.topic_id))
         else:
             found.append(_describe_by_name(context, wanted.name, may_create=may_create))
     return found
 
 
-def _describe_by_id(cluster: ClusterState, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
-    topic = cluster.topics_by_id.get(topic_id)
+def _describe_by_id(context: Context, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    topic = context.cluster.topics_by_id.get(topic_id)
     if topic is None or topic_id == ZERO_UUID:
+        name = None if context.api_version >= _NAMELESS_SINCE else ""
         return MetadataResponse.MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
         )
-    return _describe(cluster, topic)
+    return _describe(context.cluster, topic)
 
 
 def _describe_by_name(context: Context, name: str, *, may_create: bool) -> MetadataResponse.MetadataResponseTopic:

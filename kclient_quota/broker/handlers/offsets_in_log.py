@@ -28,6 +28,7 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _TO_END = -1
+_LEADER_EPOCH_SINCE = 4
 _NOT_FOUND = (-1, -1)
 _READ_COMMITTED = 1
 
@@ -84,7 +85,7 @@ def _list_offset(
         error_code=0,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=partition.leader_epoch if offset >= 0 else -1,
+        leader_epoch=partition.leader_epoch if offset >= 0 and context.api_version >= _LEADER_EPOCH_SINCE else -1,
     )
 
 

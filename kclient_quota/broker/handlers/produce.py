@@ -5,8 +5,8 @@ versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answ
 needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
 of idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
 partition has been added to it (KIP-890, else INVALID_TXN_STATE).
-Gaps: no per-record errors (KIP-467), records are not
-checked one by one, no compression-type conversion.
+Gaps: no per-record errors (KIP-467) and no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), records are not checked
+one by one, no conversion of compression.
 """
 
 from kclient_quota.broker.context import Context
@@ -27,7 +27,6 @@ from kclient_quota.wire.messages import (
 _ALL = -1
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
-_NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -70,17 +69,17 @@ def _append(
     partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
     error = _refusal(context, request, topic, partition)
     if error or topic is None or partition is None:
-        return _refused(Appended(error), part.index, partition)
+        return _refused(Appended(error), part.index)
     if part.records is None:
-        return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index, partition)
+        return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index)
     if request.transactional_id is not None:
         error = _transaction_refusal(context, request.transactional_id, (topic.name, part.index), part.records)
         if error:
-            return _refused(Appended(error), part.index, partition)
+            return _refused(Appended(error), part.index)
     log = partition.log
     appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.now_ms)
     if appended.error:
-        return _refused(appended, part.index, partition)
+        return _refused(appended, part.index)
     return PartitionResponse(
         index=part.index,
         error_code=0,
@@ -134,12 +133,7 @@ def _min_in_sync(context: Context, topic: Topic) -> int:
     return int(context.cluster.config(TOPIC, topic.name, "min.insync.replicas") or 1)
 
 
-def _refused(appended: Appended, index: int, partition: Partition | None) -> PartitionResponse:
-    response = PartitionResponse(
+def _refused(appended: Appended, index: int) -> PartitionResponse:
+    return PartitionResponse(
         index=index, error_code=appended.error, base_offset=-1, error_message=appended.error_message
     )
-    if partition is not None and appended.error in _NOT_HERE:
-        response.current_leader = ProduceResponse.LeaderIdAndEpoch(
-            leader_id=partition.leader, leader_epoch=partition.leader_epoch
-        )
-    return response
