@@ -22,6 +22,8 @@ REQUEST_MS: Final = 100
 """How much time one request's bytes stand for; a hundredth of the window if that is less."""
 LUMP: Final = 5.0
 """Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
+LATE_LUMP: Final = 1.4
+"""Requests' worth that are kept for a caller who keeps coming late."""
 LATENESS: Final = 0.3
 """Part of a request's time that a caller who comes late may make up for."""
 MOST_REQUEST_BYTES: Final = 1_000_000
@@ -224,7 +226,7 @@ class Pacer:
         bank = before + (now_ms - settled_ms) * self._pace
         late = bank - self._ceiling
         if not self._open and 0.0 < late < self._quantum and self._wait_until_ms <= settled_ms:
-            self._want_lump(self._lump + late)
+            self._want_lump(max(self._lump, min(self._lump + late, self._quantum * LATE_LUMP)))
         if bank >= self._ceiling:
             if self._idle_since_ms is None:
                 self._idle_since_ms = now_ms - (bank - self._ceiling) / self._pace
