@@ -34,6 +34,8 @@ def _config(context: Context) -> SaslConfig:
 async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Agree on a mechanism."""
     config = _config(context)
+    if not context.connection.listener.startswith("SASL"):
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=list(config.mechanisms))
     authenticator = context.connection.sasl
     if not isinstance(authenticator, SaslAuthenticator):
         authenticator = context.connection.sasl = SaslAuthenticator(config)
