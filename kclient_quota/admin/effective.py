@@ -71,7 +71,7 @@ class EffectiveQuotas:
         Raises:
             ConfigError: an entity that no client can have.
         """
-        wanted = tuple(self._levels(entity))
+        wanted = tuple(_levels(entity))
         found = []
         for key in sorted(self._by_key):
             values = self._by_key[key]
@@ -81,16 +81,24 @@ class EffectiveQuotas:
                 found.append(EffectiveQuota(key, matches[0], overridden))
         return found
 
-    @staticmethod
-    def _levels(entity: ClientQuotaEntity) -> Iterator[Level]:
-        user, client_id = entity.user, entity.client_id
-        if set(entity.entries) - {USER, CLIENT_ID} or not entity.entries:
-            raise ConfigError(f"{entity}: effective quotas are those of a user, a client-id or a pair of both")
-        if user is DEFAULT or client_id is DEFAULT:
-            raise ConfigError(f"{entity}: a client has a name; ask for one that has no entry to see what defaults do")
-        for level in levels(user or "", client_id or ""):
-            if (level[0] is None or user is not None) and (level[1] is None or client_id is not None):
-                yield level
+
+def candidates(entity: ClientQuotaEntity) -> list[ClientQuotaEntity]:
+    """The entries that can apply to a client, most specific first; none for an entity that no client can have."""
+    try:
+        return [_entity_of(level) for level in _levels(entity) if level[1] != ""]  # nobody can be set for ""
+    except ConfigError:
+        return []
+
+
+def _levels(entity: ClientQuotaEntity) -> Iterator[Level]:
+    user, client_id = entity.user, entity.client_id
+    if set(entity.entries) - {USER, CLIENT_ID} or not entity.entries:
+        raise ConfigError(f"{entity}: effective quotas are those of a user, a client-id or a pair of both")
+    if user is DEFAULT or client_id is DEFAULT:
+        raise ConfigError(f"{entity}: a client has a name; ask for one that has no entry to see what defaults do")
+    for level in levels(user or "", client_id or ""):
+        if (level[0] is None or user is not None) and (level[1] is None or client_id is not None):
+            yield level
 
 
 def _entity_of(level: Level) -> ClientQuotaEntity:

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas
+from kclient_quota.admin import client_metrics
+from kclient_quota.admin.alteration import Alterer
+from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas, candidates
 from kclient_quota.admin.model import ClientQuotaAlteration, ClientQuotaFilter, ClientQuotaMatchType
+from kclient_quota.admin.results import AlterClientQuotasResult
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.quotas import (
     ANY,
-    AlterationResult,
+    DEFAULT_ENTITY,
+    EXACT,
     Component,
-    alter_client_quotas,
     describe_client_quotas,
+    describe_request,
+    read_description,
 )
-from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError
-from kclient_quota.quota.entity import REQUEST_RATE, REQUEST_RATE_REFUSED, ClientQuotaEntity
+from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity
 from kclient_quota.wire.error_codes import ErrorCode, error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kclient_quota.admin.client_metrics import ClientMetricsSubscription
 
 Quotas = dict[ClientQuotaEntity, dict[str, float]]
+T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 30.0
-# Apache Kafka takes far more in one request; the controller writes each request as one batch of records.
-BATCH = 1_000
+# Up to here eight small questions per entity are cheaper than every configured entry, of which there may be a million.
+_ASK_ONE_BY_ONE = 16
+_KNOWN_TYPES = {USER, CLIENT_ID, IP}
 
 
 class QuotaAdmin:
@@ -46,6 +54,8 @@ class QuotaAdmin:
         self._client = ClusterClient(conf, clock)
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kclient-quota-admin")
+
+    # -- quotas
 
     def describe_client_quotas(
         self,
@@ -74,20 +84,20 @@ class QuotaAdmin:
     ) -> dict[ClientQuotaEntity, Future[list[EffectiveQuota]]]:
         """What applies to clients, which entry decided and, if asked for, what that overrides (KIP-546's resolve).
 
-        The configured entries are fetched once for all entities of a call.
+        For a few entities only the entries that can apply are asked for, for many all entries, once per call.
 
         Args:
             entities: users, client-ids or pairs of both, by name.
             include_overrides: whether to list what is overridden.
             request_timeout: seconds for the whole.
+
+        Returns:
+            a future per entity; ConfigError for an entity that no client can have.
         """
-        configured = self.describe_client_quotas(request_timeout=request_timeout)
-        index: Future[EffectiveQuotas] = self._thread.submit(lambda: EffectiveQuotas(configured.result().items()))
-
-        def resolve(entity: ClientQuotaEntity) -> list[EffectiveQuota]:
-            return index.result().describe(entity, include_overrides=include_overrides)
-
-        return {entity: self._thread.submit(resolve, entity) for entity in entities}
+        results = {entity: _promise() for entity in entities}
+        timeout_ms = _milliseconds(request_timeout)
+        self._thread.submit(self._resolve, results, include_overrides, timeout_ms)
+        return results
 
     def alter_client_quotas(
         self,
@@ -95,8 +105,11 @@ class QuotaAdmin:
         *,
         validate_only: bool = False,
         request_timeout: float = REQUEST_TIMEOUT_S,
-    ) -> dict[ClientQuotaEntity, Future[None]]:
-        """Set and remove quotas; entities succeed and fail one by one.
+    ) -> AlterClientQuotasResult:
+        """Set and remove quotas, in batches; entities succeed and fail one by one.
+
+        What the cluster asks to have repeated (a controller mutation quota, a controller that has moved) is repeated
+        after the time it gives, within `request_timeout`.
 
         Args:
             alterations: one per entity.
@@ -104,18 +117,64 @@ class QuotaAdmin:
             request_timeout: seconds for the whole.
 
         Returns:
-            a future per entity: None, or ClusterError with the broker's code and words.
+            a future per entity, and `all()`: None, or ClusterError with the broker's code and words.
 
         Raises:
             ConfigError: an entity stands in it twice.
         """
-        results: dict[ClientQuotaEntity, Future[None]] = {}
+        results = AlterClientQuotasResult()
         for alteration in alterations:
             if alteration.entity in results:
                 raise ConfigError(f"alterations: {alteration.entity} stands in them twice")
-            results[alteration.entity] = Future()
-        self._thread.submit(self._alter, tuple(alterations), results, validate_only, _milliseconds(request_timeout))
+            results[alteration.entity] = _promise()
+        timeout_ms = _milliseconds(request_timeout)
+        self._thread.submit(self._alter, tuple(alterations), results, validate_only, timeout_ms)
         return results
+
+    # -- client-metrics subscriptions
+
+    def list_client_metrics_subscriptions(self, *, request_timeout: float = REQUEST_TIMEOUT_S) -> Future[list[str]]:
+        """Names of the subscriptions that brokers have; a future, ClusterError when they do not tell."""
+        return self._with_client(client_metrics.list_subscriptions, request_timeout)
+
+    def describe_client_metrics_subscription(
+        self, name: str, *, request_timeout: float = REQUEST_TIMEOUT_S
+    ) -> Future[ClientMetricsSubscription | None]:
+        """One subscription; a future, None when there is none of this name."""
+        return self._with_client(client_metrics.describe_subscription, request_timeout, name)
+
+    def alter_client_metrics_subscription(
+        self,
+        name: str,
+        values: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> Future[None]:
+        """Create a subscription or change some of its keys.
+
+        Args:
+            name: the subscription's.
+            values: some of "interval.ms", "match" and "metrics" as the protocol has them; None resets a key.
+            validate_only: only check.
+            request_timeout: seconds for the whole.
+
+        Returns:
+            a future; ClusterError when the broker refuses a value.
+        """
+
+        def alter(client: ClusterClient, *, timeout_ms: int) -> None:
+            client_metrics.alter_subscription(client, name, values, validate_only=validate_only, timeout_ms=timeout_ms)
+
+        return self._with_client(alter, request_timeout)
+
+    def delete_client_metrics_subscription(
+        self, name: str, *, request_timeout: float = REQUEST_TIMEOUT_S
+    ) -> Future[None]:
+        """Delete a subscription; a future. One that is not there is no error."""
+        return self._with_client(client_metrics.delete_subscription, request_timeout, name)
+
+    # -- life
 
     def close(self) -> None:
         """Wait for what is under way and close the connection."""
@@ -128,54 +187,92 @@ class QuotaAdmin:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    # -- on the thread
+
+    def _with_client(self, function: Callable[..., T], request_timeout: float, *args: Any) -> Future[T]:
+        timeout_ms = _milliseconds(request_timeout)
+        return self._thread.submit(lambda: function(self._client, *args, timeout_ms=timeout_ms))
+
     def _describe(self, wanted: ClientQuotaFilter, timeout_ms: int) -> Quotas:
         components = [_on_the_wire(each.entity_type, each.match_type, each.match) for each in wanted.components]
-        entries = describe_client_quotas(self._client, components, strict=wanted.strict, timeout_ms=timeout_ms)
+        try:
+            entries = describe_client_quotas(self._client, components, strict=wanted.strict, timeout_ms=timeout_ms)
+        except ClusterError as error:
+            raise _unknown_type(error, wanted) or error from None
         # The broker did all but the prefixes.
         return {entity: values for entity, values in entries if wanted.matches(entity)}
+
+    def _resolve(
+        self, results: dict[ClientQuotaEntity, Future[list[EffectiveQuota]]], include_overrides: bool, timeout_ms: int
+    ) -> None:
+        try:
+            index = EffectiveQuotas(self._configured(list(results), timeout_ms).items())
+        except Exception as error:  # noqa: BLE001 - nobody else would tell those who wait for these futures
+            for future in results.values():
+                future.set_exception(error)
+            return
+        for entity, future in results.items():
+            try:
+                future.set_result(index.describe(entity, include_overrides=include_overrides))
+            except ConfigError as error:
+                future.set_exception(error)
+
+    def _configured(self, entities: list[ClientQuotaEntity], timeout_ms: int) -> Quotas:
+        """The entries that can apply to some entities, or all entries where the entities are many."""
+        if len(entities) > _ASK_ONE_BY_ONE:
+            return self._describe(ClientQuotaFilter.all(), timeout_ms)
+        wanted = {entry for entity in entities for entry in candidates(entity)}
+        asked = [describe_request(_exactly(entry), strict=True) for entry in wanted]
+        answers = self._client.ask_many(asked, timeout_ms=timeout_ms) if asked else []
+        return {entity: values for answer in answers for entity, values in read_description(answer)}
 
     def _alter(
         self,
         alterations: tuple[ClientQuotaAlteration, ...],
-        results: dict[ClientQuotaEntity, Future[None]],
+        results: AlterClientQuotasResult,
         validate_only: bool,
         timeout_ms: int,
     ) -> None:
-        end_ms = self._clock.now_ms() + timeout_ms
-        for batch in _batches(alterations, BATCH):
-            values = [(alteration.entity, {op.key: op.value for op in alteration.ops}) for alteration in batch]
-            left_ms = max(0, end_ms - self._clock.now_ms())
-            try:
-                told = self._alter_batch(values, validate_only, left_ms)
-            except KclientQuotaError as error:
-                for alteration in batch:
-                    results[alteration.entity].set_exception(error)
-                continue
-            by_entity = {result.entity: result for result in told}
-            for alteration in batch:
-                _settle(results[alteration.entity], alteration, by_entity.get(alteration.entity))
+        def settle(entity: ClientQuotaEntity, error: ClusterError | None) -> None:
+            if error is None:
+                results[entity].set_result(None)
+            else:
+                results[entity].set_exception(error)
 
-    def _alter_batch(
-        self, values: list[tuple[ClientQuotaEntity, dict[str, float | None]]], validate_only: bool, timeout_ms: int
-    ) -> list[AlterationResult]:
-        return alter_client_quotas(self._client, values, validate_only=validate_only, timeout_ms=timeout_ms)
-
-
-def _settle(future: Future[None], alteration: ClientQuotaAlteration, result: AlterationResult | None) -> None:
-    if result is None:
-        future.set_exception(ClusterError(f"quotas of {alteration.entity}: the broker gave no result for them"))
-    elif not result.error_code:
-        future.set_result(None)
-    else:
-        words = result.error_message or error_name(result.error_code)
-        if result.error_code == ErrorCode.INVALID_REQUEST and any(op.key == REQUEST_RATE for op in alteration.ops):
-            words = REQUEST_RATE_REFUSED
-        future.set_exception(
-            ClusterError(
-                f"quotas of {alteration.entity} were not altered: {error_name(result.error_code)}: {words}",
-                error_code=result.error_code,
+        try:
+            Alterer(self._client, self._clock, settle, validate_only=validate_only, timeout_ms=timeout_ms).alter(
+                alterations
             )
-        )
+        except Exception as error:  # noqa: BLE001 - nobody else would tell those who wait for these futures
+            for future in results.values():
+                if not future.done():
+                    future.set_exception(error)
+
+
+def _promise() -> Future[Any]:
+    """A future that cannot be cancelled: what was sent cannot be called back."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def _exactly(entity: ClientQuotaEntity) -> list[Component]:
+    return [
+        (kind, DEFAULT_ENTITY, None) if name is DEFAULT else (kind, EXACT, name)
+        for kind, name in entity.entries.items()
+    ]
+
+
+def _unknown_type(error: ClusterError, wanted: ClientQuotaFilter) -> ClusterError | None:
+    """A broker without a callback of its own knows three types of entities, and says so as UNSUPPORTED_VERSION."""
+    strange = [each.entity_type for each in wanted.components if each.entity_type not in _KNOWN_TYPES]
+    if error.error_code != ErrorCode.UNSUPPORTED_VERSION or not strange:
+        return None
+    return ClusterError(
+        f"client quotas were not described: {error_name(error.error_code)}: the broker has no entity type "
+        f"{', '.join(strange)}; Apache Kafka's own are {', '.join(sorted(_KNOWN_TYPES))}",
+        error_code=error.error_code,
+    )
 
 
 def _on_the_wire(kind: str, how: ClientQuotaMatchType, match: str | None) -> Component:
@@ -184,13 +281,7 @@ def _on_the_wire(kind: str, how: ClientQuotaMatchType, match: str | None) -> Com
     return kind, how.value, match
 
 
-def _batches(alterations: tuple[ClientQuotaAlteration, ...], size: int) -> Iterator[tuple[ClientQuotaAlteration, ...]]:
-    rest = iter(alterations)
-    while batch := tuple(islice(rest, size)):
-        yield batch
-
-
 def _milliseconds(seconds: float) -> int:
-    if seconds <= 0:
+    if not seconds > 0:
         raise ConfigError(f"request_timeout={seconds!r}: give seconds, greater than 0")
     return round(seconds * 1000)
