@@ -36,3 +36,15 @@ VALID_NEXT_STATES: Mapping[State, frozenset[State]] = MappingProxyType(
 )
 
 TERMINATING = frozenset({State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_IN_PROGRESS, State.TERMINATED})
+
+
+def diagram() -> str:
+    """`VALID_NEXT_STATES` as a Mermaid state diagram."""
+    arrows = [
+        f"    {state.name} --> {following.name}"
+        for state, all_following in VALID_NEXT_STATES.items()
+        for following in State
+        if following in all_following
+    ]
+    first, last = f"    [*] --> {State.SUBSCRIPTION_NEEDED.name}", f"    {State.TERMINATED.name} --> [*]"
+    return "\n".join(("stateDiagram-v2", first, *arrows, last))

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telemetry.compression import CompressionType, compress, decompress
@@ -11,6 +11,9 @@ from telemetry.errors import InvalidPayloadError
 from telemetry.metric import MetricKind, Point, PointKey, PushPoint
 from telemetry.otlp import encode, parse, with_resource_attributes
 from telemetry.receiver.subscription import java_hash_set_order
+
+# The machine may be busy; how long an example takes says nothing here.
+UNHURRIED = settings(deadline=None)
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 SAMPLES = {path.name: path.read_bytes() for path in sorted(PAYLOADS.glob("*-producer-*.bin"))}
@@ -21,6 +24,7 @@ ATTRIBUTES = st.lists(st.tuples(st.sampled_from(["a", "client_id", "topic"]), st
 )
 
 
+@UNHURRIED
 @given(st.binary(max_size=3_000), KINDS, st.integers(0, 3_000))
 def test_compression_comes_back_within_its_bound(data, kind, limit):
     framed = compress(data, kind)
@@ -34,6 +38,7 @@ def test_compression_comes_back_within_its_bound(data, kind, limit):
     raise AssertionError("more came out than is allowed")
 
 
+@UNHURRIED
 @given(st.sampled_from(sorted(SAMPLES)), KINDS, st.data())
 def test_damaged_payloads_give_the_named_error_or_bounded_bytes(name, kind, data):
     damaged = bytearray(SAMPLES[name])
@@ -48,6 +53,7 @@ def scopes_of(request):
     return [scope.SerializeToString() for metrics in request.resource_metrics for scope in metrics.scope_metrics]
 
 
+@UNHURRIED
 @given(st.data())
 def test_damaged_metrics_are_refused_or_enriched(data):
     damaged = bytearray(SAMPLES["librdkafka-producer-0.bin"])
@@ -71,6 +77,7 @@ def push_points(draw):
     return PushPoint(Point(key, kind, value), value, draw(st.integers(0, 10**13)), 10**13, delta=draw(st.booleans()))
 
 
+@UNHURRIED
 @given(st.lists(push_points(), max_size=12), ATTRIBUTES, st.integers(0, 1_500))
 def test_a_payload_keeps_its_bound_and_every_point_is_accounted_for(points, resource, limit):
     encoded = encode(points, resource, limit)
@@ -95,6 +102,7 @@ def per_scope(request):
     ]
 
 
+@UNHURRIED
 @given(st.lists(st.tuples(st.lists(push_points(), min_size=1, max_size=3), ATTRIBUTES), max_size=4))
 def test_appending_attributes_equals_encoding_them(parts):
     payload = b"".join(encode(points, resource, 0).payload for points, resource in parts)
@@ -106,6 +114,7 @@ def test_appending_attributes_equals_encoding_them(parts):
     ]
 
 
+@UNHURRIED
 @given(st.lists(st.text(max_size=6), unique=True, max_size=40))
 def test_javas_order_is_a_permutation_and_stable(strings):
     ordered = java_hash_set_order(strings)

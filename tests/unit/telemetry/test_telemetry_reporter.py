@@ -10,7 +10,7 @@ import pytest
 from telemetry.client.actions import Done, SendGet, SendPush, WaitUntil
 from telemetry.client.collector import Collector
 from telemetry.client.reporter import TelemetryReporter
-from telemetry.client.states import TERMINATING, VALID_NEXT_STATES, State
+from telemetry.client.states import TERMINATING, VALID_NEXT_STATES, State, diagram
 from telemetry.client.subscription import subscription_of
 from telemetry.compression import CompressionType, decompress
 from telemetry.errors import ErrorCode
@@ -86,6 +86,18 @@ def test_states_are_kafkas():
     assert VALID_NEXT_STATES[State.TERMINATED] == frozenset()
     assert all(State.TERMINATED in VALID_NEXT_STATES[state] for state in State if state is not State.TERMINATED)
     assert VALID_NEXT_STATES[State.SUBSCRIPTION_NEEDED] == {State.SUBSCRIPTION_IN_PROGRESS, State.TERMINATED}
+
+
+def test_the_diagram_has_every_transition_and_no_other():
+    first, begin, *arrows, end = diagram().splitlines()
+    assert (first, begin, end) == (
+        "stateDiagram-v2",
+        "    [*] --> SUBSCRIPTION_NEEDED",
+        "    TERMINATED --> [*]",
+    )
+    drawn = {tuple(State[name] for name in arrow.split(" --> ")) for arrow in map(str.strip, arrows)}
+    assert len(drawn) == len(arrows)
+    assert drawn == {(state, following) for state, allowed in VALID_NEXT_STATES.items() for following in allowed}
 
 
 def test_the_first_request_goes_out_at_once_and_asks_for_an_id():
