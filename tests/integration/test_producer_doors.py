@@ -1,0 +1,252 @@
+"""The other doors of a gated producer: interceptors, transactions, a consumer's heartbeat, threads, callbacks."""
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.interceptor import ProducerInterceptor, ProducerRecord
+from kclient_quota.clients.producer import Producer
+from kclient_quota.errors import QuotaThrottledError
+
+PRODUCE = 0
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        yield cluster
+
+
+def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0, **more}
+
+
+class Watching(ProducerInterceptor):
+    """Upper-cases values and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.acknowledged: list[tuple[int, Any]] = []
+        self.closed = False
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self.sent.append(record.value)
+        return ProducerRecord(record.topic, record.value.upper(), record.key, headers=record.headers)
+
+    def on_acknowledgement(self, metadata: Any, exception: Any, headers: Any) -> None:
+        self.acknowledged.append((metadata.offset, exception))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("more", [{}, {"producer_byte_rate": 1_000_000}, {"quota.backoff": "off"}])
+def test_interceptors_see_every_record_gated_or_not(broker: EmbeddedBroker, more: dict[str, Any]) -> None:
+    watching = Watching()
+    order: list[str] = []
+    values: list[Any] = []
+    producer = Producer(conf(broker, **{"interceptor.classes": [watching], **more}))
+
+    def on_delivery(error: Any, message: Any) -> None:
+        order.append("acknowledged" if watching.acknowledged else "first")
+        values.append(message.value())
+
+    producer.produce("orders", b"one", on_delivery=on_delivery)
+    producer.produce_batch("orders", [{"value": b"two"}], on_delivery=on_delivery)
+    assert producer.flush(5) == 0
+    producer.close()
+    assert watching.sent == [b"one", b"two"]
+    assert [offset for offset, _ in watching.acknowledged] == [0, 1]
+    assert values == [b"ONE", b"TWO"]
+    assert order == ["acknowledged", "acknowledged"]
+    assert watching.closed
+
+
+def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker) -> None:
+    watching = Watching()
+    producer = Producer(conf(broker, **{"interceptor.classes": [watching], "quota.backoff": "raise"}))
+    broker.throttle_next(PRODUCE, 60_000)
+    producer.produce("orders", b"x")
+    producer.flush(5)
+    producer.poll(0.2)
+    with pytest.raises(QuotaThrottledError):
+        producer.produce("orders", b"y")
+    assert isinstance(watching.acknowledged[-1][1], QuotaThrottledError)
+
+
+def test_a_waiting_produce_keeps_a_consumer_alive(broker: EmbeddedBroker) -> None:
+    class Consumer:
+        beats = 0
+
+        def keep_alive(self) -> None:
+            self.beats += 1
+
+    consumer = Consumer()
+    producer = Producer(conf(broker, **{"max.block.ms": 1_000}), heartbeat=consumer)
+    broker.throttle_next(PRODUCE, 60_000)
+    producer.produce("orders", b"x")
+    producer.flush(5)
+    producer.poll(0.2)
+    before = consumer.beats
+    with pytest.raises(QuotaThrottledError):
+        producer.produce("orders", b"y")
+    assert consumer.beats - before >= 5
+    before = consumer.beats
+    confluent_kafka.Producer.produce(producer, "orders", b"z")
+    assert producer.flush(0.5) == 1
+    assert consumer.beats - before >= 3
+
+
+def test_a_plain_consumer_outlives_its_poll_interval_while_produce_waits(broker: EmbeddedBroker) -> None:
+    broker.create_topic("source", 1)
+    group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "copy", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({**group, "max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000})
+    consumer.subscribe(["source"])
+    deadline = time.monotonic() + 10
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.2)
+    producer = Producer(conf(broker, **{"max.block.ms": 8_000}), heartbeat=consumer)
+    broker.throttle_next(PRODUCE, 60_000)
+    producer.produce("orders", b"x")
+    producer.flush(5)
+    producer.poll(0.2)
+    with pytest.raises(QuotaThrottledError):
+        producer.produce("orders", b"y")
+    message = consumer.poll(0.5)
+    assert message is None or message.error() is None
+    assert consumer.assignment()
+    consumer.close()
+
+
+def test_a_message_that_librdkafka_refuses_costs_nothing(broker: EmbeddedBroker) -> None:
+    producer = Producer(conf(broker, producer_byte_rate=100_000))
+    before = producer.quota_state()[-1].outstanding
+    for _ in range(20):
+        with pytest.raises(confluent_kafka.KafkaException):
+            producer.produce("orders", b"x" * 2_000_000)
+    assert producer.quota_state()[-1].outstanding == before
+    with pytest.raises(TypeError):
+        producer.produce("orders", 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        producer.produce_batch("orders", ["text"])  # type: ignore[list-item]
+    producer.close()
+
+
+def test_headers_keys_and_text_arrive_as_given(broker: EmbeddedBroker) -> None:
+    producer = Producer(conf(broker, producer_byte_rate=100_000))
+    producer.produce("orders", "wärt", "schlüssel", 0, headers={"a": b"1", "b": None}, timestamp=1_700_000_000_000)
+    assert producer.flush(5) == 0
+    producer.close()
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "r"})
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    message = consumer.poll(5)
+    consumer.close()
+    assert message is not None
+    assert (message.value(), message.key()) == ("wärt".encode(), "schlüssel".encode())
+    assert message.headers() == [("a", b"1"), ("b", None)]
+    assert message.timestamp()[1] == 1_700_000_000_000
+
+
+def test_the_default_delivery_callback_hears_of_every_message(broker: EmbeddedBroker) -> None:
+    heard: list[Any] = []
+    default = {"on_delivery": lambda error, message: heard.append(error), "producer_byte_rate": 1_000_000}
+    producer = Producer(conf(broker, **default))
+    for _ in range(500):
+        producer.produce("orders", b"x" * 100)
+    assert producer.flush(5) == 0
+    producer.close()
+    assert heard == [None] * 500
+
+
+def test_errors_only_still_lets_deliveries_be_followed(broker: EmbeddedBroker) -> None:
+    heard: list[Any] = []
+    only = {"delivery.report.only.error": True, "producer_byte_rate": 100_000, "max.block.ms": 5_000}
+    producer = Producer(conf(broker, **only))
+    for _ in range(150):
+        producer.produce("orders", b"x" * 1_000, on_delivery=lambda error, message: heard.append(error))
+    assert producer.flush(5) == 0
+    producer.close()
+    assert heard == []
+
+
+def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: EmbeddedBroker) -> None:
+    throttles: list[float] = []
+    statistics: list[str] = []
+    own = {
+        "throttle_cb": lambda event: throttles.append(event.throttle_time),
+        "stats_cb": statistics.append,
+        "statistics.interval.ms": 200,
+    }
+    producer = Producer(conf(broker, **own))
+    assert type(producer) is not Producer
+    broker.throttle_next(PRODUCE, 400)
+    producer.produce("orders", b"x")
+    producer.flush(5)
+    producer.poll(0.5)
+    assert type(producer) is Producer
+    assert 0.4 in throttles
+    assert statistics
+    producer.close()
+
+
+def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: EmbeddedBroker) -> None:
+    producer = Producer(conf(broker, **{"max.block.ms": 300}))
+    broker.throttle_next(PRODUCE, 60_000)
+    producer.produce("orders", b"x")
+    producer.flush(5)
+    producer.poll(0.2)
+    refused: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            producer.produce("orders", b"y")
+        except QuotaThrottledError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(3)
+    assert not thread.is_alive()
+    assert len(refused) == 1
+    producer.close()
+
+
+def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> None:
+    before = threading.active_count()
+    producer = Producer(conf(broker))
+    assert threading.active_count() == before + 1
+    alive = weakref.ref(producer)
+    del producer
+    gc.collect()
+    assert alive() is None
+    deadline = time.monotonic() + 3
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() == before
+
+
+def test_transactions_go_through_the_gate(broker: EmbeddedBroker) -> None:
+    producer = Producer(conf(broker, **{"transactional.id": "t1", "producer_byte_rate": 200_000}))
+    producer.init_transactions(5)
+    for round_ in range(2):
+        producer.begin_transaction()
+        for _ in range(100):
+            producer.produce("orders", b"x" * 1_000)
+        if round_:
+            producer.abort_transaction(10)
+        else:
+            producer.commit_transaction(10)
+    producer.close()
+    group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "r", "isolation.level": "read_committed"}
+    consumer = confluent_kafka.Consumer(group)
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    seen = len([message for message in consumer.consume(1_000, 3) if message.error() is None])
+    consumer.close()
+    assert seen == 100
