@@ -73,6 +73,7 @@ class Consumer(_Plain):
         self._stored_at_ms = self._clock.now_ms()
         self._gated = True
         self._closed = False
+        self._rebalancing = False
         # Bytes that `poll` may take without further ado; 0 where every call needs a closer look.
         self._quick = 0.0
         me = weakref.ref(self)
@@ -119,7 +120,7 @@ class Consumer(_Plain):
         Cheap; call it a few times a second. Rebalances are served every few seconds, which takes messages out of
         librdkafka's queue; they are held until the application receives them.
         """
-        if self._closed:
+        if self._closed or self._rebalancing:
             return
         self._settle_quick()
         beat = self._gate.heartbeat.due(self._clock.now_ms())
@@ -208,7 +209,11 @@ class Consumer(_Plain):
         """As confluent_kafka's, which refuses it unless `enable.auto.offset.store` is false."""
         if self._stores:
             raise KafkaException(
-                KafkaError(KafkaError._INVALID_ARG, "StoreOffsets failed: set enable.auto.offset.store to false")
+                KafkaError(
+                    KafkaError._INVALID_ARG,
+                    "StoreOffsets failed: Local: Invalid argument or configuration "
+                    "(set enable.auto.offset.store to false)",
+                )
             )
         super().store_offsets(message, offsets)
 
@@ -262,16 +267,15 @@ class Consumer(_Plain):
         on_lost: RebalanceCallback | None = None,
     ) -> None:
         """As confluent_kafka's."""
-        callbacks: dict[str, Any] = {"on_revoke": on_revoke, "on_lost": on_lost}
-        wrapped = {
-            name: partial(_on_gone, call) if callable(call) else call
-            for name, call in callbacks.items()
+        given: dict[str, Any] = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        ours = {"on_assign": _on_assign, "on_revoke": _on_gone, "on_lost": _on_gone}
+        callbacks = {
+            name: partial(ours[name], call) if callable(call) else call
+            for name, call in given.items()
             if call is not None
         }
-        wrapped.setdefault("on_revoke", partial(_on_gone, None))
-        if on_assign is not None:
-            wrapped["on_assign"] = on_assign
-        super().subscribe(topics, **wrapped)
+        callbacks.setdefault("on_revoke", partial(_on_gone, None))
+        super().subscribe(topics, **callbacks)
 
     def unsubscribe(self) -> None:
         """As confluent_kafka's."""
@@ -298,6 +302,8 @@ class Consumer(_Plain):
 
     def seek(self, partition: TopicPartition) -> None:
         """As confluent_kafka's; what is held of the partition is forgotten."""
+        # A seek makes librdkafka forget the position.
+        self._store_received([partition])
         super().seek(partition)
         self._held.drop([partition])
         self._after_held()
@@ -375,11 +381,22 @@ def _at(part: TopicPartition, first: tuple[int, int | None] | None) -> TopicPart
 def _on_gone(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being revoked, or were lost: what was received of them is stored, what is held is forgotten."""
     consumer._store_received(partitions)
+    consumer._rebalancing = True
     try:
         if call is not None:
             call(consumer, partitions)
     finally:
+        consumer._rebalancing = False
         consumer._forget(partitions)
+
+
+def _on_assign(call: RebalanceCallback, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    """Within a rebalance callback nothing may poll, not even to stay alive."""
+    consumer._rebalancing = True
+    try:
+        call(consumer, partitions)
+    finally:
+        consumer._rebalancing = False
 
 
 def _after_statistics(me: "weakref.ref[Consumer]") -> None:

@@ -26,6 +26,8 @@ COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
 # Throttles that come closer than this are one stretch of throttling to the log.
 QUIET_MS: Final = 5_000
+MOST_LATENESS_MS: Final = 600_000
+"""An event that seems to have waited longer than this tells that the clock has jumped."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 
@@ -203,9 +205,11 @@ class ConsumerGate:
         """When an event was made, by our clock: the shortest way that one has taken is taken for no time at all."""
         made_ms = int(statistics.get("ts", 0)) // 1000
         offset_ms = now_ms - made_ms
-        if self._ts_offset_ms is None or offset_ms < self._ts_offset_ms:
+        before_ms = self._ts_offset_ms
+        if before_ms is None or not before_ms <= offset_ms <= before_ms + MOST_LATENESS_MS:
             self._ts_offset_ms = offset_ms
-        return made_ms + self._ts_offset_ms
+            return now_ms
+        return made_ms + before_ms
 
     # What users are told ------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
 LEARNING_MS: Final = 20_000
 """How much time the ratio of wire bytes to message bytes is learnt over."""
+CLOCK_JUMP_MS: Final = 1_000
+"""Time that goes back further than this is another time."""
 LEAST_RATIO: Final = 0.02
 MOST_RATIO: Final = 50.0
 BATCH_FADE: Final = 0.9
@@ -78,6 +80,7 @@ class BrokerPace:
         self._responses = 0
         self._level = 0.0
         self._at_ms = now_ms
+        self._asked_at_ms = now_ms
         self._seen_at_ms = now_ms
 
     @property
@@ -90,12 +93,21 @@ class BrokerPace:
         rate = self.share.rate
         if rate == inf:
             return inf
+        if now_ms < self._asked_at_ms - CLOCK_JUMP_MS:
+            self._forget_times(now_ms)
+        self._asked_at_ms = now_ms
         elapsed_ms = max(0, now_ms - self._at_ms)
         self._at_ms = max(now_ms, self._at_ms)
         most = rate * SAVED_MS / 1000.0
         self.share.grow(now_ms, busy=self._level < most)
         self._level = min(self._level - paid + rate * elapsed_ms / 1000.0, most)
         return self._level
+
+    def _forget_times(self, now_ms: int) -> None:
+        """The clock has jumped back: what was remembered lies in the future now."""
+        self.window = FetchWindow(self.window.samples, self.window.window_ms)
+        self.share.forget_times()
+        self.throttled_until_ms = self._at_ms = self._seen_at_ms = now_ms
 
     def pay_prefetch(self, nbytes: float) -> None:
         """Pay for what fills the queue."""

@@ -95,6 +95,11 @@ class FetchShare:
         elif self.learnt is not None and busy:
             self._probe(min(elapsed_ms, DECREASE_EVERY_MS), now_ms - self._quiet_since_ms - QUIET_MS)
 
+    def forget_times(self) -> None:
+        """The clock has jumped: no time remembered means anything."""
+        self._grown_at_ms = self._hold_until_ms = None
+        self._quiet_since_ms = 0
+
     def _probe(self, elapsed_ms: int, probing_ms: int) -> None:
         if probing_ms <= 0:
             return

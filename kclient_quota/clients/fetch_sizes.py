@@ -42,8 +42,8 @@ class FetchSizes:
     def fit(self, byte_rate: float) -> bool:
         """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
         longest_ms = max(self.fetch_bytes, self.queue_bytes) * 1000 / byte_rate
-        shortest_ms = self.fetch_bytes * 1000 / byte_rate
-        return longest_ms <= MOST_TIME_MS and shortest_ms >= LEAST_TIME_MS
+        keeps_up = self.fetch_bytes >= MOST_FETCH_BYTES or self.fetch_bytes * 1000 / byte_rate >= LEAST_TIME_MS
+        return longest_ms <= MOST_TIME_MS and keeps_up
 
 
 def sizes_for(byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:

@@ -1,0 +1,62 @@
+"""The buffer of messages that the application has not received."""
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from kclient_quota.clients.held import MOST_MESSAGES, HeldMessages
+
+
+def _message(partition: int, offset: int, size: int = 10) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, value=b"x" * size, leader_epoch=3)
+
+
+def _at_end(partition: int) -> Message:
+    return Message(topic="t", partition=partition, offset=9, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def test_messages_come_out_in_order_and_the_first_offset_of_each_partition_is_known() -> None:
+    held = HeldMessages()
+    held.add([_message(0, 5), _message(1, 7), _message(0, 6)])
+    assert len(held) == 3
+    assert held.first_offsets() == {("t", 0): (5, 3), ("t", 1): (7, 3)}
+    assert [message.offset() for message in held.take(2)] == [5, 7]
+    assert held.first_offsets() == {("t", 0): (6, 3)}
+    assert [message.offset() for message in held.take(10)] == [6]
+    assert not held
+
+
+def test_paused_partitions_wait_and_keep_their_place() -> None:
+    held = HeldMessages()
+    held.add([_message(0, 1), _message(1, 1), _message(0, 2), _message(1, 2)])
+    assert [(m.partition(), m.offset()) for m in held.take(10, {("t", 0)})] == [(1, 1), (1, 2)]
+    assert [(m.partition(), m.offset()) for m in held.take(10)] == [(0, 1), (0, 2)]
+
+
+def test_events_have_no_offset_to_hold_back_and_are_not_paused() -> None:
+    held = HeldMessages()
+    held.add([_at_end(0), _message(0, 9)])
+    assert held.first_offsets() == {("t", 0): (9, 3)}
+    assert held.take(10, {("t", 0)})[0].error() is not None
+    assert len(held) == 1
+
+
+def test_what_is_dropped_is_gone() -> None:
+    held = HeldMessages()
+    held.add([_message(0, 1), _message(1, 1)])
+    held.drop([TopicPartition("t", 0), TopicPartition("u", 1)])
+    assert [message.partition() for message in held.take(10)] == [1]
+    held.add([_message(0, 1)])
+    held.drop()
+    assert held.take(10) == []
+
+
+def test_it_is_full_by_count_and_by_bytes() -> None:
+    held = HeldMessages()
+    held.add(_message(0, offset) for offset in range(MOST_MESSAGES - 1))
+    assert not held.full
+    held.add([_message(0, MOST_MESSAGES)])
+    assert held.full
+    held.take(1)
+    assert not held.full
+    held.drop()
+    held.add([_message(0, 1, size=8_000_000)])
+    assert held.full

@@ -1,0 +1,160 @@
+"""The pacer against a broker and a librdkafka of brute force, in virtual time."""
+
+import pytest
+
+from kclient_quota.clients.fetch_pacing import FetchPacer, FetchStatistics
+from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for
+from tests.unit.clients.fetch_world import Broker, Quota, World
+
+WARM_UP_MS = 15_000
+SETTLED_MS = 45_000
+
+
+def _alone(byte_rate: float, batch: int, message: int, seconds: int = 75) -> tuple[float, int, World]:
+    quota = Quota(byte_rate)
+    world = World([Broker(1, quota, batch, message)], byte_rate)
+    start_ms = world.now_ms + WARM_UP_MS
+    world.run(seconds * 1000)
+    return quota.utilisation(start_ms, world.now_ms), world.longest_gap_ms(start_ms), world
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "message"),
+    [
+        (1_000_000, 200_000, 1_000),
+        (1_000_000, 40_000, 1_000),
+        (1_000_000, 2_000, 100),
+        (100_000, 16_000, 1_000),
+        (100_000, 1_000, 1_000),
+        (20_000, 1_000, 1_000),
+    ],
+)
+def test_batches_that_are_small_beside_the_window_use_it_all_and_come_evenly(
+    byte_rate: float, batch: int, message: int
+) -> None:
+    utilisation, gap_ms, world = _alone(byte_rate, batch, message)
+    assert 0.97 <= utilisation <= 1.0
+    assert gap_ms <= 500
+    late = [throttle for throttle in world.brokers[0].throttles if throttle[0] > 40_000]
+    assert sum(ms for _, ms in late) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "message", "least", "gap_ms"),
+    [
+        (100_000, 470_000, 1_000, 0.80, 2_500),
+        (100_000, 470_000, 470_000, 0.75, 7_500),
+        (100_000, 235_000, 235_000, 0.80, 4_500),
+        (100_000, 150_000, 10_000, 0.80, 2_500),
+        (1_000_000, 900_000, 1_000, 0.80, 2_500),
+        (50_000, 470_000, 1_000, 0.75, 7_500),
+    ],
+)
+def test_batches_that_fill_much_of_the_window_are_spaced_by_it(
+    byte_rate: float, batch: int, message: int, least: float, gap_ms: int
+) -> None:
+    utilisation, _, world = _alone(byte_rate, batch, message, seconds=125)
+    assert least <= utilisation <= 1.0
+    assert world.longest_gap_ms(SETTLED_MS) <= gap_ms
+    assert len([at for at, _ in world.brokers[0].throttles if at > SETTLED_MS]) <= 2
+
+
+def test_plain_greed_gets_half_which_is_what_all_this_is_for() -> None:
+    """The world without a pacer behaves as measured on Apache Kafka: half the quota, in lumps."""
+    quota = Quota(100_000)
+    sizes = FetchSizes(1_048_576, 65_536 * 1024, sized=False)
+    world = World([Broker(1, quota, 16_000, 1_000)], None, sizes=sizes)
+    world.run(95_000)
+    assert quota.utilisation(20_000, world.now_ms) < 0.7
+    assert world.longest_gap_ms(20_000) > 8_000
+
+
+def test_each_broker_has_a_quota_of_its_own() -> None:
+    quotas = [Quota(200_000), Quota(200_000)]
+    world = World([Broker(n, quota, 16_000, 1_000) for n, quota in enumerate(quotas)], 200_000)
+    world.run(75_000)
+    for quota in quotas:
+        assert quota.utilisation(20_000, world.now_ms) >= 0.93
+
+
+def test_two_consumers_share_a_quota_fairly() -> None:
+    quota = Quota(100_000)
+    worlds = [World([Broker(1, quota, 4_000, 1_000)], 100_000) for _ in range(2)]
+    for _ in range(90_000):
+        for world in worlds:
+            world.tick()
+    assert 0.9 <= quota.utilisation(35_000, worlds[0].now_ms) <= 1.0
+    taken = [len([at for at in world.taken_at_ms if at > 35_000]) for world in worlds]
+    assert min(taken) / max(taken) > 0.7
+
+
+def test_a_lowered_quota_is_followed_without_a_long_throttle_and_a_raised_one_is_used() -> None:
+    quota = Quota(400_000)
+    world = World([Broker(1, quota, 8_000, 1_000)], 400_000)
+    world.run(20_000)
+    quota.byte_rate = 800_000.0
+    world.pacer.set_limit(800_000)
+    world.run(20_000)
+    raised_at_ms = world.now_ms
+    world.run(10_000)
+    assert quota.utilisation(raised_at_ms, world.now_ms) >= 0.95
+    quota.byte_rate = 200_000.0
+    world.pacer.set_limit(200_000)
+    world.run(30_000)
+    settled_at_ms = world.now_ms
+    world.run(30_000)
+    assert quota.utilisation(settled_at_ms, world.now_ms) >= 0.85
+
+
+def test_a_quota_that_nobody_told_is_learnt_from_throttles() -> None:
+    quota = Quota(1_000_000)
+    sizes = sizes_for(None, known=False)[1]
+    world = World([Broker(1, quota, 16_000, 1_000)], None, sizes=sizes)
+    world.run(40_000)
+    pace = world.pacer.paces[1]
+    assert pace.share.learnt is not None
+    start_ms = world.now_ms
+    world.run(60_000)
+    assert quota.utilisation(start_ms, world.now_ms) >= 0.8
+    assert world.longest_gap_ms(start_ms) <= 2_500
+
+
+def test_nothing_is_paced_while_nothing_limits() -> None:
+    pacer = FetchPacer(None, sizes_for(None, known=True)[1], 0)
+    assert not pacer.paced
+    assert pacer.grant(0, {}) == (float("inf"), 0)
+
+
+def test_compression_is_learnt_so_that_the_wire_is_what_is_paced() -> None:
+    pacer = FetchPacer(100_000, sizes_for(100_000, known=True)[1], 0)
+    leaders = {("t", 0): 1}
+    received = 0
+    for tick in range(80):
+        now_ms = tick * 250
+        received += 2_500
+        pacer.on_statistics(FetchStatistics(now_ms, 0, 0, {1: (received, tick)}, leaders))
+        pacer.grant(now_ms, {1: 10_000})
+    # Four bytes of messages for one on the wire: a grant of 50 ms is four times as many bytes as uncompressed.
+    granted, _ = pacer.grant(20_250, {})
+    assert granted == pytest.approx(4 * 98_000 * 0.05, rel=0.1)
+
+
+def test_a_clock_that_jumps_back_neither_blocks_nor_bursts() -> None:
+    pacer = FetchPacer(100_000, sizes_for(100_000, known=True)[1], 1_000_000)
+    granted, wait_ms = pacer.grant(1_000_000, {})
+    assert granted > 0
+    for _ in range(5):
+        granted, wait_ms = pacer.grant(10_000, {-1: 1_000})
+    assert wait_ms <= 100
+    total = granted = 0.0
+    for now_ms in range(10_050, 15_050, 50):
+        granted, wait_ms = pacer.grant(now_ms, {-1: int(granted)})
+        total += granted
+    assert 450_000 <= total <= 510_000
+
+
+def test_a_throttle_of_an_unknown_broker_is_nobodys() -> None:
+    pacer = FetchPacer(100_000, sizes_for(100_000, known=True)[1], 0)
+    pacer.on_statistics(FetchStatistics(0, 0, 0, {1: (0, 0)}, {("t", 0): 1}))
+    pacer.on_throttle(7, 1_000, 100)
+    assert pacer.paces[1].throttled_until_ms == 0

@@ -1,0 +1,237 @@
+"""What the pacer is made of: sizes, the window, the share, the stall watch."""
+
+import pytest
+
+from kclient_quota.clients.fetch_share import TARGET, FetchShare
+from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
+from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
+from kclient_quota.clients.stall import StallWatch
+from kclient_quota.quota.rate import SampledRate
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "fetch_bytes", "kbytes"),
+    [(1_000_000, 50_000, 48), (100_000, 5_000, 4), (1_000, 1_000, 1), (1e9, 1_000_000, 976)],
+)
+def test_a_fetch_is_a_twentieth_of_a_second(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
+    conf, sizes = sizes_for(byte_rate, known=True)
+    assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == fetch_bytes
+    assert conf["queued.max.messages.kbytes"] == kbytes
+    assert sizes == FetchSizes(fetch_bytes, kbytes * 1024, sized=True)
+    assert sizes.fit(byte_rate)
+
+
+def test_nothing_is_changed_where_nothing_limits() -> None:
+    conf, sizes = with_sizes({"group.id": "g"}, None, known=True)
+    assert conf == {"group.id": "g"}
+    assert not sizes.fit(1_000_000)
+    assert sizes.fit(100_000_000)
+
+
+@pytest.mark.parametrize(
+    "key", ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes", "message.max.bytes"]
+)
+def test_fetch_sizes_of_the_users_own_are_left_alone(key: str) -> None:
+    conf, sizes = with_sizes({key: 2_000_000}, 100_000, known=True)
+    assert {name: value for name, value in conf.items() if "bytes" in name and "kbytes" not in name} == {key: 2_000_000}
+    assert not sizes.sized
+    assert not sizes.fit(100_000)
+
+
+def test_a_queue_of_the_users_own_is_left_alone() -> None:
+    conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000, known=True)
+    assert conf["queued.max.messages.kbytes"] == "64"
+    assert sizes.queue_bytes == 64 * 1024
+    assert conf["fetch.message.max.bytes"] == 50_000
+
+
+def test_a_size_that_is_no_number_is_librdkafkas_to_refuse() -> None:
+    conf, sizes = with_sizes({"fetch.message.max.bytes": "lots"}, 1_000_000, known=True)
+    assert conf["fetch.message.max.bytes"] == "lots"
+    assert sizes.fetch_bytes == 1_048_576
+
+
+def test_an_unknown_limit_gets_a_queue_that_can_be_followed_from_a_megabyte_a_second_on() -> None:
+    _, sizes = sizes_for(None, known=False)
+    assert sizes.fit(1_000_000)
+    assert not sizes.fit(100_000)
+
+
+def test_a_limit_that_outgrows_the_sizes_does_not_fit() -> None:
+    _, sizes = sizes_for(100_000, known=True)
+    assert sizes.fit(50_000)
+    assert sizes.fit(1_000_000)
+    assert not sizes.fit(1e9)
+
+
+# Window
+
+
+def test_the_window_fits_a_batch_when_kafkas_rate_would_accept_it() -> None:
+    """Every answer of `fits_at_ms` against Kafka's own statistic, asked millisecond by millisecond."""
+    window, kafka = FetchWindow(), SampledRate()
+    now_ms = 1_000
+    for _ in range(12):
+        at_ms = window.fits_at_ms(470_000, 100_000, now_ms)
+        earliest = next(ms for ms in range(now_ms, now_ms + 30_000) if sum_over(kafka, 470_000, ms) <= 100_000)
+        assert earliest <= at_ms
+        kafka.record(470_000, at_ms)
+        assert kafka.measure(at_ms) <= 100_000
+        window.received(470_000, at_ms)
+        now_ms = at_ms + 10
+
+
+def sum_over(rate: SampledRate, extra: float, at_ms: int) -> float:
+    total, window_ms = rate.project(at_ms)
+    return (total + extra) * 1000 / window_ms
+
+
+def test_a_batch_larger_than_any_window_is_told_to_wait_until_everything_has_left() -> None:
+    window = FetchWindow()
+    assert window.fits_at_ms(10_000_000, 100_000, 0) == 12_000
+
+
+def test_what_is_expected_counts_until_it_arrives_and_moves_when_it_is_throttled() -> None:
+    window = FetchWindow()
+    window.expect(500_000, 1_000)
+    assert window.total(1_100) == 500_000
+    assert window.received_total(1_100) == 0
+    window.postpone(4_000)
+    assert window.expected == (4_000, 500_000)
+    assert window.arrived() == 4_000
+    assert window.arrived() is None
+    window.received(480_000, 4_000)
+    assert window.total(4_100) == window.received_total(4_100) == 480_000
+    assert window.fits_at_ms(700_000, 100_000, 4_100) >= 15_000 - STEP_MS
+
+
+def test_old_events_are_forgotten_and_late_ones_are_taken_as_the_newest() -> None:
+    window = FetchWindow()
+    for second in range(100):
+        window.received(1_000, second * 1_000)
+    window.received(1_000, 50_000)
+    assert window.total(99_000) == 12_000
+    window.expect(0, 99_500)
+    assert window.total(99_500) == 12_000
+
+
+def test_windows_of_another_length() -> None:
+    window = FetchWindow(samples=6, window_ms=2_000)
+    assert window.least_window_ms == 10_000
+    window.received(900_000, 0)
+    assert window.fits_at_ms(200_000, 100_000, 0) >= 1_000
+
+
+# Share
+
+
+def test_a_known_share_yields_to_strangers_once_a_second_and_regains_it() -> None:
+    share = FetchShare(100_000)
+    assert share.rate == share.ceiling * TARGET == 98_000
+    share.on_throttle(0, 10_000, 500, 1_000)
+    share.on_throttle(0, 10_000, 500, 1_200)
+    assert share.rate == pytest.approx(98_000 * 0.95)
+    share.grow(11_000, busy=False)
+    assert share.rate == 98_000
+
+
+def test_a_harsh_throttle_takes_more_but_never_everything() -> None:
+    share = FetchShare(100_000)
+    for second in range(0, 100_000, 20_000):
+        share.on_throttle(0, 10_000, 15_000, second)
+    assert 2_000 <= share.rate < 50_000
+
+
+def test_a_share_that_was_given_up_stays_given_up_when_the_limit_changes() -> None:
+    share = FetchShare(100_000)
+    share.on_throttle(0, 10_000, 20_000, 0)
+    share.set_limit(200_000)
+    assert share.rate == pytest.approx(98_000)
+    share.set_limit(None)
+    assert share.rate == share.ceiling == float("inf")
+
+
+def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_used() -> None:
+    share = FetchShare(None)
+    share.on_throttle(0, 10_000, 500, 0)
+    assert share.rate == float("inf")
+    share.on_throttle(1_200_000, 10_000, 2_000, 0)
+    assert share.learnt == 100_000
+    assert share.rate == 98_000
+    for now_ms in range(0, 60_000, 100):
+        share.grow(now_ms, busy=False)
+    assert share.rate == 98_000
+    for now_ms in range(60_000, 120_000, 100):
+        share.grow(now_ms, busy=True)
+    assert share.rate > 1_000_000
+    assert share.ceiling == pytest.approx(share.rate / TARGET)
+
+
+def test_a_learnt_share_that_meets_no_limit_any_more_is_none() -> None:
+    share = FetchShare(None)
+    share.on_throttle(1_200_000, 10_000, 2_000, 0)
+    for now_ms in range(0, 300_000, 100):
+        share.grow(now_ms, busy=True)
+    assert share.rate == float("inf")
+    assert share.learnt is None
+
+
+# Stall
+
+
+def _throttle(watch: StallWatch, now_ms: int, throttle_ms: int, limit: float | None = 20_000, own: float = 0) -> None:
+    watch.on_throttle(throttle_ms, limit=limit, own_bytes=own, window_ms=10_000, least_window_ms=10_000, now_ms=now_ms)
+
+
+def test_a_batch_that_can_never_come_is_named_with_the_quota_that_would_let_it() -> None:
+    """470,000 B under 20,000 B/s: Kafka says X = 470,000 / 20,000 - 10 s = 13.5 s, again and again."""
+    watch = StallWatch()
+    _throttle(watch, 0, 13_500)
+    assert watch.check(10_000) is None
+    _throttle(watch, 13_500, 13_500)
+    stall = watch.check(13_500)
+    assert stall is not None
+    assert (stall.since_ms, stall.batch_bytes, stall.byte_rate) == (0, 470_000, 47_000)
+    words = stall.words(20_000)
+    assert "470,000" in words
+    assert "47,000" in words
+    assert "never" in words
+    assert watch.check(14_000) is None
+
+
+def test_one_long_throttle_is_enough_after_twenty_seconds() -> None:
+    watch = StallWatch()
+    _throttle(watch, 0, 60_000)
+    assert watch.check(19_999) is None
+    assert watch.check(20_000) is not None
+
+
+def test_a_throttle_that_our_own_bytes_explain_is_no_stall() -> None:
+    watch = StallWatch()
+    for now_ms in range(0, 60_000, 5_000):
+        _throttle(watch, now_ms, 4_000, own=150_000)
+    assert watch.check(60_000) is None
+
+
+def test_messages_end_a_stall() -> None:
+    watch = StallWatch()
+    assert not watch.on_messages()
+    _throttle(watch, 0, 13_500)
+    assert not watch.on_messages()
+    assert watch.check(60_000) is None
+    _throttle(watch, 60_000, 13_500)
+    assert watch.check(90_000) is not None
+    assert watch.on_messages()
+    assert watch.stall is None
+
+
+def test_a_stall_under_an_unknown_quota_is_told_without_numbers() -> None:
+    watch = StallWatch()
+    _throttle(watch, 0, 13_500, limit=None)
+    _throttle(watch, 13_500, 13_500, limit=None)
+    stall = watch.check(14_000)
+    assert stall is not None
+    assert stall.batch_bytes is None
+    assert "quota x window" in stall.words(None)

@@ -1,0 +1,35 @@
+"""When a waiting consumer touches librdkafka's timer, and when it must poll."""
+
+import itertools
+
+from kclient_quota.clients.heartbeat import Beat, Heartbeat
+
+
+def test_the_queue_is_never_left_unpolled_for_over_a_third_of_the_interval() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    polls = [now_ms for now_ms in range(0, 60_000, 50) if heartbeat.due(now_ms) is Beat.POLL]
+    assert len(polls) > 20
+    assert max(b - a for a, b in itertools.pairwise(polls)) <= 2_050
+
+
+def test_a_long_interval_does_not_make_rebalances_wait() -> None:
+    heartbeat = Heartbeat(300_000, 0)
+    polls = [now_ms for now_ms in range(0, 60_000, 100) if heartbeat.due(now_ms) is Beat.POLL]
+    assert max(b - a for a, b in itertools.pairwise(polls)) <= 5_000
+
+
+def test_between_polls_the_timer_is_touched_and_not_more_often_than_useful() -> None:
+    heartbeat = Heartbeat(300_000, 0)
+    beats = [heartbeat.due(now_ms) for now_ms in range(1_000, 4_000, 10)]
+    assert Beat.POLL not in beats
+    assert 10 <= beats.count(Beat.TOUCH) <= 16
+
+
+def test_a_real_poll_counts() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    heartbeat.on_poll(1_900)
+    assert heartbeat.due(1_950) is Beat.NOTHING
+    assert heartbeat.due(2_500) is Beat.TOUCH
+    assert heartbeat.unpolled_ms(2_500) == 600
+    assert heartbeat.headroom_ms(3_500) == 5_000
+    assert heartbeat.headroom_ms(1_000) == 6_000
