@@ -81,7 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)
+        # not 0: TLS transports compare with >= and would never resume
+        transport.set_write_buffer_limits(high=1, low=0)
         peer = transport.get_extra_info("peername")
         self.state.client_address = peer[0] if peer else ""
         raw = transport.get_extra_info("socket")

@@ -66,7 +66,7 @@ class PaperTransport(asyncio.Transport):
         self.is_closed = False
 
     def set_write_buffer_limits(self, high=None, low=None):
-        assert high == 0
+        assert (high, low) == (1, 0)
 
     def get_extra_info(self, name, default=None):
         return ("10.1.2.3", 4) if name == "peername" else default
