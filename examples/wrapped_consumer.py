@@ -34,7 +34,8 @@ if __name__ == "__main__":
         print(f"longest gap {receive(sys.argv[1], 400):.2f} s")
     else:
         with EmbeddedBroker(topics={"orders": 1}) as cluster:
-            with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            # Batches are fetched whole: those of a second's quota or more would come in lumps.
+            with Producer({"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 16_000}) as producer:
                 for _ in range(400):
                     producer.produce("orders", b"x" * 1000)
             cluster.set_quota(client_id="reports", consumer_byte_rate=100_000)
