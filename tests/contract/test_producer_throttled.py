@@ -184,9 +184,9 @@ def test_a_batch_is_handed_over_in_parts(cluster: Any, unique: Unique) -> None:
     went = hasty.produce_batch(topic, more)
     assert 0 < went < 400
     assert ["_error" in message for message in more] == [number >= went for number in range(400)]
+    large: list[dict[str, Any]] = [{"value": PAD * 100}]
     with pytest.raises(QuotaThrottledError):
-        for _ in range(10):
-            hasty.produce_batch(topic, [{"value": PAD * 50}])
+        hasty.produce_batch(topic, large)
     hasty.flush(10)
     hasty.close()
     seen = read_back(cluster, topic, 1, 200 + went)

@@ -131,7 +131,7 @@ def test_ctrl_c_ends_a_waiting_produce_at_once(broker: EmbeddedBroker) -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         over_produce(producer)
-    assert time.monotonic() - sent_at[0] < 0.5
+    assert time.monotonic() - sent_at[0] < 1
     timer.join()
 
 
