@@ -157,6 +157,10 @@ class Gate:
         pace = self._pace
         ratio = self._ratio(cost)
         wait_ms = self._held_for_ms(now_ms)
+        if not self._granted:
+            # A client's very first message waits for nothing but a throttle that is known of.
+            self._grant = cost
+            return self.throttled_for_ms(now_ms)
         self._grant = self._group(cost, ratio)
         wait_ms = max(wait_ms, pace.admit_at_ms(int(self._grant * ratio) + 1, now_ms) - now_ms)
         if 0 < wait_ms <= LONGEST_GROUP_MS < now_ms - self._granted_at_ms:

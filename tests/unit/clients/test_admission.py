@@ -222,3 +222,16 @@ def test_asking_grants_nothing() -> None:
 def test_framing_is_supposed_before_it_is_measured() -> None:
     gate = Gate(Pacer(51_200), 51_200)
     assert gate._ratio(COST) == pytest.approx((5 * COST + REQUEST_BYTES) / (5 * COST))
+
+
+def test_the_very_first_message_waits_for_nothing() -> None:
+    gate = Gate(Pacer(10_000), 10_000)
+    assert gate.admit(1_020, 7) == 0
+    gate.left -= 1_020
+    assert gate.admit(1_020, 7) > 0
+
+
+def test_the_very_first_message_waits_for_a_throttle_that_is_known_of() -> None:
+    gate = Gate(Pacer(10_000), 10_000)
+    gate.on_throttle(5_000, 7)
+    assert gate.admit(1_020, 7) == 5_000
