@@ -1,0 +1,380 @@
+"""The consumer's doors are confluent_kafka's: signatures, callbacks, events, interceptors; and it steps aside."""
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients import PlainConsumer
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.errors import ConfigError
+from kclient_quota.metrics import MetricName
+from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+
+MESSAGES = 50
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)
+    broker.create_topic(name, 1)
+    fill(broker, name, MESSAGES)
+    return name
+
+
+def fill(broker: EmbeddedBroker, topic: str, count: int, size: int = 100, batch: int = 10_000) -> None:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 100, "batch.num.messages": max(1, batch // size)}
+    )
+    for number in range(count):
+        producer.produce(topic, b"%08d" % number + b"x" * (size - 8))
+    assert producer.flush(10) == 0
+
+
+def conf_of(broker: EmbeddedBroker, topic: str, **conf: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": topic,
+        "client.id": topic,
+        "auto.offset.reset": "earliest",
+        **conf,
+    }
+
+
+def started(broker: EmbeddedBroker, topic: str, **conf: Any) -> Consumer:
+    consumer = Consumer(conf_of(broker, topic, **conf))
+    consumer.subscribe([topic])
+    return consumer
+
+
+def drain(consumer: Any, count: int) -> list[Message]:
+    found: list[Message] = []
+    deadline = time.monotonic() + 15
+    while len(found) < count:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.5)
+        if message is not None:
+            found.append(message)
+    return found
+
+
+def steps_aside(consumer: Consumer) -> bool:
+    return type(consumer).poll is PlainConsumer.poll and type(consumer).consume is PlainConsumer.consume
+
+
+LIMITS: list[dict[str, Any]] = [{}, {"consumer_byte_rate": 1_000_000}]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=["aside", "gated"])
+def test_messages_and_the_end_of_a_partition_come_as_from_the_plain_consumer(
+    broker: EmbeddedBroker, topic: str, limit: dict[str, Any]
+) -> None:
+    seen = []
+    for cls, extra in ((PlainConsumer, {}), (Consumer, limit)):
+        consumer = cls(conf_of(broker, topic, **{"enable.partition.eof": True, "enable.auto.commit": False, **extra}))
+        consumer.subscribe([topic])
+        events = drain(consumer, MESSAGES + 1)
+        error = events[-1].error()
+        assert error is not None
+        assert error.code() == KafkaError._PARTITION_EOF
+        seen.append([(m.topic(), m.partition(), m.offset(), m.value()) for m in events[:-1]])
+        consumer.close()
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == MESSAGES
+
+
+def test_consume_takes_many_and_waits_no_longer_than_it_was_told(broker: EmbeddedBroker, topic: str) -> None:
+    consumer = started(broker, topic, consumer_byte_rate=1_000_000)
+    got: list[Message] = []
+    deadline = time.monotonic() + 15
+    while len(got) < MESSAGES and time.monotonic() < deadline:
+        got += consumer.consume(20, timeout=0.5)
+    assert [message.offset() for message in got] == list(range(MESSAGES))
+    begin = time.monotonic()
+    assert consumer.consume(20, 0.3) == []
+    assert 0.25 < time.monotonic() - begin < 0.6
+    assert consumer.consume(0, 0) == []
+    with pytest.raises(ValueError, match="1000000"):
+        consumer.consume(1_000_001)
+    consumer.close()
+
+
+@pytest.mark.parametrize("call", ["poll", "consume"])
+@pytest.mark.parametrize("timeout", [0, 0.05, 0.35])
+def test_a_paced_call_never_outlasts_its_timeout(broker: EmbeddedBroker, topic: str, call: str, timeout: float) -> None:
+    """100 B/s lets a message of 108 bytes through every second or so: most calls have to wait."""
+    consumer = started(broker, topic, consumer_byte_rate=100)
+    assert drain(consumer, 1)
+    longest = 0.0
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        if call == "poll":
+            consumer.poll(timeout)
+        else:
+            consumer.consume(5, timeout)
+        longest = max(longest, time.monotonic() - begin)
+    assert longest < timeout + 0.25
+    consumer.close()
+
+
+def test_what_is_paced_comes_at_the_pace_of_the_limit(broker: EmbeddedBroker, topic: str) -> None:
+    """Whatever this broker allows: the limit by hand is lower."""
+    fill(broker, topic, 400)
+    consumer = started(broker, topic, consumer_byte_rate=10_000)
+    drain(consumer, 20)
+    begin = time.monotonic()
+    drain(consumer, 200)
+    assert 1.8 < time.monotonic() - begin < 3.0
+    consumer.close()
+
+
+def test_poll_without_end_waits_for_the_quota(broker: EmbeddedBroker, topic: str) -> None:
+    consumer = started(broker, topic, consumer_byte_rate=1_000)
+    assert all(consumer.poll() is not None for _ in range(12))
+    assert all(consumer.poll(timeout=-1) is not None for _ in range(2))
+    consumer.close()
+
+
+def test_it_steps_aside_while_nothing_limits_and_in_again_when_something_does(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    class Changing(ClientQuotaCallback):
+        limit: float | None = None
+        changed = True
+
+        def quota_metric_tags(self, quota_type: ClientQuotaType, principal: str, client_id: str) -> Mapping[str, str]:
+            return {"client-id": client_id}
+
+        def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
+            return self.limit if quota_type is ClientQuotaType.FETCH else None
+
+        def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
+            return self.changed
+
+    callback = Changing()
+    consumer = started(broker, topic, **{"client.quota.callback.class": callback})
+    assert steps_aside(consumer)
+    drain(consumer, 1)
+    # Sizes that were chosen for no limit can be followed from 26 MB/s on.
+    callback.limit = 50_000_000
+    wait_for(lambda: (consumer.poll(0.05), not steps_aside(consumer))[1])
+    assert next(iter(consumer.quota_state().values())).limit == 50_000_000
+    callback.limit = None
+    wait_for(lambda: (consumer.poll(0.05), steps_aside(consumer))[1])
+    assert type(consumer).__name__ == "Consumer"
+    assert isinstance(consumer, Consumer)
+    consumer.close()
+
+
+def wait_for(condition: Any, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_users_override_is_never_stepped_over(broker: EmbeddedBroker, topic: str) -> None:
+    class Counting(Consumer):
+        polls = 0
+
+        def poll(self, timeout: float = -1) -> Message | None:
+            self.polls += 1
+            return super().poll(timeout)
+
+    consumer = Counting(conf_of(broker, topic))
+    consumer.subscribe([topic])
+    assert type(consumer).consume is PlainConsumer.consume
+    drain(consumer, 3)
+    assert consumer.polls >= 3
+    consumer.close()
+
+
+def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
+    broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Late(ClientQuotaCallback):
+        limit: float | None = None
+
+        def quota_metric_tags(self, quota_type: ClientQuotaType, principal: str, client_id: str) -> Mapping[str, str]:
+            return {"client-id": client_id}
+
+        def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
+            return self.limit
+
+        def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
+            return True
+
+    callback = Late()
+    consumer = started(broker, topic, **{"client.quota.callback.class": callback})
+    drain(consumer, 1)
+    callback.limit = 100_000
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        wait_for(lambda: (consumer.poll(0.05), "sizes" in caplog.text)[1])
+    assert steps_aside(consumer)
+    fill(broker, topic, 30)
+    assert len(drain(consumer, 30)) == 30
+    assert caplog.text.count("sizes are fixed") == 1
+    consumer.close()
+
+
+def test_the_users_callbacks_are_still_called(broker: EmbeddedBroker, topic: str) -> None:
+    heard: dict[str, list[Any]] = {"stats": [], "throttle": [], "commit": []}
+    broker.set_quota(client_id=topic, consumer_byte_rate=300)
+    consumer = started(
+        broker,
+        topic,
+        **{
+            "quota.limit.source": "learned",
+            "statistics.interval.ms": 700,
+            "stats_cb": heard["stats"].append,
+            "throttle_cb": heard["throttle"].append,
+            "on_commit": lambda error, offsets: heard["commit"].append((error, offsets)),
+            "auto.commit.interval.ms": 300,
+        },
+    )
+    begin = time.monotonic()
+    while time.monotonic() - begin < 4:
+        consumer.poll(0.1)
+    assert 3 <= len(heard["stats"]) <= 6
+    assert '"brokers"' in heard["stats"][0]
+    assert heard["throttle"][0].throttle_time > 0
+    consumer.commit()
+    consumer.close()
+    broker.set_quota(client_id=topic)
+
+
+def test_rebalance_callbacks_are_called_with_the_consumer_and_partitions(broker: EmbeddedBroker, topic: str) -> None:
+    consumer = Consumer(conf_of(broker, topic))
+    heard: list[tuple[str, Any, list[tuple[str, int]]]] = []
+
+    def hear(name: str) -> Any:
+        return lambda who, parts: heard.append((name, who, [(part.topic, part.partition) for part in parts]))
+
+    consumer.subscribe([topic], on_assign=hear("assign"), on_revoke=hear("revoke"), on_lost=hear("lost"))
+    drain(consumer, 1)
+    consumer.close()
+    assert heard == [("assign", consumer, [(topic, 0)]), ("revoke", consumer, [(topic, 0)])]
+
+
+@pytest.mark.parametrize("name", ["on_assign", "on_revoke", "on_lost"])
+def test_what_is_no_callback_is_refused_as_by_the_plain_consumer(broker: EmbeddedBroker, name: str) -> None:
+    for cls in (Consumer, PlainConsumer):
+        consumer = cls(conf_of(broker, "refused"))
+        with pytest.raises(TypeError, match=f"{name} expects a callable"):
+            consumer.subscribe(["refused"], **{name: 3})
+        consumer.close()
+
+
+def test_an_exception_in_a_rebalance_callback_reaches_the_caller(broker: EmbeddedBroker, topic: str) -> None:
+    def explode(consumer: Any, partitions: Any) -> None:
+        raise LookupError("mine")
+
+    consumer = Consumer(conf_of(broker, topic))
+    consumer.subscribe([topic], on_assign=explode)
+    with pytest.raises(LookupError, match="mine"):
+        drain(consumer, 1)
+    consumer.close()
+
+
+def test_interceptors_see_and_change_what_is_consumed_and_hear_of_commits(broker: EmbeddedBroker, topic: str) -> None:
+    class Watching:
+        def __init__(self) -> None:
+            self.consumed: list[int | None] = []
+            self.committed: list[int] = []
+            self.configured: Mapping[str, Any] = {}
+            self.closed = 0
+
+        def configure(self, configs: Mapping[str, Any]) -> None:
+            self.configured = configs
+
+        def on_consume(self, records: list[Message]) -> list[Message]:
+            self.consumed += [record.offset() for record in records]
+            return [record for record in records if (record.offset() or 0) % 2 == 0]
+
+        def on_commit(self, offsets: list[TopicPartition]) -> None:
+            self.committed += [part.offset for part in offsets]
+
+        def close(self) -> None:
+            self.closed += 1
+
+    watching = Watching()
+    consumer = started(broker, topic, **{"interceptor.classes": [watching], "enable.partition.eof": True})
+    got = drain(consumer, MESSAGES // 2 + 1)
+    assert [message.offset() for message in got[:-1]] == list(range(0, MESSAGES, 2))
+    assert got[-1].error() is not None
+    assert watching.consumed == list(range(MESSAGES))
+    assert consumer.commit(asynchronous=False)[0].offset == MESSAGES
+    assert watching.committed == [MESSAGES]
+    assert watching.configured["group.id"] == topic
+    consumer.close()
+    consumer.close()
+    assert watching.closed == 1
+
+
+def test_as_a_context_manager_it_closes_and_a_closed_one_says_so(broker: EmbeddedBroker, topic: str) -> None:
+    with started(broker, topic, consumer_byte_rate=10_000) as consumer:
+        drain(consumer, 3)
+    consumer.keep_alive()
+    for call in (consumer.poll, consumer.consume, consumer.commit, consumer.assignment, consumer.unsubscribe):
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            call()
+    with PlainConsumer(conf_of(broker, topic)) as plain:
+        assert plain.committed([TopicPartition(topic, 0)], 5)[0].offset == 3
+
+
+def test_the_state_and_the_metrics_speak_kafkas_names(broker: EmbeddedBroker, topic: str) -> None:
+    consumer = started(broker, topic, consumer_byte_rate=10_000)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 1.5:
+        consumer.poll(0.1)
+    (state,) = consumer.quota_state().values()
+    assert list(consumer.quota_state()) == [1]
+    assert (state.limit, state.source, state.rate, state.stall) == (10_000, "config", 9_800, None)
+    assert state.admitted > 5_000
+    tags = (("client-id", topic),)
+    metrics = consumer.metrics()
+    group = "consumer-fetch-manager-metrics"
+    assert metrics[MetricName("fetch-throttle-time-avg", group, tags)] == 0.0
+    assert metrics[MetricName("fetch-throttle-time-max", group, tags)] == 0.0
+    assert metrics[MetricName("fetch-stalled-brokers", group, tags)] == 0.0
+    assert metrics[MetricName("last-poll-seconds-ago", "consumer-metrics", tags)] < 1.0
+    assert 299_000 < metrics[MetricName("poll-headroom-ms", "consumer-metrics", tags)] <= 300_000
+    assert any(name.tag("node-id") == "node-1" for name in metrics)
+    consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"consumer_byte_rate": -1}, "consumer_byte_rate"),
+        ({"consumer_byte_rate": 0}, "consumer_byte_rate"),
+        ({"consumer_byterate": 1}, "consumer_byte_rate"),
+        ({"quota.backoff": "sometimes"}, "quota.backoff"),
+        ({"interceptor.classes": "no.such.Thing"}, "no.such.Thing"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused_by_name(conf: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "quota.limit.source": "auto", **conf})
+
+
+def test_a_misspelt_key_of_librdkafkas_gets_the_nearest_one_named() -> None:
+    with pytest.raises(KafkaException, match=r"auto\.offset\.reset"):
+        Consumer({"group.id": "g", "quota.limit.source": "learned", "auto.offset.rest": "earliest"})
+
+
+def test_configuration_by_keyword_as_confluent_kafka_takes_it(broker: EmbeddedBroker) -> None:
+    with Consumer(**conf_of(broker, "by-keyword")) as consumer:
+        assert consumer.assignment() == []
