@@ -5,10 +5,14 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kclient_quota.broker.server import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
+
+if TYPE_CHECKING:
+    from telemetry.receiver.otlp_export import OtlpExporter
 
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
@@ -45,6 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="serve a Prometheus page there (0: a free port)"
     )
+    parser.add_argument(
+        "--otlp",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="forward client telemetry (KIP-714) to this collector, such as http://127.0.0.1:4318 (OTLP over HTTP) or "
+        "grpc://127.0.0.1:4317; may be repeated",
+    )
+    parser.add_argument(
+        "--client-metrics-interval-ms",
+        type=int,
+        default=10_000,
+        metavar="MS",
+        help="with --otlp: how often every client shall push all its metrics (default: %(default)s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
         sasl_ports=options.sasl_port,
         data_dir=options.data,
         metrics_port=options.metrics_port,
+        exporters=[_exporter(url) for url in options.otlp],
     )
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -73,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
         with broker:
             for text in options.quota:
                 _set_quota(broker, text)
+            if options.otlp:
+                broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
             _say(broker, options)
             stopped.wait()
     finally:
@@ -118,6 +140,21 @@ def _pair(option: str, text: str, separator: str) -> tuple[str, str]:
     if not key or not found:
         raise ConfigError(f"{option} {text}: write it as NAME{separator}VALUE")
     return key, value
+
+
+def _exporter(url: str) -> "OtlpExporter":
+    # protobuf, and for gRPC a library that starts threads, are loaded by those who forward telemetry only
+    from telemetry.receiver.otlp_export import OtlpExporter  # noqa: PLC0415
+    from telemetry.receiver.otlp_http import HttpSender  # noqa: PLC0415
+
+    scheme, found, address = url.partition("://")
+    if scheme == "grpc" and address:
+        from telemetry.receiver.otlp_grpc import GrpcSender  # noqa: PLC0415
+
+        return OtlpExporter(GrpcSender(address))
+    if not found or scheme not in {"http", "https"}:
+        raise ConfigError(f"--otlp {url}: write http://HOST:PORT, https://HOST:PORT or grpc://HOST:PORT")
+    return OtlpExporter(HttpSender(url))
 
 
 def _set_quota(broker: EmbeddedBroker, text: str) -> None:

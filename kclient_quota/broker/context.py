@@ -40,12 +40,14 @@ class ConnectionState:
     Attributes:
         listener: name of the listener it came in by.
         client_address: the client's IP address.
+        client_port: the client's TCP port.
         principal: user name; quotas of users go by it.
         is_authenticated: False until SASL has succeeded, on listeners that ask for it.
         sasl: the exchange under way, whatever the SASL handlers keep there.
         client_id: as in its last request.
         client_software: name and version the client gave in ApiVersions.
         close_after_response: the connection is closed once the response has been written.
+        on_close: called when the connection is gone.
     """
 
     listener: str
@@ -56,6 +58,8 @@ class ConnectionState:
     client_id: str | None = None
     client_software: tuple[str, str] = ("unknown", "unknown")
     close_after_response: bool = False
+    client_port: int = 0
+    on_close: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,10 @@ _STRICT_MUTATIONS_SINCE = {19: 6, 20: 5, 37: 3}
 """CreateTopics, DeleteTopics and CreatePartitions: the first version that is refused rather than delayed."""
 
 
+NOT_THROTTLED = Throttle(0, ClientQuotaType.REQUEST)
+_NO_MUTATION_QUOTA = ControllerMutationQuota(None, strict=False)
+
+
 class Session(NamedTuple):
     """Whom a request is charged to."""
 
@@ -65,18 +69,29 @@ class Enforcement:
             settings.callback, samples=settings.samples, window_ms=settings.window_ms, rule=settings.rule
         )
         self._thread_ns = thread_ns
+        self._limits: set[tuple[ClientQuotaEntity, str]] = set()
+        self._is_idle = settings.callback is None
 
     def update_quota(self, entity: ClientQuotaEntity, key: str, value: float | None) -> None:
         """Follow a quota that was set (None: removed) in the cluster. Quotas of addresses are kept, not enforced."""
-        if IP not in entity.entries:
-            self.managers.update_quota(entity, key, value)
+        if IP in entity.entries:
+            return
+        self.managers.update_quota(entity, key, value)
+        if value is None:
+            self._limits.discard((entity, key))
+        else:
+            self._limits.add((entity, key))
+        # while nobody is limited nothing is measured, as in Kafka, and requests pass at less cost
+        self._is_idle = self.settings.callback is None and not self._limits
 
     def thread_ns(self) -> int:
         """The thread's time, or 0 as long as nobody's time is limited: reading it costs more than a small request."""
-        return self._thread_ns() if self.managers.request.quotas_enabled else 0
+        return 0 if self._is_idle or not self.managers.request.quotas_enabled else self._thread_ns()
 
     def mutations(self, session: Session, api_key: int, version: int, now_ms: int) -> ControllerMutationQuota:
         """What the request may create and delete (KIP-599)."""
+        if self._is_idle:
+            return _NO_MUTATION_QUOTA
         since = _STRICT_MUTATIONS_SINCE.get(api_key)
         is_strict = since is not None and version >= since
         return self.managers.controller_mutation.quota_for(*session, now_ms, strict=is_strict)
@@ -84,24 +99,31 @@ class Enforcement:
     def cap(self, session: Session, request: FetchRequest) -> None:
         """Let a fetch take no more than a whole window allows, nor wait for more than it may take."""
         limit = min(request.max_bytes, self.settings.fetch_max_bytes)
-        window = self.managers.fetch.max_value_in_quota_window(*session)
-        request.max_bytes = int(min(limit, window))
+        if not self._is_idle:
+            limit = int(min(limit, self.managers.fetch.max_value_in_quota_window(*session)))
+        request.max_bytes = limit
         request.min_bytes = min(request.min_bytes, request.max_bytes)
 
     # -- after the handler
 
     def after_produce(self, session: Session, nbytes: int, busy_ns: int, now_ms: int, *, acks: int) -> Throttle:
         """`nbytes` of request, without the 4 bytes of its length, have been appended."""
+        if self._is_idle:
+            return NOT_THROTTLED
         return self.managers.on_produce(*session, nbytes, busy_ns, now_ms, acks=acks)
 
     def after_fetch(self, session: Session, nbytes: int, busy_ns: int, now_ms: int) -> Throttle:
         """`nbytes` of response are ready; if that is throttled, they are not sent and not counted."""
+        if self._is_idle:
+            return NOT_THROTTLED
         return self.managers.on_fetch(*session, nbytes, busy_ns, now_ms)
 
     def after_request(
         self, session: Session, mutations: ControllerMutationQuota, busy_ns: int, now_ms: int
     ) -> Throttle:
         """Any other request has been handled."""
+        if self._is_idle:
+            return NOT_THROTTLED
         return self.managers.on_controller_mutation(*session, mutations, busy_ns, now_ms)
 
     def throttle(self, session: Session, throttle: Throttle, now_ms: int, channel: object) -> None:

@@ -84,7 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         # not 0: TLS transports compare with >= and would never resume
         transport.set_write_buffer_limits(high=1, low=0)
         peer = transport.get_extra_info("peername")
-        self.state.client_address = peer[0] if peer else ""
+        if peer:
+            self.state.client_address, self.state.client_port = peer[:2]
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -100,6 +101,8 @@ class Connection(asyncio.BufferedProtocol):
             self._unmute.cancel()
         self._output.clear()
         self._node.traffic.connections -= 1
+        for tell in self.state.on_close:
+            tell()
         self._closed(self)
 
     def abort(self) -> None:

@@ -39,8 +39,6 @@ class Property:
 BROKER_PROPERTIES: Mapping[str, Property] = {
     "auto.create.topics.enable": Property("true", BOOLEAN),
     "connections.max.reauth.ms": Property("0", LONG),
-    "controller.quota.window.num": Property("11", INT, 1),
-    "controller.quota.window.size.seconds": Property("1", INT, 1),
     "fetch.max.bytes": Property(str(FETCH_MAX_BYTES), INT, 1024),
     "group.consumer.heartbeat.interval.ms": Property("5000", INT, 1),
     "group.consumer.max.size": Property("2147483647", INT, 1),

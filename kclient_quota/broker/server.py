@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kclient_quota.broker.control import ControlFunction, SeenRequest
+from kclient_quota.broker.doors import Doors
 from kclient_quota.broker.listeners import (
     PLAINTEXT,
     SASL_PLAINTEXT,
@@ -16,7 +16,6 @@ from kclient_quota.broker.listeners import (
     listener_specs,
     spread_ports,
 )
-from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.properties import BrokerProperties
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.scheduling import LoopScheduler
@@ -29,12 +28,17 @@ from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, entity_problem, quota_problem
 from kclient_quota.quota.throttle import ThrottleRule
 
+if TYPE_CHECKING:
+    from telemetry.receiver.fanout import FanOut, TelemetrySink
+    from telemetry.receiver.plugin import ClientTelemetryExporter
+
 ResultT = TypeVar("ResultT")
 
 _ANSWER_TIMEOUT_S = 30
+_EXPORT_TIMEOUT_MS = 2_000
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Doors):
     """Kafka brokers on loopback, started in milliseconds, gone when closed.
 
     Example:
@@ -60,6 +64,8 @@ class EmbeddedBroker:
         throttle_rule: Kafka's, or the draft of KIP-124.
         metrics_port: serve a Prometheus page there, see `metrics_url`; 0 picks a free port, None serves none.
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
+        exporters: take every telemetry push (KIP-714) on: sinks of `telemetry.receiver`, closed with the broker, or
+            plug-ins in the form of KIP-1217.
 
     Raises:
         ConfigError: an argument cannot be used; the message names it.
@@ -82,6 +88,7 @@ class EmbeddedBroker:
         throttle_rule: ThrottleRule = ThrottleRule.KAFKA,
         metrics_port: int | None = None,
         data_dir: Path | str | None = None,
+        exporters: "Sequence[TelemetrySink | ClientTelemetryExporter]" = (),
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"brokers must be at least 1, not {brokers}")
@@ -100,6 +107,8 @@ class EmbeddedBroker:
         }
         self._metrics_port = metrics_port
         self._data_dir = None if data_dir is None else Path(data_dir)
+        self._exporters = tuple(exporters)
+        self._fan_out: FanOut | None = None
         self._metrics_url: str | None = None
         self._runtime: Runtime | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,6 +148,7 @@ class EmbeddedBroker:
             self._await(runtime.start(LoopScheduler(loop, self._clock), storage))
             self._call(lambda: self._properties.apply(runtime.cluster))
             self._serve_metrics(runtime)
+            self._export_telemetry()
             for name, partitions in self._topics.items():
                 if name not in runtime.cluster.topics:
                     self.create_topic(name, partitions)
@@ -155,6 +165,8 @@ class EmbeddedBroker:
             return
         loop.call_soon_threadsafe(_stop, runtime, loop)
         thread.join()
+        if self._fan_out is not None:
+            self._fan_out.close(_EXPORT_TIMEOUT_MS)
 
     def _bind(self) -> Runtime:
         listeners = listener_specs(self._ports, has_users=bool(self._users), tls_pem=self._tls_pem)
@@ -171,6 +183,15 @@ class EmbeddedBroker:
         except OSError as error:
             raise ConfigError(f"metrics_port {self._metrics_port}: {error}; choose another, or 0") from error
         self._metrics_url = f"http://{self._host}:{port}/metrics"
+
+    def _export_telemetry(self) -> None:
+        if not self._exporters:
+            return
+        # protobuf is loaded by those who forward telemetry only
+        from telemetry.receiver.fanout import FanOut  # noqa: PLC0415
+
+        self._fan_out = FanOut(self._exporters)
+        self._call(lambda: setattr(self._telemetry(), "exporter", self._fan_out))
 
     def _prepare(self, runtime: Runtime, storage: Storage | None) -> None:
         cluster = runtime.cluster
@@ -299,52 +320,7 @@ class EmbeddedBroker:
 
         self._call(alter)
 
-    # -- what a test may see
-
-    @property
-    def requests(self) -> list[SeenRequest]:
-        """The last 100,000 requests that were answered, oldest first."""
-        return self._call(lambda: list(self._running().requests))
-
-    def metrics(self) -> dict[tuple[int, str, str, str], float]:
-        """Broker-side metrics by (broker id, group, name, "tag=value,..."), named as Kafka names them."""
-        return self._call(lambda: broker_metrics(self._running().nodes.values()))
-
-    # -- what a test may do
-
-    def control(self, api_key: int | None, function: ControlFunction, *, times: int | None = 1) -> None:
-        """Show the next requests to a function before any handler.
-
-        Args:
-            api_key: Kafka's number of the API, None for every API.
-            function: called on the broker's thread with an `Intercepted`; what it returns is the answer: a response of
-                `kclient_quota.wire.messages`, `HANG_UP`, `IGNORE`, or None to let the request pass.
-            times: after how many requests that it answered the function is forgotten; None for never.
-        """
-        self._call(lambda: self._running().controls.add(api_key, function, times))
-
-    def clear_controls(self) -> None:
-        """Forget every `control` and `throttle_next` that still waits."""
-        self._call(self._running().controls.clear)
-
-    def throttle_next(
-        self, api_key: int | None, throttle_time_ms: int, *, times: int = 1, client_id: str | None = None
-    ) -> None:
-        """Let the next responses carry at least this throttle time, and mute their connections for it.
-
-        Args:
-            api_key: Kafka's number of the API, None for every API.
-            throttle_time_ms: milliseconds.
-            times: how many responses.
-            client_id: only to this client.
-        """
-        if throttle_time_ms < 1 or times < 1:
-            raise ConfigError(f"throttle_time_ms and times must be at least 1, not {throttle_time_ms} and {times}")
-        self._call(lambda: self._running().controls.add_throttle(api_key, client_id, throttle_time_ms, times))
-
-    def kill_connections(self, client_id: str | None = None) -> int:
-        """Cut every connection, or those whose last request named `client_id`; how many there were."""
-        return self._call(lambda: self._running().kill_connections(client_id))
+    # -- whole brokers
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop one broker; its partitions go to other replicas, or stay without a leader."""
@@ -391,6 +367,11 @@ class EmbeddedBroker:
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    # what was cancelled or aborted ends in the next turns of the loop
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 
 

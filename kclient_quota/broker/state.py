@@ -94,6 +94,7 @@ class ClusterState:
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
         on_quota: called with every quota that is set (None: removed).
+        on_config: called with the type and name of every resource whose configuration is set.
         on_save: called before a change is acknowledged, if it is to be kept; or None.
         is_changed: whether there is something to save.
     """
@@ -116,6 +117,7 @@ class ClusterState:
         self.is_auto_create_enabled = True
         self.default_partitions = 1
         self.on_quota: list[QuotaObserver] = []
+        self.on_config: list[Callable[[int, str], None]] = []
         self.on_save: Callable[[ClusterState], None] | None = None
         self.is_changed = False
         self._new_topic_id = new_topic_id
@@ -237,6 +239,8 @@ class ClusterState:
         if not values:
             del self.configs[resource_type, name]
         self.is_changed = True
+        for observer in self.on_config:
+            observer(resource_type, name)
         if resource_type in {TOPIC, BROKER}:
             self.refresh_log_configs(name if resource_type == TOPIC else None)
 

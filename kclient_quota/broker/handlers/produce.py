@@ -4,7 +4,7 @@ Key 0, versions 3-13 (record batches of magic 2, one per partition; topic ids fr
 versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all
 needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
 of idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
-partition has been added to it (KIP-890, else INVALID_TXN_STATE).
+partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE).
 Gaps: no per-record errors (KIP-467) and no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), records are not checked
 one by one, no conversion of compression.
 """
@@ -13,7 +13,7 @@ from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
 from kclient_quota.broker.handlers.transactions import initialize, transactions
 from kclient_quota.broker.log import Appended
-from kclient_quota.broker.state import TOPIC, Partition, Topic
+from kclient_quota.broker.state import BROKER, TOPIC, Partition, Topic
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import Buffer, parse_header
 from kclient_quota.wire.error_codes import ErrorCode
@@ -27,6 +27,7 @@ from kclient_quota.wire.messages import (
 _ALL = -1
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
+_ABORTABLE_IS_KNOWN_SINCE = 11
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -120,7 +121,8 @@ def _transaction_refusal(
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error or not coordinator.has_partition(transactional_id, partition):
-        return ErrorCode.INVALID_TXN_STATE
+        known = context.api_version >= _ABORTABLE_IS_KNOWN_SINCE
+        return ErrorCode.TRANSACTION_ABORTABLE if known else ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE
 
 
@@ -130,7 +132,8 @@ def _in_sync(context: Context, partition: Partition) -> int:
 
 
 def _min_in_sync(context: Context, topic: Topic) -> int:
-    return int(context.cluster.config(TOPIC, topic.name, "min.insync.replicas") or 1)
+    key, cluster = "min.insync.replicas", context.cluster
+    return int(cluster.config(TOPIC, topic.name, key) or cluster.config(BROKER, "", key) or 1)
 
 
 def _refused(appended: Appended, index: int) -> PartitionResponse:
