@@ -38,6 +38,8 @@ from kclient_quota.wire.messages import (
 
 FENCED_IS_KNOWN_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """Since which version of an API clients understand PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH."""
+ABORTABLE_IS_KNOWN_SINCE = 4
+"""Since which version of TxnOffsetCommit clients understand TRANSACTION_ABORTABLE."""
 
 
 def transactions(context: Context) -> TransactionService:
@@ -162,7 +164,8 @@ def _commit_refusal(context: Context, request: TxnOffsetCommitRequest) -> ErrorC
             # Kafka finds out when it appends to the group's own log, which knows only this error.
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         elif error is ErrorCode.NONE and not coordinator.has_group(request.transactional_id, request.group_id):
-            error = ErrorCode.INVALID_TXN_STATE
+            known = context.api_version >= ABORTABLE_IS_KNOWN_SINCE
+            error = ErrorCode.TRANSACTION_ABORTABLE if known else ErrorCode.INVALID_TXN_STATE
     return error
 
 

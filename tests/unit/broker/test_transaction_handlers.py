@@ -186,9 +186,9 @@ def test_a_timestamp_in_an_open_transaction_is_not_found_yet():
 def test_nothing_is_written_outside_the_transaction():
     node = Node()
     producer = Producer(node)
-    assert producer.write() == ErrorCode.INVALID_TXN_STATE
+    assert producer.write() == ErrorCode.TRANSACTION_ABORTABLE
     producer.add(partitions=(1,))
-    assert producer.write() == ErrorCode.INVALID_TXN_STATE
+    assert producer.write() == ErrorCode.TRANSACTION_ABORTABLE
     assert producer.write(partition=1) == 0
     zombie = Producer(node)
     zombie.epoch = producer.epoch
@@ -222,7 +222,8 @@ def test_a_transaction_times_out_by_the_brokers_clock():
 def test_offsets_in_a_transaction(version):
     node = Node()
     producer = Producer(node)
-    assert producer.commit_offset(version) == ErrorCode.INVALID_TXN_STATE
+    outside = ErrorCode.TRANSACTION_ABORTABLE if version >= 4 else ErrorCode.INVALID_TXN_STATE
+    assert producer.commit_offset(version) == outside
     assert producer.add_group() == 0
     assert producer.commit_offset(version) == 0
     assert producer.commit_offset(version, partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
