@@ -81,6 +81,21 @@ class EffectiveQuotas:
                 found.append(EffectiveQuota(key, matches[0], overridden))
         return found
 
+    def inherited(self, entity: ClientQuotaEntity, key: str) -> float | None:
+        """What holds for everybody whom an entry covers, if that entry itself says nothing; None without a limit."""
+        values = self._by_key.get(key)
+        if not values or set(entity.entries) - {USER, CLIENT_ID}:
+            return None
+        return next((values[level] for level in _covering(entity) if level in values), None)
+
+
+def _covering(entity: ClientQuotaEntity) -> Iterator[Level]:
+    """The levels that hold for everybody whom an entry covers, most specific first."""
+    user, client_id = entity.user, entity.client_id
+    users = [None] if user is None else list(dict.fromkeys((user, DEFAULT, None)))
+    clients = [None] if client_id is None else list(dict.fromkeys((client_id, DEFAULT, None)))
+    yield from ((one, other) for one in users for other in clients if one is not None or other is not None)
+
 
 def candidates(entity: ClientQuotaEntity) -> list[ClientQuotaEntity]:
     """The entries that can apply to a client, most specific first; none for an entity that no client can have."""

@@ -11,6 +11,7 @@ from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas, candi
 from kclient_quota.admin.model import ClientQuotaAlteration, ClientQuotaFilter, ClientQuotaMatchType
 from kclient_quota.admin.results import AlterClientQuotasResult
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.cluster.brokers import describe_cluster
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.quotas import (
     ANY,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
+    from kclient_quota.cluster.brokers import ClusterMetadata
 
 Quotas = dict[ClientQuotaEntity, dict[str, float]]
 T = TypeVar("T")
@@ -130,6 +132,20 @@ class QuotaAdmin:
         timeout_ms = _milliseconds(request_timeout)
         self._thread.submit(self._alter, tuple(alterations), results, validate_only, timeout_ms)
         return results
+
+    # -- what units other than Kafka's own need
+
+    @property
+    def client(self) -> ClusterClient:
+        """The connection, for questions of `kclient_quota.cluster`."""
+        return self._client
+
+    def describe_cluster(
+        self, topics: Iterable[str] | None = (), *, request_timeout: float = REQUEST_TIMEOUT_S
+    ) -> Future[ClusterMetadata]:
+        """Brokers, and who leads the partitions of some topics (None means all); a future."""
+        timeout_ms = _milliseconds(request_timeout)
+        return self._thread.submit(lambda: describe_cluster(self._client, topics, timeout_ms=timeout_ms))
 
     # -- client-metrics subscriptions
 
