@@ -320,3 +320,42 @@ def test_a_short_write_is_continued(tmp_path, monkeypatch):
     write_whole(fd, b"abc", b"def")
     os.close(fd)
     assert (tmp_path / "f").read_bytes() == b"abcdef"
+
+
+def test_cut_at_any_byte_a_log_is_whole_up_to_the_cut(tmp_path):
+    batches = [batch([b"a"]), batch([b"b" * 20, b"c"]), batch([b"d"])]
+    whole = tmp_path / "whole"
+    files = LogFiles(whole)
+    for stored in batches:
+        files.append(memoryview(stored))
+    files.close()
+    data = next(whole.iterdir()).read_bytes()
+    ends = [sum(map(len, batches[:count])) for count in range(len(batches) + 1)]
+    for cut in range(len(data) + 1):
+        directory = tmp_path / "cut"
+        directory.mkdir()
+        path = directory / f"{0:020d}.log"
+        path.write_bytes(data[:cut])
+        taken = []
+        LogFiles(directory).restore(lambda stored, taken=taken: taken.append(bytes(stored)))
+        survivors = sum(end <= cut for end in ends[1:])
+        assert taken == batches[:survivors]
+        assert path.stat().st_size == ends[survivors]
+        path.unlink()
+        directory.rmdir()
+
+
+def test_cut_at_any_byte_a_journal_is_as_it_once_was(tmp_path):
+    path = tmp_path / "j"
+    journal, states, ends = Journal(path), [{}], [0]
+    for key, value in (("a", 1), ("b", {"x": "ü"}), ("a", None), ("a", [2])):
+        journal.set(key, value=value)
+        states.append(dict(journal.items()))
+        ends.append(path.stat().st_size)
+    journal.close()
+    data = path.read_bytes()
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        again = Journal(path)
+        assert dict(again.items()) == states[sum(end <= cut for end in ends) - 1]
+        again.close()
