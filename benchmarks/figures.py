@@ -47,3 +47,8 @@ def consumer_rate(samples: Sequence[tuple[int, float]], begin_ms: int, end_ms: i
     """Bytes a second as the broker records them from the end of the warm-up to the end of the run."""
     first_ms = begin_ms + WARM_UP_S * 1000
     return sum(value for start, value in samples if first_ms <= start < end_ms) / (end_ms - first_ms) * 1000
+
+
+def course(samples: Sequence[tuple[int, float]], begin_ms: int) -> list[tuple[float, float]]:
+    """(seconds after the start, bytes) of every sample, for whoever wants to draw the run."""
+    return [((start - begin_ms) / 1000, value) for start, value in samples]

@@ -143,6 +143,7 @@ def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str
         **stored,
         "utilisation": None if rate is None else rate / scene.quota,
         "payload_share": None if rate is None else rate * share / scene.quota,
+        "recorded": figures.course(samples, result["begin_ms"]),
     }
 
 
@@ -158,6 +159,7 @@ def _consume(cluster: ApacheKafka, cell: Cell, scene: ConsumerScene) -> dict[str
         **result,
         "utilisation": rate / scene.quota,
         "payload_share": result["steady_payload"] / steady_s / scene.quota,
+        "recorded": figures.course(samples, result["begin_ms"]),
     }
 
 
