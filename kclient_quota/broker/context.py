@@ -44,6 +44,7 @@ class ConnectionState:
         principal: user name; quotas of users go by it.
         is_authenticated: False until SASL has succeeded, on listeners that ask for it.
         sasl: the exchange under way, whatever the SASL handlers keep there.
+        session_ends_ms: when the client has to have authenticated again (KIP-368), or None.
         client_id: as in its last request.
         client_software: name and version the client gave in ApiVersions.
         close_after_response: the connection is closed once the response has been written.
@@ -55,6 +56,7 @@ class ConnectionState:
     principal: str = ANONYMOUS
     is_authenticated: bool = True
     sasl: Any = None
+    session_ends_ms: int | None = None
     client_id: str | None = None
     client_software: tuple[str, str] = ("unknown", "unknown")
     close_after_response: bool = False

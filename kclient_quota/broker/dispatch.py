@@ -79,7 +79,7 @@ def dispatch(
         return None
     connection.client_id = header.client_id
     entry = REGISTRY.get(header.api_key)
-    if entry is None or not (connection.is_authenticated or entry.before_authentication):
+    if entry is None or not (entry.before_authentication or _is_authenticated(node, connection)):
         _LOG.warning("broker %s: API %s is not to be had for %s", node.info.id, header.api_key, connection)
         done(Outcome(must_close=True))
         return None
@@ -87,6 +87,11 @@ def dispatch(
         done(_unsupported(node, header))
         return None
     return _Exchange(node, connection, header, end, done).run(entry, frame, position)
+
+
+def _is_authenticated(node: Node, connection: ConnectionState) -> bool:
+    ends_ms = connection.session_ends_ms
+    return connection.is_authenticated and (ends_ms is None or node.scheduler.now_ms() <= ends_ms)
 
 
 def _unsupported(node: Node, header: RequestHeader) -> Outcome:

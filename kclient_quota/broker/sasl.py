@@ -46,6 +46,7 @@ class SaslStep:
         token: bytes for the client.
         principal: the user's name, once it is proven.
         session_lifetime_ms: for how long; 0: for as long as the connection lasts.
+        session_ends_ms: the same as a time; None: it does not.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -53,6 +54,7 @@ class SaslStep:
     token: bytes = b""
     principal: str | None = None
     session_lifetime_ms: int = 0
+    session_ends_ms: int | None = None
 
 
 class SaslAuthenticator:
@@ -69,16 +71,11 @@ class SaslAuthenticator:
 
         self._scram_user = ""
         self._principal: str | None = None
-        self._session_ends_ms: int | None = None
 
     @property
     def principal(self) -> str | None:
         """The user that is authenticated, or None."""
         return self._principal
-
-    def is_expired(self, now_ms: int) -> bool:
-        """Whether the session has ended, so that the client must authenticate again before anything else."""
-        return self._session_ends_ms is not None and now_ms > self._session_ends_ms
 
     def handshake(self, mechanism: str, nonce: str) -> ErrorCode:
         """SaslHandshake: begin, or begin again, with a mechanism.
@@ -159,8 +156,8 @@ class SaslAuthenticator:
         self._principal = user
         self._mechanism = self._scram = None
         lifetime_ms = self._config.session_lifetime_ms
-        self._session_ends_ms = now_ms + lifetime_ms if lifetime_ms else None
-        return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms)
+        ends_ms = now_ms + lifetime_ms if lifetime_ms else None
+        return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms, session_ends_ms=ends_ms)
 
     def _failed(self, message: str) -> SaslStep:
         self._mechanism = self._scram = None

@@ -8,6 +8,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.errors import ClusterError
+from kclient_quota.testing.clock import ManualClock
+from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
+from kclient_quota.wire.messages import MetadataRequest
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USERS = {"alice": "secret", "bøb": "pässword"}
@@ -106,3 +110,15 @@ def test_a_session_that_ends_is_renewed_in_time():
             time.sleep(0.1)
         asked = sum(1 for seen in broker.requests if seen.api_key == SASL_AUTHENTICATE)
         assert asked >= 6, "two tokens at the start and two for each renewal"
+
+
+def test_a_session_that_is_not_renewed_is_cut_off():
+    properties = {"connections.max.reauth.ms": "500"}
+    with EmbeddedBroker(users=USERS, properties=properties) as broker:
+        host, _, port = broker.sasl_bootstrap_servers.rpartition(":")
+        settings = ConnectionSettings(host, int(port), sasl=Sasl("PLAIN", "alice", "secret"))
+        with Connection(settings, ManualClock()) as connection:  # by its clock no session ever ends
+            connection.send(MetadataRequest(topics=[]))
+            time.sleep(0.6)
+            with pytest.raises(ClusterError):
+                connection.send(MetadataRequest(topics=[]))

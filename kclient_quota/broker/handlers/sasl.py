@@ -62,6 +62,7 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
     elif step.principal is not None:
         context.connection.principal = step.principal
         context.connection.is_authenticated = True
+        context.connection.session_ends_ms = step.session_ends_ms
     return SaslAuthenticateResponse(
         error_code=step.error,
         error_message=step.message,
