@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         listener: name of the listener.
         needs_authentication: whether SASL must come first.
         receive: shared by all connections of the loop.
+        opened: called with this connection when it is there.
         closed: called with this connection when it is gone.
     """
 
@@ -53,12 +54,14 @@ class Connection(asyncio.BufferedProtocol):
         node: Node,
         listener: str,
         receive: ReceiveBuffer,
+        opened: "Callable[[Connection], None]",
         closed: "Callable[[Connection], None]",
         *,
         needs_authentication: bool,
     ) -> None:
-        self._node = node
+        self.node = node
         self._receive = receive
+        self._opened = opened
         self._closed = closed
         self.state = ConnectionState(listener, "", is_authenticated=not needs_authentication)
         self._transport: asyncio.Transport | None = None
@@ -89,8 +92,9 @@ class Connection(asyncio.BufferedProtocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._node.traffic.connections += 1
-        self._node.traffic.connections_made += 1
+        self.node.traffic.connections += 1
+        self.node.traffic.connections_made += 1
+        self._opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """End, whoever wanted it."""
@@ -100,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._unmute is not None:
             self._unmute.cancel()
         self._output.clear()
-        self._node.traffic.connections -= 1
+        self.node.traffic.connections -= 1
         for tell in self.state.on_close:
             tell()
         self._closed(self)
@@ -172,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, frame: memoryview, length: int) -> None:
         self._is_busy = True
         self._is_working = True
-        self._drive = dispatch(self._node, self.state, frame, length, self._finish)
+        self._drive = dispatch(self.node, self.state, frame, length, self._finish)
         self._is_working = False
 
     def _pause_reading(self) -> None:
@@ -223,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
             return
         if outcome.mute_ms > 0:
-            scheduler = self._node.scheduler
+            scheduler = self.node.scheduler
             self._unmute = scheduler.call_at(scheduler.now_ms() + outcome.mute_ms, self._ready)
             return
         self._ready()
@@ -231,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ready(self) -> None:
         """Take up the next request, whether it is here already or still to come."""
         if self._unmute is not None:
-            self._node.enforcement.unthrottle(self._node.scheduler.now_ms())
+            self.node.enforcement.unthrottle(self.node.scheduler.now_ms())
             self._unmute = None
         self._is_busy = False
         if self._is_working:

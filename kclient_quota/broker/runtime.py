@@ -22,6 +22,7 @@ from kclient_quota.broker.state import BrokerInfo, ClusterState, QuotaEntity
 from kclient_quota.broker.storage import Storage
 
 _BACKLOG = 512
+_TURNS = 4
 
 
 class Runtime:
@@ -116,14 +117,20 @@ class Runtime:
         ]
 
     def _connection_factory(self, node: Node, spec: ListenerSpec) -> Callable[[], Connection]:
-        def make() -> Connection:
-            connection = Connection(
-                node, spec.name, self._receive, self._forget, needs_authentication=spec.needs_authentication
-            )
-            self._connections[connection] = node.info.id
-            return connection
+        return lambda: Connection(
+            node,
+            spec.name,
+            self._receive,
+            self._opened,
+            self._forget,
+            needs_authentication=spec.needs_authentication,
+        )
 
-        return make
+    def _opened(self, connection: Connection) -> None:
+        self._connections[connection] = connection.node.info.id
+        if not connection.node.info.is_up:
+            # accepted just before its broker was stopped
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -153,19 +160,29 @@ class Runtime:
         self._metrics_server = server
         return int(server.sockets[0].getsockname()[1])
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Close everything and forget all records."""
+        self._stop_listening()
+        await _turns()
+        self.kill_connections()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.kill_connections()
+        await _turns()
+        for partition in self.cluster.partitions():
+            partition.log.close()
+        if self._storage is not None:
+            self._storage.close()
+
+    def _stop_listening(self) -> None:
         self.close_sockets()
         if self._metrics_server is not None:
             self._metrics_server.close()
         for broker_id in list(self._servers):
             for server in self._servers.pop(broker_id):
                 server.close()
-        self.kill_connections()
-        for partition in self.cluster.partitions():
-            partition.log.close()
-        if self._storage is not None:
-            self._storage.close()
 
     # -- connections
 
@@ -193,3 +210,9 @@ class Runtime:
     def _follow_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         for node in self.nodes.values():
             node.enforcement.update_quota(entity, key, value)
+
+
+async def _turns() -> None:
+    """Let the loop finish what was accepted or aborted just before."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)

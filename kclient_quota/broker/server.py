@@ -141,7 +141,7 @@ class EmbeddedBroker(Doors):
             raise
         self._prepare(runtime, storage)
         loop = asyncio.SelectorEventLoop()
-        thread = threading.Thread(target=_run, args=(loop,), name="embedded-broker", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop, runtime), name="embedded-broker", daemon=True)
         thread.start()
         self._runtime, self._loop, self._thread = runtime, loop, thread
         try:
@@ -163,7 +163,7 @@ class EmbeddedBroker(Doors):
         self._runtime = self._loop = self._thread = None
         if runtime is None or loop is None or thread is None:
             return
-        loop.call_soon_threadsafe(_stop, runtime, loop)
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
         if self._fan_out is not None:
             self._fan_out.close(_EXPORT_TIMEOUT_MS)
@@ -364,18 +364,8 @@ class EmbeddedBroker(Doors):
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_ANSWER_TIMEOUT_S)
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    # what was cancelled or aborted ends in the next turns of the loop
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(runtime.stop())
     loop.close()
-
-
-def _stop(runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
-    runtime.stop()
-    # connections that were aborted are told so by calls that are queued before this one
-    loop.call_soon(loop.stop)

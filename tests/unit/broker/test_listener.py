@@ -125,9 +125,9 @@ class Client:
             self.controls,
             deque(),
         )
-        self.gone = []
+        self.there, self.gone = [], []
         self.connection = Connection(
-            self.node, "PLAINTEXT", ReceiveBuffer(), self.gone.append, needs_authentication=False
+            self.node, "PLAINTEXT", ReceiveBuffer(), self.there.append, self.gone.append, needs_authentication=False
         )
         self.transport = PaperTransport(self.connection, takes)
         self.connection.connection_made(self.transport)
@@ -258,7 +258,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing():
     client.send(fetch(1, max_wait_ms=1000))
     client.transport.close()
     assert client.log._watchers == {}
-    assert client.gone == [client.connection]
+    assert client.there == client.gone == [client.connection]
     assert client.node.traffic.connections == 0
     client.scheduler.pass_ms(5000)
     assert client.transport.written == b""
