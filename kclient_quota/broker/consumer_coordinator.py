@@ -130,8 +130,9 @@ class ConsumerGroupCoordinator:
         if changed or metadata != group.metadata:
             group.metadata = metadata
             group.epoch += 1
-        partitions = dict(metadata.values())
-        group.update_target({m: _topic_ids(one, metadata) for m, one in group.members.items()}, partitions)
+        if group.epoch > group.assignment_epoch:
+            subscriptions = {name: _topic_ids(one, metadata) for name, one in group.members.items()}
+            group.update_target(subscriptions, dict(metadata.values()))
         updated = group.reconcile(updated, beat.owned)
         group.put(updated)
         self._schedule(group, updated, now_ms)

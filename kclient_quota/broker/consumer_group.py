@@ -126,10 +126,9 @@ class ConsumerGroup:
         return member
 
     def update_target(self, subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]) -> None:
-        """Compute the target assignment for the group's epoch, if that is newer."""
-        if self.epoch > self.assignment_epoch:
-            self.target = ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
-            self.assignment_epoch = self.epoch
+        """Compute the target assignment for the group's epoch."""
+        self.target = ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
+        self.assignment_epoch = self.epoch
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """The member's next step towards its target.
