@@ -1,0 +1,164 @@
+"""What KIP-714 requires of every client, as far as librdkafka tells: its statistics as Kafka's metrics.
+
+| Kafka's metric | from |
+|---|---|
+| `connection-creation-rate/-total` | `brokers[].connects` (attempts, not successes) |
+| `node-request-latency-avg/-max`, `request-latency-avg/-max` | `brokers[].rtt` |
+| `record-queue-time-avg/-max` | `brokers[].int_latency`, from produce() to its batch |
+| `produce-throttle-time-*`, `fetch-throttle-time-*` | the client's own `metrics()` |
+| `assigned-partitions`, `rebalance-total` | `cgrp.assignment_size`, `cgrp.rebalance_cnt` |
+| `records-lag-max` | `topics[].partitions[].consumer_lag` |
+| `commit-latency-avg/-max`, `rebalance-latency-avg/-max/-total` | timed at `commit()` and at rebalance callbacks |
+
+What librdkafka does not tell is left out: see `UNKNOWN`. Windows are Java's: two samples of 30 s. An average or maximum
+over nothing is left out as well, where Java sends NaN.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kclient_quota.metrics import CONSUMER, MetricName
+from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
+
+UNKNOWN: Final[Mapping[str, str]] = {
+    "consumer.fetch.manager.fetch.latency.avg": "librdkafka's round trips are of all requests together",
+    "consumer.fetch.manager.fetch.latency.max": "librdkafka's round trips are of all requests together",
+    "consumer.poll.idle.ratio.avg": "an unthrottled poll() is confluent_kafka's own and is not timed",
+}
+"""Required metrics that are not pushed, and why."""
+
+_US_PER_MS: Final = 1_000
+
+Sample = tuple[MetricName, float]
+Tags = tuple[tuple[str, str], ...]
+
+
+class Latencies:
+    """A sensor with average and maximum, fed with what a statistics window holds."""
+
+    __slots__ = ("_count", "_max", "_sum", "total_ms")
+
+    def __init__(self) -> None:
+        self._sum = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
+        self._count = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
+        self._max = SampledMax()
+        self.total_ms = 0.0
+
+    def record(self, count: int, sum_ms: float, max_ms: float, now_ms: int) -> None:
+        """Add `count` latencies; nothing if there are none."""
+        if count > 0:
+            self._count.record(count, now_ms)
+            self._sum.record(sum_ms, now_ms)
+            self._max.record(max_ms, now_ms)
+            self.total_ms += sum_ms
+
+    def samples(self, prefix: str, group: str, tags: Tags, now_ms: int) -> Iterator[Sample]:
+        """Average and maximum, if anything was recorded within the window."""
+        count = self._count.total(now_ms)
+        if count:
+            yield MetricName(f"{prefix}-avg", group, tags), self._sum.total(now_ms) / count
+            yield MetricName(f"{prefix}-max", group, tags), self._max.measure(now_ms)
+
+
+class RequiredMetrics:
+    """One client's required metrics; not thread-safe.
+
+    Args:
+        kind: PRODUCER or CONSUMER of `kclient_quota.metrics`.
+        client_id: the value of the `client-id` tag.
+    """
+
+    def __init__(self, kind: str, client_id: str) -> None:
+        self._kind = kind
+        self._tags: Tags = (("client-id", client_id),)
+        self._connects: dict[str, int] = {}
+        self._created = 0
+        self._creation_rate = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
+        self._request = Latencies()
+        self._queue = Latencies()
+        self._nodes: dict[int, Latencies] = {}
+        self._commit = Latencies()
+        self._rebalance = Latencies()
+        self._assigned: int | None = None
+        self._rebalances = 0
+        self._lag: int | None = None
+
+    def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
+        """Take one statistics event of librdkafka's."""
+        for broker in statistics.get("brokers", {}).values():
+            self._on_broker(broker, now_ms)
+        group = statistics.get("cgrp")
+        if group is not None:
+            self._assigned = int(group["assignment_size"])
+            self._rebalances = int(group["rebalance_cnt"])
+        if self._kind == CONSUMER:
+            self._lag = _largest_lag(statistics.get("topics", {}))
+
+    def on_commit(self, took_ms: int, now_ms: int) -> None:
+        """A commit was answered."""
+        self._commit.record(1, took_ms, took_ms, now_ms)
+
+    def on_rebalance(self, took_ms: int, now_ms: int) -> None:
+        """Partitions are assigned, `took_ms` after they were taken away or asked for."""
+        self._rebalance.record(1, took_ms, took_ms, now_ms)
+
+    def gauges(self, now_ms: int) -> Iterator[Sample]:
+        """What goes up and down."""
+        group = f"{self._kind}-metrics"
+        yield MetricName("connection-creation-rate", group, self._tags), self._creation_rate.measure(now_ms)
+        yield from self._request.samples("request-latency", group, self._tags, now_ms)
+        for node_id, latencies in self._nodes.items():
+            tags = (*self._tags, ("node-id", f"node-{node_id}"))
+            yield from latencies.samples("request-latency", f"{self._kind}-node-metrics", tags, now_ms)
+        if self._kind == CONSUMER:
+            yield from self._consumer_gauges(now_ms)
+        else:
+            yield from self._queue.samples("record-queue-time", group, self._tags, now_ms)
+
+    def sums(self) -> Iterator[Sample]:
+        """What only grows."""
+        yield MetricName("connection-creation-total", f"{self._kind}-metrics", self._tags), self._created
+        if self._kind == CONSUMER:
+            group = "consumer-coordinator-metrics"
+            yield MetricName("rebalance-latency-total", group, self._tags), self._rebalance.total_ms
+            yield MetricName("rebalance-total", group, self._tags), self._rebalances
+
+    def _consumer_gauges(self, now_ms: int) -> Iterator[Sample]:
+        group = "consumer-coordinator-metrics"
+        if self._assigned is not None:
+            yield MetricName("assigned-partitions", group, self._tags), self._assigned
+        yield from self._commit.samples("commit-latency", group, self._tags, now_ms)
+        yield from self._rebalance.samples("rebalance-latency", group, self._tags, now_ms)
+        if self._lag is not None:
+            yield MetricName("records-lag-max", "consumer-fetch-manager-metrics", self._tags), self._lag
+
+    def _on_broker(self, broker: Mapping[str, Any], now_ms: int) -> None:
+        name, connects = str(broker["name"]), int(broker.get("connects", 0))
+        before = self._connects.get(name, 0)
+        # an entry that librdkafka made anew starts from zero again
+        created = connects - before if connects >= before else connects
+        self._connects[name] = connects
+        self._created += created
+        self._creation_rate.record(created, now_ms)
+        trips = _window(broker.get("rtt"))
+        self._request.record(*trips, now_ms)
+        self._queue.record(*_window(broker.get("int_latency")), now_ms)
+        if int(broker["nodeid"]) >= 0:
+            self._nodes.setdefault(int(broker["nodeid"]), Latencies()).record(*trips, now_ms)
+
+
+def _window(window: Mapping[str, Any] | None) -> tuple[int, float, float]:
+    """Count, sum and maximum in ms of one of librdkafka's windows, which are in µs and begin anew with every event."""
+    if window is None:
+        return 0, 0.0, 0.0
+    return int(window["cnt"]), int(window["sum"]) / _US_PER_MS, int(window["max"]) / _US_PER_MS
+
+
+def _largest_lag(topics: Mapping[str, Any]) -> int | None:
+    lags = [
+        int(partition["consumer_lag"])
+        for topic in topics.values()
+        for partition in topic["partitions"].values()
+        if partition.get("consumer_lag", -1) >= 0
+    ]
+    return max(lags, default=None)

@@ -1,0 +1,231 @@
+"""KIP-714 of our own clients: a reporter on a thread and a connection of its own, with the client's own security.
+
+librdkafka pushes over a connection that the broker mutes while it throttles; this one is not muted with it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kclient_quota.clients.required_metrics import RequiredMetrics
+from kclient_quota.clients.telemetry_transport import BrokerTransport
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
+from kclient_quota.errors import ConfigError
+from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
+from telemetry import metric as push
+from telemetry.client.collector import Collector
+from telemetry.client.reporter import TelemetryReporter
+from telemetry.client.runner import TelemetryRunner
+from telemetry.metric import MetricKind
+from telemetry.naming import point_of, resource_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
+
+    from telemetry.metric import Point
+
+logger = logging.getLogger("kclient_quota")
+
+ENABLE_KEY: Final = "enable.metrics.push"
+CLOSE_MS: Final = 1_000
+"""How long close() waits for the terminating push."""
+ABANDON_MS: Final = 200
+"""The same for a client that is not closed but forgotten."""
+DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
+
+_SOURCES: Final = {PRODUCER: "kafka.producer", CONSUMER: "kafka.consumer"}
+_GROWING: Final = ("-total", "-count")
+
+
+class MetricReader(Protocol):
+    """Gives points, such as `telemetry.client.otel.KafkaMetricReader`."""
+
+    def points(self) -> Iterable[Point]:
+        """The current values."""
+        ...
+
+
+class ClientTelemetry:
+    """One client's telemetry.
+
+    Args:
+        kind: PRODUCER or CONSUMER.
+        conf: the client's configuration; asked anew for every connection.
+        throttle_times: the client's own `metrics()`; called in the thread that serves its callbacks.
+        clock: for metrics and the connection.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        conf: Mapping[str, Any],
+        throttle_times: Callable[[], Mapping[MetricName, float]],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._required = RequiredMetrics(kind, str(conf.get("client.id", "rdkafka")))
+        self._throttle_times = throttle_times
+        self._throttles: Mapping[MetricName, float] = {}
+        self._rebalancing_since_ms: int | None = None
+        self._collector = Collector(resource_labels(_SOURCES[kind], conf))
+        self._collector.add_source(self._points)
+        self._reporter = TelemetryReporter(self._collector, uniform=random.random)
+        self._runner = TelemetryRunner(self._reporter, BrokerTransport(conf, clock))
+        self._runner.start()
+
+    # -- what the client tells
+
+    def on_statistics(self, text: str) -> None:
+        """Take a statistics event; cheap while nobody has subscribed."""
+        subscription = self._reporter.subscription
+        if subscription is None or not subscription.selection:
+            return
+        statistics = json.loads(text)
+        throttles = self._throttle_times()
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._required.on_statistics(statistics, now_ms)
+            self._throttles = throttles
+
+    def on_commit(self, began_ms: int) -> None:
+        """A commit that began at `began_ms` of the clock was answered."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._required.on_commit(now_ms - began_ms, now_ms)
+
+    def rebalance_began(self) -> None:
+        """Partitions were asked for or taken away."""
+        if self._rebalancing_since_ms is None:
+            self._rebalancing_since_ms = self._clock.now_ms()
+
+    def rebalance_ended(self) -> None:
+        """Partitions were assigned."""
+        since_ms, self._rebalancing_since_ms = self._rebalancing_since_ms, None
+        if since_ms is not None:
+            now_ms = self._clock.now_ms()
+            with self._lock:
+                self._required.on_rebalance(now_ms - since_ms, now_ms)
+
+    # -- what the application asks
+
+    def client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """The id, or None when no broker has given one within `timeout_ms`."""
+        return self._runner.client_instance_id(timeout_ms)
+
+    def register(self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind) -> None:
+        """Push a metric of the application's."""
+        unix_ms = time.time_ns() // 1_000_000
+        self._collector.register_metric_for_subscription(_push_name(metric), measure, kind, unix_ms=unix_ms)
+
+    def unregister(self, metric: MetricName) -> None:
+        """Push it no longer."""
+        self._collector.unregister_metric_from_subscription(_push_name(metric))
+
+    def add_reader(self, reader: MetricReader) -> None:
+        """Push all that `reader` gives."""
+        self._collector.add_source(reader.points)
+
+    def close(self, timeout_ms: int = CLOSE_MS) -> None:
+        """Make the terminating push, if anything was ever subscribed to, and end; may be called again."""
+        if self._runner.client_instance_id(0) is None:
+            timeout_ms = 0
+        self._runner.close(timeout_ms)
+
+    # -- what is pushed
+
+    def _points(self) -> list[Point]:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            gauges = list(self._required.gauges(now_ms))
+            sums = list(self._required.sums())
+            throttles = self._throttles
+        for name, value in throttles.items():
+            (sums if name.name.endswith(_GROWING) else gauges).append((name, value))
+        return [point_of(_push_name(name), value) for name, value in gauges] + [
+            point_of(_push_name(name), value, MetricKind.SUM) for name, value in sums
+        ]
+
+
+class TelemetryMethods:
+    """Kafka's telemetry methods, for a client that has started its telemetry or left it off."""
+
+    _telemetry: ClientTelemetry | None = None
+
+    def client_instance_id(self, timeout: float) -> UUID | None:
+        """The id under which this client pushes its metrics (KIP-714).
+
+        Args:
+            timeout: seconds to wait for a broker's answer; the consumer need not poll meanwhile.
+
+        Returns:
+            the id, constant for the client's lifetime; None when there is none within `timeout`.
+
+        Raises:
+            ConfigError: telemetry is off.
+            ValueError: the timeout is negative.
+        """
+        if self._telemetry is None:
+            raise ConfigError(DISABLED)
+        return self._telemetry.client_instance_id(round(timeout * 1000))
+
+    def register_metric_for_subscription(
+        self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
+    ) -> None:
+        """Push a metric of the application's with the client's own (KIP-1076); does nothing while telemetry is off.
+
+        Args:
+            metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
+            measure: gives the current value, a number, when it is pushed; called in another thread.
+            kind: `MetricKind.SUM` for what only grows.
+        """
+        if self._telemetry is not None:
+            self._telemetry.register(metric, measure, kind)
+
+    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
+        """Push it no longer (KIP-1076); nothing if it was never registered."""
+        if self._telemetry is not None:
+            self._telemetry.unregister(metric)
+
+    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
+        """Push all that an OpenTelemetry MeterProvider collects through `telemetry.client.otel.KafkaMetricReader`."""
+        if self._telemetry is not None:
+            self._telemetry.add_reader(reader)
+
+
+def start_telemetry(
+    kind: str, conf: Mapping[str, Any], throttle_times: Callable[[], Mapping[MetricName, float]]
+) -> ClientTelemetry | None:
+    """Start a client's telemetry, unless `enable.metrics.push` is false.
+
+    Nothing is waited for: the connection is made in a thread. Where a connection of ours cannot be made (Kerberos, key
+    stores), librdkafka is left to push by itself.
+
+    Args:
+        kind: PRODUCER or CONSUMER.
+        conf: librdkafka's configuration.
+        throttle_times: the client's own `metrics()`.
+
+    Returns:
+        None where it is off or left to librdkafka; otherwise librdkafka's must be switched off.
+    """
+    if str(conf.get(ENABLE_KEY, True)).lower() not in {"true", "1", "t"}:
+        return None
+    try:
+        parse_bootstrap_servers(conf)
+        parse_security(conf)
+    except ConfigError as error:
+        logger.debug("client telemetry is left to librdkafka: %s", error)
+        return None
+    return ClientTelemetry(kind, conf, throttle_times)
+
+
+def _push_name(name: MetricName) -> push.MetricName:
+    return push.MetricName(name.name, name.group, tags=dict(name.tags))
