@@ -17,6 +17,8 @@ LEAST_MESSAGES: Final = 5
 """Messages in a grant, where waiting for so many takes less than LONGEST_GROUP_MS: framing then takes 3 %."""
 LONGEST_GROUP_MS: Final = 400
 NEVER_MS: Final = -(2**62)
+AWAY_MS: Final = 2_000
+"""After how long without a delivery a broker that throttles nobody counts as away."""
 SOON_MS: Final = 10
 """When to look again for deliveries, where nothing better is known."""
 
@@ -95,9 +97,15 @@ class BrokerQuotaState:
 class Gate:
     """What one broker may take. Bytes are those of keys, values and headers plus RECORD_BYTES per message.
 
+    Args:
+        pace: the pacer.
+        limit: the quota in bytes per second; None while unknown.
+        linger_ms: for how long librdkafka holds messages back to fill a batch.
+
     Attributes:
         left: bytes granted and not yet used; `produce()` subtracts from it.
         waiting: calls of `produce()` that wait here now.
+        waits_for_deliveries: whether the last answer was to wait for what is on its way, not for the quota.
     """
 
     __slots__ = (
@@ -107,7 +115,9 @@ class Gate:
         "_held_at_ms",
         "_held_ms",
         "_limit",
+        "_linger_ms",
         "_pace",
+        "_progress_at_ms",
         "_raw",
         "_request",
         "_seen",
@@ -116,10 +126,13 @@ class Gate:
         "_wire",
         "left",
         "waiting",
+        "waits_for_deliveries",
     )
 
-    def __init__(self, pace: Pace, limit: float | None = None) -> None:
+    def __init__(self, pace: Pace, limit: float | None = None, linger_ms: int = 0) -> None:
         self._pace = pace
+        self._linger_ms = linger_ms
+        self._progress_at_ms = NEVER_MS
         self._limit = limit
         self._held_ms = 0
         self._held_at_ms = 0
@@ -128,6 +141,7 @@ class Gate:
         self._granted_at_ms = NEVER_MS
         self.left = 0
         self.waiting = 0
+        self.waits_for_deliveries = False
         self._granted = 0
         self._settled = 0
         self._started = False
@@ -154,6 +168,7 @@ class Gate:
         """What `admit` would return, without granting anything."""
         if self.left >= cost:
             return 0
+        self.waits_for_deliveries = False
         pace = self._pace
         ratio = self._ratio(cost)
         wait_ms = self._held_for_ms(now_ms)
@@ -172,12 +187,26 @@ class Gate:
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
-        if outstanding > 0 and (not self._settled or (outstanding + self._grant) * ratio > pace.outstanding_bytes):
-            # Waiting for deliveries is not idleness, which would earn a burst.
-            pace.on_sent(0, now_ms)
-            rate = pace.rate()
-            return SOON_MS if rate == inf else max(1, min(SOON_MS, int(self._grant * ratio * 1000 / rate)))
+        if outstanding > 0 and (not self._settled or (outstanding + self._grant) * ratio > self._most_outstanding()):
+            return self._wait_for_deliveries(now_ms, ratio)
         return 0
+
+    def _most_outstanding(self) -> float:
+        """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
+        pace = self._pace
+        rate = pace.rate()
+        return pace.outstanding_bytes + (0.0 if rate == inf else rate * self._linger_ms / 1000)
+
+    def _wait_for_deliveries(self, now_ms: int, ratio: float) -> int:
+        self.waits_for_deliveries = True
+        rate = self._pace.rate()
+        if rate == inf:
+            # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
+            # librdkafka's own queue is the place to wait.
+            return 0 if now_ms - self._progress_at_ms >= AWAY_MS else SOON_MS
+        # Waiting for deliveries is not idleness, which would earn a burst.
+        self._pace.on_sent(0, now_ms)
+        return max(1, min(SOON_MS, int(self._grant * ratio * 1000 / rate)))
 
     def _take(self, now_ms: int) -> None:
         """Grant what `wait_ms` has found to be free."""
@@ -189,6 +218,8 @@ class Gate:
             self._started = True
             wire += pace.request_bytes // 2 + 2 * wire if pace.rate() < inf else 0
         pace.on_sent(wire, now_ms)
+        if not self.outstanding:
+            self._progress_at_ms = now_ms
         self._granted += self._grant
         self._granted_at_ms = now_ms
         self.left += self._grant
@@ -203,11 +234,12 @@ class Gate:
         """Bytes handed over whose delivery is not known yet."""
         return max(0, self.handed - self._settled)
 
-    def settle(self, handed: int) -> None:
+    def settle(self, handed: int, now_ms: int) -> None:
         """Everything up to `handed` bytes has been delivered or given up."""
         delivered = handed - self._settled
         if delivered > 0:
             self._settled = handed
+            self._progress_at_ms = now_ms
             self._pace.on_success(int(delivered * self._ratio(delivered)))
 
     def on_wire(self, nbytes: int) -> None:

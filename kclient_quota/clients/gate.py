@@ -35,9 +35,12 @@ class ProducerGates:
         client_id: for metrics and the log.
         limit: what was found before the producer was made.
         clock: monotonic milliseconds.
+        linger_ms: librdkafka's `linger.ms`.
     """
 
-    def __init__(self, backoff: Backoff, client_id: str, limit: Limit, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, backoff: Backoff, client_id: str, limit: Limit, clock: Clock = SYSTEM_CLOCK, *, linger_ms: int = 0
+    ) -> None:
         self.lock = threading.Lock()
         self.clock = clock
         self.limit = limit
@@ -45,6 +48,7 @@ class ProducerGates:
         self.ask_soon: Callable[[], None] | None = None
         self._backoff = backoff
         self._client_id = client_id
+        self._linger_ms = linger_ms
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._gates: dict[int, Gate] = {}
@@ -77,7 +81,7 @@ class ProducerGates:
             self._gates.clear()
 
     def _new_gate(self, broker_id: int) -> Gate:
-        gate = Gate(Pacer(self.limit.byte_rate), self.limit.byte_rate)
+        gate = Gate(Pacer(self.limit.byte_rate), self.limit.byte_rate, self._linger_ms)
         self._gates[broker_id] = gate
         return gate
 
@@ -100,13 +104,14 @@ class ProducerGates:
     def settled(self, gate: Gate, handed: int) -> None:
         """Everything of this gate up to `handed` bytes has been reported."""
         with self.lock:
-            gate.settle(handed)
+            gate.settle(handed, self.clock.now_ms())
 
     def settle_but(self, nbytes: int) -> None:
         """Librdkafka holds at most `nbytes` that have not been reported."""
+        now_ms = self.clock.now_ms()
         with self.lock:
             for gate in self._gates.values():
-                gate.settle(gate.handed - nbytes)
+                gate.settle(gate.handed - nbytes, now_ms)
 
     def choose(self, route: Route, cost: int) -> int:
         """Choose where the next messages of a topic that may go anywhere go: the partition."""
@@ -141,6 +146,8 @@ class ProducerGates:
         for delta in self._reader.read(text):
             self._on_delta(delta, now_ms)
         self._note_calm(now_ms)
+        if not self.limit.known:
+            self._ask(now_ms)
         self.review()
 
     def _on_delta(self, delta: BrokerDelta, now_ms: int) -> None:
@@ -229,6 +236,10 @@ class ProducerGates:
                     throttle_ms,
                     _words(self.limit),
                 )
+        self._ask(now_ms)
+
+    def _ask(self, now_ms: int) -> None:
+        """Have the limit asked for again, now and then."""
         asked_ms = self._asked_at_ms
         if self.ask_soon is not None and (asked_ms is None or now_ms - asked_ms >= ASK_AGAIN_MS):
             self._asked_at_ms = now_ms

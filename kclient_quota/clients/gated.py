@@ -65,7 +65,7 @@ class GatedProducer(confluent_kafka.Producer):
         clock = gates.clock
         where = self._guard.where()
         if self._raises or where is Where.INSIDE:
-            raise _throttled(wait_ms)
+            raise _refused(gate, wait_ms)
         deadline_ms = clock.now_ms() + self._max_block_ms
         gate.waiting += 1
         try:
@@ -73,7 +73,7 @@ class GatedProducer(confluent_kafka.Producer):
                 now_ms = clock.now_ms()
                 remaining_ms = deadline_ms - now_ms
                 if remaining_ms <= 0:
-                    raise _throttled(wait_ms)
+                    raise _refused(gate, wait_ms)
                 self._transaction.warn(now_ms + wait_ms)
                 self._let_pass(min(wait_ms, remaining_ms, SLICE_MS), where, cost)
                 wait_ms = gates.admit(gate, cost)
@@ -229,10 +229,15 @@ def _acknowledged(
         callback(error, message)
 
 
-def _throttled(wait_ms: int) -> QuotaThrottledError:
+def _refused(gate: Gate, wait_ms: int) -> QuotaThrottledError:
+    if gate.waits_for_deliveries:
+        reason = (
+            f"{gate.outstanding:,} bytes are on their way and the quota lets no more be: the broker is slow, or away"
+        )
+    else:
+        reason = "the broker's quota is used up"
     return QuotaThrottledError(
-        f"the broker's quota is used up: try again in {wait_ms} ms, raise max.block.ms, or have the quota raised",
-        retry_after_ms=wait_ms,
+        f"{reason}; try again in {wait_ms} ms, raise max.block.ms, or have the quota raised", retry_after_ms=wait_ms
     )
 
 

@@ -76,10 +76,12 @@ class Producer(GatedProducer):
         self._router = Router(Partitioner(str(conf.get("partitioner", DEFAULT))))
         self._map_due_ms = 0
         self._closed = False
-        gates = self._gates = ProducerGates(ours.backoff, str(conf.get("client.id", "rdkafka")), limit)
+        inner = settings.with_defaults(conf, limit)
+        gates = self._gates = ProducerGates(
+            ours.backoff, str(conf.get("client.id", "rdkafka")), limit, linger_ms=settings.linger_ms(inner)
+        )
         self._gated = True
         self._only: Gate | None = None if chain else gates.only
-        inner = settings.with_defaults(conf, limit)
         super().__init__(settings.with_callbacks(inner, gates, self._guard, limit))
         gates.on_stance = partial(_take_stance, weakref.ref(self))
         watch = settings.watch(finder, gates)

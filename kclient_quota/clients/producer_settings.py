@@ -56,6 +56,11 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     return out
 
 
+def linger_ms(conf: Mapping[str, Any]) -> int:
+    """For how long librdkafka may hold a message back."""
+    return int(_number(_first(conf, _LINGER, LINGER_MS)))
+
+
 def allows_idempotence(conf: Mapping[str, Any]) -> bool:
     """Whether the user left idempotence open and nothing they set contradicts it."""
     if "enable.idempotence" in conf:

@@ -51,7 +51,7 @@ class World:
             throttle_ms = max(0, throttle_time_ms(rate, self.limit, window_ms))
         self.requests.append((broker_ms, nbytes, throttle_ms))
         self.gate.on_wire(nbytes)
-        self.gate.settle(self.gate.handed)
+        self.gate.settle(self.gate.handed, now_ms)
         if throttle_ms > 0:
             self.gate.on_throttle(throttle_ms, now_ms)
 
@@ -108,7 +108,7 @@ def test_the_first_messages_wait_for_the_first_delivery() -> None:
         handed += COST
     assert handed <= 51_200 * 0.25
     assert gate.admit(COST, 2_000) > 0
-    gate.settle(gate.handed)
+    gate.settle(gate.handed, 2_000)
     assert gate.admit(COST, 2_000) == 0
 
 
@@ -116,7 +116,7 @@ def test_outstanding_bytes_stay_below_half_a_second() -> None:
     gate = Gate(Pacer(51_200), 51_200)
     assert gate.admit(COST, 0) == 0
     gate.left = 0
-    gate.settle(gate.handed)
+    gate.settle(gate.handed, 0)
     for now_ms in range(10, 20_000, 10):
         if not gate.admit(COST, now_ms):
             gate.left -= COST
@@ -130,7 +130,7 @@ def test_without_a_limit_outstanding_bytes_grow_with_deliveries() -> None:
         while not gate.admit(COST, now_ms):
             gate.left -= COST
         widths.append(gate.outstanding)
-        gate.settle(gate.handed)
+        gate.settle(gate.handed, now_ms)
     assert widths[0] <= 70_000
     assert widths[-1] > 20 * widths[0]
 
@@ -169,7 +169,7 @@ def test_compression_is_learnt_from_what_goes_over_the_wire() -> None:
             gate.left -= COST
             handed += COST
         if gate.left < COST:
-            gate.settle(gate.handed)
+            gate.settle(gate.handed, now_ms)
             gate.on_wire((gate.handed - gate._seen) // 4)
     assert 3.5 < handed / (100_000 * 0.98 * 60) < 4.3
 
@@ -207,7 +207,7 @@ def test_a_message_larger_than_the_window_goes_soon_and_is_paid_back() -> None:
     assert wait_ms <= 500
     assert gate.admit(50_000, wait_ms) == 0
     gate.left -= 50_000
-    gate.settle(gate.handed)
+    gate.settle(gate.handed, wait_ms)
     assert gate.admit(100, 1_000) > 0
     assert gate.admit(100, 120_000) == 0
 
@@ -235,3 +235,38 @@ def test_the_very_first_message_waits_for_a_throttle_that_is_known_of() -> None:
     gate = Gate(Pacer(10_000), 10_000)
     gate.on_throttle(5_000, 7)
     assert gate.admit(1_020, 7) == 5_000
+
+
+def test_while_nothing_is_known_and_nothing_arrives_librdkafkas_queue_is_the_place_to_wait() -> None:
+    gate = Gate(Pacer(None), None)
+    while not gate.admit(COST, 0):
+        gate.left -= COST
+    assert gate.waits_for_deliveries
+    assert gate.admit(COST, 1_900) > 0
+    for _ in range(10_000):
+        assert gate.admit(COST, 2_100) == 0
+        gate.left -= COST
+    gate.settle(gate.handed // 2, 3_000)
+    gate.left = 0
+    assert gate.admit(COST, 3_001) > 0
+
+
+def test_with_a_known_limit_a_broker_that_is_away_gets_no_pile() -> None:
+    gate = Gate(Pacer(51_200), 51_200)
+    handed = 0
+    for now_ms in range(0, 60_000, 10):
+        if not gate.admit(COST, now_ms):
+            gate.left -= COST
+            handed += COST
+    assert handed <= 51_200 / 2
+
+
+def test_what_lingers_in_librdkafka_comes_on_top_of_what_is_on_its_way() -> None:
+    gate = Gate(Pacer(51_200), 51_200, linger_ms=2_000)
+    assert gate.admit(COST, 0) == 0
+    gate.left = 0
+    gate.settle(gate.handed, 0)
+    for now_ms in range(10, 20_000, 10):
+        if not gate.admit(COST, now_ms):
+            gate.left -= COST
+    assert 51_200 * 1.8 <= gate.outstanding <= 51_200 * 2.5

@@ -161,3 +161,13 @@ def test_the_default_client_id_under_a_client_id_quota_is_warned_of(
 ) -> None:
     warn_of_default_client_id(conf, limit)
     assert ("client.id" in caplog.text) is said
+
+
+def test_a_limit_that_could_not_be_asked_for_is_asked_for_again_once_the_broker_answers() -> None:
+    gates, clock, _ = made(UNKNOWN)
+    asked: list[int] = []
+    gates.ask_soon = lambda: asked.append(clock.now_ms())
+    for _ in range(40):
+        gates.on_statistics(statistics())
+        clock.sleep_ms(1_000)
+    assert asked == [1_000, 31_000]

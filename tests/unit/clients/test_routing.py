@@ -40,7 +40,7 @@ def spread(router: Router, seconds: int) -> Counter[int]:
             gate.admit(COST, now_ms)
         gate.left -= COST
         route.count(COST)
-        gate.settle(gate.handed)
+        gate.settle(gate.handed, now_ms)
         went[route.partition] += 1
     return went
 
