@@ -7,6 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kclient_quota.admin.aio import AIOQuotaAdmin
+    from kclient_quota.admin.model import (
+        ClientQuotaAlteration,
+        ClientQuotaAlterationOp,
+        ClientQuotaFilter,
+        ClientQuotaFilterComponent,
+        ClientQuotaMatchType,
+    )
+    from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.clients.interceptor import (
         ConsumerInterceptor,
@@ -15,25 +24,32 @@ if TYPE_CHECKING:
         RecordMetadata,
     )
     from kclient_quota.clients.producer import Producer
-    from kclient_quota.errors import (
-        ClusterError,
-        ConfigError,
-        KclientQuotaError,
-        QuotaThrottledError,
-        WireError,
-    )
+    from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
+    from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+    from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 _HOMES = {
+    "AIOQuotaAdmin": "admin.aio",
+    "ClientQuotaAlteration": "admin.model",
+    "ClientQuotaAlterationOp": "admin.model",
+    "ClientQuotaCallback": "quota.callback",
+    "ClientQuotaEntity": "quota.entity",
+    "ClientQuotaFilter": "admin.model",
+    "ClientQuotaFilterComponent": "admin.model",
+    "ClientQuotaMatchType": "admin.model",
+    "ClientQuotaType": "quota.callback",
     "ClusterError": "errors",
     "ConfigError": "errors",
     "Consumer": "clients.consumer",
     "ConsumerInterceptor": "clients.interceptor",
+    "DEFAULT": "quota.entity",
     "KclientQuotaError": "errors",
     "MetricName": "metrics",
     "Producer": "clients.producer",
     "ProducerInterceptor": "clients.interceptor",
     "ProducerRecord": "clients.interceptor",
+    "QuotaAdmin": "admin.quotas",
     "QuotaThrottledError": "errors",
     "RecordMetadata": "clients.interceptor",
     "WireError": "errors",
@@ -42,6 +58,16 @@ _HOMES = {
 _REFUSED = {"ShareConsumer", "DeserializingShareConsumer"}
 
 __all__ = [
+    "DEFAULT",
+    "AIOQuotaAdmin",
+    "ClientQuotaAlteration",
+    "ClientQuotaAlterationOp",
+    "ClientQuotaCallback",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
+    "ClientQuotaFilterComponent",
+    "ClientQuotaMatchType",
+    "ClientQuotaType",
     "ClusterError",
     "ConfigError",
     "Consumer",
@@ -51,6 +77,7 @@ __all__ = [
     "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
+    "QuotaAdmin",
     "QuotaThrottledError",
     "RecordMetadata",
     "WireError",

@@ -11,11 +11,11 @@ def test_importing_the_package_loads_no_librdkafka() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_every_name_is_there_sorted_and_said_once() -> None:
-    assert kclient_quota.__all__ == sorted(set(kclient_quota.__all__))
+def test_every_name_is_there_and_said_once() -> None:
+    assert len(kclient_quota.__all__) == len(set(kclient_quota.__all__))
     assert set(kclient_quota.__all__) == set(kclient_quota._HOMES)
     for name in kclient_quota.__all__:
-        assert getattr(kclient_quota, name).__name__ == name
+        assert getattr(getattr(kclient_quota, name), "__name__", name) == name
 
 
 def test_what_is_not_wrapped_says_so() -> None:
