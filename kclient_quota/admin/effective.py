@@ -82,11 +82,22 @@ class EffectiveQuotas:
         return found
 
     def inherited(self, entity: ClientQuotaEntity, key: str) -> float | None:
-        """What holds for everybody whom an entry covers, if that entry itself says nothing; None without a limit."""
+        """The value of `deciding`."""
+        entry = self.deciding(entity, key)
+        return None if entry is None else entry.value
+
+    def deciding(self, entity: ClientQuotaEntity, key: str) -> QuotaEntry | None:
+        """What holds for everybody whom an entry of users and client-ids covers; None without a limit."""
         values = self._by_key.get(key)
         if not values or set(entity.entries) - {USER, CLIENT_ID}:
             return None
-        return next((values[level] for level in _covering(entity) if level in values), None)
+        level = next((level for level in _covering(entity) if level in values), None)
+        return None if level is None else QuotaEntry(_entity_of(level), values[level])
+
+    @property
+    def keys(self) -> list[str]:
+        """The kinds of quota that somebody has, sorted."""
+        return sorted(self._by_key)
 
 
 def _covering(entity: ClientQuotaEntity) -> Iterator[Level]:

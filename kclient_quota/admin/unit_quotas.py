@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas, QuotaEntry, candidates
+from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas, candidates
 from kclient_quota.admin.model import ClientQuotaAlteration, ClientQuotaAlterationOp, ClientQuotaFilter
 from kclient_quota.admin.quotas import REQUEST_TIMEOUT_S, QuotaAdmin
 from kclient_quota.admin.results import PartialAlterationError
@@ -159,7 +159,7 @@ class UnitQuotas:
             ops: dict[str, float | None] = {quota.key: None for quota in delete} | {
                 quota.key: value for quota, value in add.items()
             }
-            self._alter({entity: ops}, validate_only=validate_only)
+            self.alter_brokers({entity: ops}, validate_only=validate_only)
             return {entity: ops}
         state = QuotaState(self._describe(ClientQuotaFilter.all()), sources)
         after = altered(state.asked, entity, add, frozenset(delete))
@@ -205,15 +205,12 @@ class UnitQuotas:
         Raises:
             ClusterError: the cluster refused or did not answer; the message says what was done.
         """
-        is_kept = target.sources != state.sources
-        if validate_only or is_kept:
-            self._alter(target.changes, validate_only=True)
         if validate_only:
+            self.alter_brokers(target.changes, validate_only=True)
             return
-        if is_kept:
-            self._store.save(state.sources, target.sources)
+        self.keep(state, target)
         try:
-            self._alter(target.changes, validate_only=False)
+            self.alter_brokers(target.changes)
         except PartialAlterationError:
             raise
         except ClusterError as error:
@@ -221,6 +218,16 @@ class UnitQuotas:
                 f"{error}; the source values are kept: `kafka-quotas reconcile` writes what is missing",
                 error_code=error.error_code,
             ) from error
+
+    def keep(self, state: QuotaState, target: Target) -> None:
+        """Keep the sources of a target, once the brokers have said that they would take its changes.
+
+        Raises:
+            ClusterError: the cluster refused or did not answer; nothing was kept.
+        """
+        if target.sources != state.sources:
+            self.alter_brokers(target.changes, validate_only=True)
+            self._store.save(state.sources, target.sources)
 
     def leading_brokers(self) -> int:
         """How many brokers lead partitions of anybody's topics: among so many a cluster-wide rate is divided.
@@ -235,7 +242,12 @@ class UnitQuotas:
     def _describe(self, wanted: ClientQuotaFilter) -> Written:
         return self._admin.describe_client_quotas(wanted, request_timeout=self._timeout).result()
 
-    def _alter(self, wanted: Changes, *, validate_only: bool) -> None:
+    def alter_brokers(self, wanted: Changes, *, validate_only: bool = False) -> None:
+        """Write what brokers enforce, and nothing else.
+
+        Raises:
+            ClusterError: the cluster refused or did not answer; the message says what was done.
+        """
         alterations = [
             ClientQuotaAlteration(entity, tuple(ClientQuotaAlterationOp(key, value) for key, value in ops.items()))
             for entity, ops in wanted.items()
@@ -252,6 +264,3 @@ def in_order(entity: ClientQuotaEntity) -> tuple[tuple[str, int, str], ...]:
         (kind, 0, name) if isinstance(name, str) else (kind, 1, "")
         for kind, name in sorted(entity.entries.items(), reverse=True)
     )
-
-
-__all__ = ["Changes", "Listed", "QuotaEntry", "QuotaState", "Target", "UnitQuotas", "in_order"]

@@ -3,12 +3,15 @@
 import argparse
 import sys
 
+from kclient_quota.admin.applying import ConflictError
 from kclient_quota.admin.model import ClientQuotaFilter, ClientQuotaFilterComponent
 from kclient_quota.admin.output import describe_rows, describe_table, describe_text, list_rows, list_table, list_text
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.units import parse_quota
 from kclient_quota.cli.printing import FORMATS, rendered
+from kclient_quota.cli.quota_code import add_code_commands
 from kclient_quota.cli.quota_options import (
+    CONFLICT,
     DONE,
     EXIT_CODES,
     FAILED,
@@ -25,6 +28,8 @@ from kclient_quota.cli.quota_options import (
     unit_quotas,
 )
 from kclient_quota.errors import ConfigError, KclientQuotaError
+
+COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile")
 
 _EXCLUSIVE = {
     "prefix": "list",
@@ -44,13 +49,13 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
+        if arguments and arguments[0] in COMMANDS:
+            options = _command_parser().parse_args(arguments)
+            return int(options.run(options))
         return _run(_parser().parse_args(arguments))
-    except ConfigError as error:
-        print(f"kafka-quotas: {error}", file=sys.stderr)
-        return WRONG
     except KclientQuotaError as error:
         print(f"kafka-quotas: {error}", file=sys.stderr)
-        return FAILED
+        return CONFLICT if isinstance(error, ConflictError) else WRONG if isinstance(error, ConfigError) else FAILED
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever reads has seen enough
@@ -58,12 +63,19 @@ def main(argv: list[str] | None = None) -> int:
         return DONE
 
 
+def _command_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kafka-quotas", description="Quotas as code.", epilog=EXIT_CODES)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_code_commands(commands)
+    return parser
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafka-quotas",
         description="Lists, resolves and alters client quotas (KIP-546). Names may hold anything: they are printed and "
         "may be given, percent-encoded.",
-        epilog=EXIT_CODES,
+        epilog=f"Quotas as code: kafka-quotas {'|'.join(COMMANDS)} --help. {EXIT_CODES}",
     )
     add_cluster_options(parser)
     mode = parser.add_mutually_exclusive_group(required=True)
