@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kclient_quota.broker.context import Cancellable, ConnectionState
 from kclient_quota.broker.dispatch import Outcome, dispatch
 from kclient_quota.broker.frame_buffers import FrameBuffers
+from kclient_quota.broker.listeners import distinguished_name
 from kclient_quota.broker.node import Node
 from kclient_quota.errors import WireError
 from kclient_quota.wire.frame import frame_length
@@ -89,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.state.client_address, self.state.client_port = peer[:2]
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.state.principal = distinguished_name(certificate)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

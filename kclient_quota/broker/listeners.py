@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kclient_quota.errors import ConfigError
 
@@ -28,7 +29,11 @@ class ListenerSpec:
 
 
 def listener_specs(
-    ports: Mapping[str, Mapping[int, int]], *, has_users: bool, tls_pem: Path | None
+    ports: Mapping[str, Mapping[int, int]],
+    *,
+    has_users: bool,
+    tls_pem: Path | None,
+    tls_client_ca: Path | None = None,
 ) -> list[ListenerSpec]:
     """PLAINTEXT always; SASL with users, TLS with a certificate, both together with both.
 
@@ -36,14 +41,17 @@ def listener_specs(
         ports: by listener name and broker id.
         has_users: whether there is anybody to authenticate.
         tls_pem: certificate chain and key.
+        tls_client_ca: who must have signed clients' certificates on the SSL listener; None asks for none.
 
     Raises:
         ConfigError: the certificate cannot be used.
     """
     tls = None if tls_pem is None else _server_context(tls_pem)
+    if tls_client_ca is not None and tls_pem is None:
+        raise ConfigError("tls_client_ca needs tls_pem, the brokers' own certificate")
     wanted: list[tuple[str, ssl.SSLContext | None, bool]] = [(PLAINTEXT, None, False)]
-    if tls is not None:
-        wanted.append((SSL, tls, False))
+    if tls_pem is not None:
+        wanted.append((SSL, _server_context(tls_pem, tls_client_ca), False))
     if has_users:
         wanted.append((SASL_PLAINTEXT, None, True))
     if has_users and tls is not None:
@@ -64,10 +72,36 @@ def spread_ports(name: str, ports: int | Sequence[int], ids: range) -> dict[int,
     return dict(zip(ids, ports, strict=True))
 
 
-def _server_context(pem: Path) -> ssl.SSLContext:
+def _server_context(pem: Path, client_ca: Path | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(pem)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"tls_pem {pem}: {error}; it must hold a certificate chain and its key") from error
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"tls_client_ca {client_ca}: {error}; it must hold certificates") from error
     return context
+
+
+_SHORT_NAMES = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+}
+
+
+def distinguished_name(certificate: Mapping[str, Any]) -> str:
+    """A client certificate's subject as Kafka's default principal has it (RFC 2253): `CN=alice,O=Example`."""
+    pairs = [pair for names in certificate.get("subject", ()) for pair in names]
+    return ",".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in reversed(pairs))
+
+
+def _escaped(value: str) -> str:
+    return "".join(f"\\{character}" if character in ',+"\\<>;' else character for character in value)

@@ -1,7 +1,7 @@
-"""The server's side of SASL PLAIN and SCRAM-SHA-256/512 (KIP-12, KIP-84, KIP-152, KIP-368): tokens in, challenges out.
+"""The server's side of SASL PLAIN, SCRAM and OAUTHBEARER (KIP-12, KIP-84, KIP-152, KIP-255, KIP-368).
 
-Follows Kafka 4's `SaslServerAuthenticator`, `PlainSaslServer` and `ScramSaslServer`. As in Kafka, passwords are taken
-as they are, without SASLprep. Time and nonces are handed in.
+Follows Kafka 4's `SaslServerAuthenticator`, `PlainSaslServer`, `ScramSaslServer` and `OAuthBearerSaslServer`. As in
+Kafka, passwords are taken as they are, without SASLprep. Time and nonces are handed in.
 """
 
 import hashlib
@@ -12,9 +12,12 @@ from typing import Any
 
 import scramp
 
+from kclient_quota.broker.tokens import TokenError, TokenRules, accept
 from kclient_quota.wire.error_codes import ErrorCode
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 SCRAM_ITERATIONS = 4096
 PLAIN_TOKENS = 3
 
@@ -26,12 +29,14 @@ class SaslConfig:
     Attributes:
         users: password by user name.
         mechanisms: those that are offered, of `MECHANISMS`.
+        tokens: which bearer tokens are taken; None for none.
         session_lifetime_ms: after which a client must authenticate again (`connections.max.reauth.ms`); 0: never.
         salt: random bytes from which each user's SCRAM salt is derived.
     """
 
     users: Mapping[str, str]
-    mechanisms: tuple[str, ...] = MECHANISMS
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
+    tokens: TokenRules | None = None
     session_lifetime_ms: int = 0
     salt: bytes = b"kclient-quota"
 
@@ -70,6 +75,7 @@ class SaslAuthenticator:
         self._scram: Any = None  # scramp names the class of its servers nowhere public
 
         self._scram_user = ""
+        self._refusal = ""
         self._principal: str | None = None
 
     @property
@@ -88,7 +94,8 @@ class SaslAuthenticator:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
         self._mechanism = mechanism
         self._scram = None
-        if mechanism != "PLAIN":
+        self._refusal = ""
+        if mechanism.startswith("SCRAM"):
             self._scram = scramp.ScramMechanism(mechanism).make_server(self._credentials, s_nonce=nonce)
         return ErrorCode.NONE
 
@@ -96,6 +103,8 @@ class SaslAuthenticator:
         """SaslAuthenticate: one token of the client's."""
         if self._mechanism is None:
             return SaslStep(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received before SaslHandshake")
+        if self._mechanism == OAUTHBEARER:
+            return self._bearer(token, now_ms)
         if self._scram is None:
             return self._plain(token, now_ms)
         try:
@@ -129,6 +138,17 @@ class SaslAuthenticator:
             return "Client requested an authorization id that is different from username"
         return None
 
+    def _bearer(self, message: bytes, now_ms: int) -> SaslStep:
+        """RFC 7628: a refusal is explained first, and stands once the client has acknowledged it."""
+        if self._refusal:
+            return self._failed(f"Authentication failed: {self._refusal}")
+        try:
+            token = accept(_bearer_token(message), self._config.tokens or TokenRules(), now_ms)
+        except TokenError as error:
+            self._refusal = str(error)
+            return SaslStep(token=b'{"status":"invalid_token"}')
+        return self._succeeded(token.principal, b"", now_ms, token.expires_ms)
+
     def _scram_step(self, server: Any, token: bytes, now_ms: int) -> SaslStep:
         if server.stage is None:
             server.set_client_first(token.decode())
@@ -148,7 +168,7 @@ class SaslAuthenticator:
         stored_key = hashlib.new(algorithm, hmac.digest(salted, b"Client Key", algorithm)).digest()
         return salt, stored_key, hmac.digest(salted, b"Server Key", algorithm), SCRAM_ITERATIONS
 
-    def _succeeded(self, user: str, token: bytes, now_ms: int) -> SaslStep:
+    def _succeeded(self, user: str, token: bytes, now_ms: int, expires_ms: int | None = None) -> SaslStep:
         if self._principal not in {None, user}:
             return self._failed(
                 f"Cannot change principals during re-authentication from User.{self._principal}: User.{user}"
@@ -156,9 +176,24 @@ class SaslAuthenticator:
         self._principal = user
         self._mechanism = self._scram = None
         lifetime_ms = self._config.session_lifetime_ms
+        if expires_ms is not None and lifetime_ms:
+            lifetime_ms = min(lifetime_ms, expires_ms - now_ms)
         ends_ms = now_ms + lifetime_ms if lifetime_ms else None
         return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms, session_ends_ms=ends_ms)
 
     def _failed(self, message: str) -> SaslStep:
         self._mechanism = self._scram = None
         return SaslStep(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
+def _bearer_token(message: bytes) -> str:
+    """The token in a client's first message: `n,,^Aauth=Bearer TOKEN^A[key=value^A...]^A`."""
+    try:
+        header, *pairs = message.decode().split("\x01")
+    except UnicodeDecodeError as error:
+        raise TokenError("the client's message is no text") from error
+    fields = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    scheme, _, token = fields.get("auth", "").partition(" ")
+    if not header.startswith("n,") or scheme.lower() != "bearer":
+        raise TokenError("the client's message holds no bearer token")
+    return token.strip()

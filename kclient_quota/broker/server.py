@@ -21,6 +21,7 @@ from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.scheduling import LoopScheduler
 from kclient_quota.broker.state import TOPIC
 from kclient_quota.broker.storage import Storage
+from kclient_quota.broker.tokens import TokenRules
 from kclient_quota.broker.topic_names import topic_name_problem
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
@@ -58,6 +59,9 @@ class EmbeddedBroker(Doors):
         users: names and passwords; adds a SASL_PLAINTEXT listener (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512).
         tls_pem: a PEM file with certificate chain and PKCS #8 key; adds an SSL listener, with `users` a SASL_SSL one
             as well.
+        tls_client_ca: a PEM file: the SSL listener demands certificates that these authorities have signed, and the
+            subject is the user's name (`CN=alice,O=Example`).
+        oauth: which bearer tokens are taken; adds OAUTHBEARER to the SASL listeners.
         tls_ports: as `ports`, of the SSL listeners.
         sasl_ports: as `ports`, of the SASL_PLAINTEXT listeners.
         quota_callback: decides limits in place of Kafka's eight levels (KIP-257).
@@ -82,6 +86,8 @@ class EmbeddedBroker(Doors):
         properties: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
         tls_pem: Path | None = None,
+        tls_client_ca: Path | None = None,
+        oauth: TokenRules | None = None,
         tls_ports: int | Sequence[int] = 0,
         sasl_ports: int | Sequence[int] = 0,
         quota_callback: ClientQuotaCallback | None = None,
@@ -100,6 +106,8 @@ class EmbeddedBroker(Doors):
         self._settings = self._properties.quota_settings(quota_callback, throttle_rule)
         self._users = dict(users or {})
         self._tls_pem = tls_pem
+        self._tls_client_ca = tls_client_ca
+        self._oauth = oauth
         self._ports = {
             PLAINTEXT: spread_ports("ports", ports, self._ids),
             SSL: spread_ports("tls_ports", tls_ports, self._ids),
@@ -169,7 +177,10 @@ class EmbeddedBroker(Doors):
             self._fan_out.close(_EXPORT_TIMEOUT_MS)
 
     def _bind(self) -> Runtime:
-        listeners = listener_specs(self._ports, has_users=bool(self._users), tls_pem=self._tls_pem)
+        has_users = bool(self._users) or self._oauth is not None
+        listeners = listener_specs(
+            self._ports, has_users=has_users, tls_pem=self._tls_pem, tls_client_ca=self._tls_client_ca
+        )
         try:
             return Runtime(self._ids, self._host, listeners, self._settings)
         except OSError as error:
@@ -198,6 +209,7 @@ class EmbeddedBroker(Doors):
         if storage is not None:
             cluster.cluster_id = storage.cluster_id(cluster.cluster_id)
         cluster.users.update(self._users)
+        cluster.tokens = self._oauth
         self._properties.apply(cluster)
 
     # -- addresses
@@ -242,7 +254,7 @@ class EmbeddedBroker(Doors):
         brokers = self._running().cluster.brokers.values()
         addresses = [f"{broker.host}:{broker.ports[listener]}" for broker in brokers if listener in broker.ports]
         if not addresses:
-            raise ConfigError(f"there is no {listener} listener: SASL listeners need users=, TLS listeners tls_pem=")
+            raise ConfigError(f"there is no {listener} listener: SASL needs users= or oauth=, TLS tls_pem=")
         return ",".join(addresses)
 
     # -- topics and quotas

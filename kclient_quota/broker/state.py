@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kclient_quota.broker.log import LogConfig, PartitionLog
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
+
+if TYPE_CHECKING:
+    from kclient_quota.broker.tokens import TokenRules
 
 NO_LEADER = -1
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
@@ -91,6 +95,7 @@ class ClusterState:
         configs: what was set dynamically, by (resource type, resource name).
         quotas: values by key by entity.
         users: whatever the SASL mechanisms keep of each user, by name.
+        tokens: which bearer tokens are taken; None for none.
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
         on_quota: called with every quota that is set (None: removed).
@@ -114,6 +119,7 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.users: dict[str, object] = {}
+        self.tokens: TokenRules | None = None
         self.is_auto_create_enabled = True
         self.default_partitions = 1
         self.on_quota: list[QuotaObserver] = []

@@ -1,17 +1,19 @@
 """Authentication.
 
 SaslHandshake (17) v1 · SaslAuthenticate (36) v0-2.
-KIP-43, KIP-84 (SCRAM), KIP-152 (errors in words), KIP-368 (sessions that end; `connections.max.reauth.ms`).
+KIP-43, KIP-84 (SCRAM), KIP-152 (errors in words), KIP-255 (OAUTHBEARER), KIP-368 (sessions that end;
+`connections.max.reauth.ms`).
 
-Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 with the passwords in `cluster.users`. After a failure the connection
-is closed. Gaps: no SaslHandshake v0 (tokens without Kafka's framing), no GSSAPI, OAUTHBEARER or delegation tokens.
+Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 with the passwords in `cluster.users`, OAUTHBEARER by
+`cluster.tokens`. After a failure the connection is closed. Gaps: no SaslHandshake v0 (tokens without Kafka's framing),
+no GSSAPI or delegation tokens; SASL extensions of OAUTHBEARER are passed over.
 """
 
 from secrets import token_hex
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
-from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig
+from kclient_quota.broker.sasl import OAUTHBEARER, PASSWORD_MECHANISMS, SaslAuthenticator, SaslConfig
 from kclient_quota.broker.state import BROKER
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -27,7 +29,14 @@ REAUTH_KEY = "connections.max.reauth.ms"
 def _config(context: Context) -> SaslConfig:
     lifetime = context.cluster.config(BROKER, "", REAUTH_KEY)
     users = {name: str(password) for name, password in context.cluster.users.items()}
-    return SaslConfig(users, session_lifetime_ms=int(lifetime or 0), salt=context.cluster.cluster_id.encode())
+    tokens = context.cluster.tokens
+    return SaslConfig(
+        users,
+        mechanisms=(PASSWORD_MECHANISMS if users or tokens is None else ()) + ((OAUTHBEARER,) if tokens else ()),
+        tokens=tokens,
+        session_lifetime_ms=int(lifetime or 0),
+        salt=context.cluster.cluster_id.encode(),
+    )
 
 
 @handler(SaslHandshakeRequest, min_version=1, max_version=1, before_authentication=True)
