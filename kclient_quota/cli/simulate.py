@@ -1,0 +1,177 @@
+"""`kclient-quota simulate`: many clients under one quota, in virtual time."""
+
+import argparse
+import json
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.simulation import (
+    Change,
+    Figures,
+    Network,
+    Outcome,
+    Part,
+    Scenario,
+    figures,
+    parts,
+    simulate,
+)
+
+LONG: Final = 1_000_000
+"""From how many client-seconds on more than one process is worth its start."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `kclient-quota simulate`."""
+    parser.add_argument("--brokers", type=int, default=1, metavar="B", help="brokers (default: %(default)s)")
+    parser.add_argument(
+        "--clients", type=int, default=8, metavar="N", help="producers, all under one quota (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--quota", type=float, default=1_048_576, metavar="T", help="bytes per second on each broker (default: 1 MiB)"
+    )
+    parser.add_argument("--message-bytes", type=int, default=1_000, metavar="BYTES", help="(default: %(default)s)")
+    parser.add_argument("--seconds", type=int, default=120, help="simulated time (default: %(default)s)")
+    parser.add_argument("--warm-up", type=int, default=30, metavar="SECONDS", help="left out (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same figures (default: 1)")
+    parser.add_argument(
+        "--source",
+        choices=("config", "learned"),
+        default="config",
+        help="whether clients know the quota, by hand or from the cluster, or learn it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--demand", type=float, metavar="RATE", help="bytes per second that each client has to send (default: endless)"
+    )
+    parser.add_argument(
+        "--leaders",
+        type=_leaders,
+        action="append",
+        default=[],
+        metavar="BROKER,...",
+        help="leaders of a topic's partitions, as 0,1,2; again for more topics, to which clients go in turn "
+        "(default: every client has one partition, clients go round the brokers)",
+    )
+    parser.add_argument(
+        "--keyed", action="store_true", help="messages go round the partitions and wait for their leader"
+    )
+    parser.add_argument(
+        "--arrivals", type=_change, action="append", default=[], metavar="SECOND:CLIENTS", help="more clients come"
+    )
+    parser.add_argument(
+        "--departures", type=_change, action="append", default=[], metavar="SECOND:CLIENTS", help="the oldest leave"
+    )
+    parser.add_argument("--round-trip-ms", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--jitter-ms", type=int, default=1, help="added to each way at most (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, help="processes (default: one for each processor where it is worth it)")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it (any format that matplotlib writes)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, print, draw.
+
+    Returns:
+        the exit status.
+
+    Raises:
+        ConfigError: an option does not fit the others, or a plot was asked for and matplotlib is missing.
+    """
+    scenario = _scenario(options)
+    if options.plot is not None:
+        _plotting()
+    outcomes = play(scenario, options.seed, options.jobs)
+    found = figures(scenario, outcomes)
+    if options.plot is not None:
+        _plotting().draw(scenario, outcomes, found, options.plot)
+    print(json.dumps(found.as_dict(), indent=2) if options.json else _text(scenario, found))
+    return 0
+
+
+def play(scenario: Scenario, seed: int, jobs: int | None = None) -> list[Outcome]:
+    """All parts of a scenario, each with a generator of its own, so that the number of processes changes nothing.
+
+    Args:
+        scenario: what to simulate.
+        seed: the same seed gives the same outcomes.
+        jobs: processes; None: as many as are worth it.
+    """
+    todo = parts(scenario)
+    if jobs is None:
+        jobs = (os.cpu_count() or 1) if scenario.total_clients * scenario.seconds >= LONG else 1
+    one = partial(_play_part, scenario, seed)
+    if jobs <= 1 or len(todo) <= 1:
+        return [one(part) for part in todo]
+    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(one, todo))
+
+
+def _play_part(scenario: Scenario, seed: int, part: Part) -> Outcome:
+    return simulate(scenario, part, random.Random(f"{seed}/{part.brokers[0]}"))  # noqa: S311  not for secrets
+
+
+def _scenario(options: argparse.Namespace) -> Scenario:
+    arrivals = (Change(second * 1000, clients) for second, clients in options.arrivals)
+    departures = (Change(second * 1000, -clients) for second, clients in options.departures)
+    return Scenario(
+        brokers=options.brokers,
+        clients=options.clients,
+        quota=options.quota,
+        message_bytes=options.message_bytes,
+        seconds=options.seconds,
+        told=options.source == "config",
+        demand=options.demand,
+        leaders=tuple(options.leaders),
+        keyed=options.keyed,
+        changes=(*arrivals, *departures),
+        network=Network(round_trip_ms=options.round_trip_ms, jitter_ms=options.jitter_ms),
+        warm_up_ms=options.warm_up * 1000,
+    )
+
+
+def _plotting() -> Any:
+    try:
+        from kclient_quota.cli import simulation_plot  # noqa: PLC0415  its library is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"--plot needs {error.name}: pip install 'kclient-quota[demo]'") from error
+    return simulation_plot
+
+
+def _leaders(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(broker) for broker in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"brokers separated by commas, as 0,1,2, not {text!r}") from None
+
+
+def _change(text: str) -> tuple[int, int]:
+    try:
+        second, clients = (int(number) for number in text.split(":"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"SECOND:CLIENTS, as 60:8, not {text!r}") from None
+    if clients < 1:
+        raise argparse.ArgumentTypeError(f"at least 1 client, not {clients}")
+    return second, clients
+
+
+def _text(scenario: Scenario, found: Figures) -> str:
+    throttled = (
+        f"p50 {found.throttle_p50_ms:,} ms, p99 {found.throttle_p99_ms:,} ms, longest {found.throttle_max_ms:,} ms"
+    )
+    rows = [
+        ("clients", f"{scenario.total_clients:,} on {scenario.brokers:,} brokers, {scenario.quota:,.0f} B/s each"),
+        ("utilisation", f"{found.utilisation:.3f} ({found.bytes_per_second:,.0f} B/s together)"),
+        ("fairness (Jain)", f"{found.jain:.4f}; the poorest has {found.least_share:.2f} of an equal share"),
+        ("throttled", f"{found.throttled:.1%} of responses after the warm-up ({found.requests:,} requests in all)"),
+        ("throttle time", f"{throttled}; during the warm-up up to {found.first_throttle_ms:,} ms"),
+    ]
+    for at in found.settling:
+        after = "not before the next change" if at.after_ms is None else f"after {at.after_ms / 1000:g} s"
+        rows.append((f"settled, {at.at_ms / 1000:g} s", after))
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)

@@ -1,0 +1,125 @@
+"""What is simulated: brokers with one quota, clients that share it, and the network between them."""
+
+from dataclasses import dataclass, field
+
+from kclient_quota.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How long things take on the way, in ms.
+
+    Attributes:
+        round_trip_ms: to the broker and back.
+        jitter_ms: added to each way, up to so much, evenly.
+        linger_ms: how long librdkafka keeps a batch open; what a kclient-quota producer sets.
+        wake_ms: how late a waiting client wakes up at most.
+    """
+
+    round_trip_ms: int = 2
+    jitter_ms: int = 1
+    linger_ms: int = 10
+    wake_ms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Clients come or go.
+
+    Attributes:
+        at_ms: when, from the start.
+        clients: how many come; below zero, how many of those that came first go.
+    """
+
+    at_ms: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One simulation.
+
+    Attributes:
+        brokers: how many.
+        clients: how many producers at the start; all under one quota, unknown to each other.
+        quota: bytes per second on each broker, for all clients together.
+        message_bytes: length of each value.
+        seconds: how long, in simulated time.
+        told: whether clients know the quota (by hand or from the cluster); otherwise they learn.
+        demand: bytes of values per second that each client has to send; None: more than it may.
+        leaders: the leaders of the partitions of each topic, brokers counted from 0; client i writes to topic i modulo
+            their number. Empty: client i writes to one partition, on broker i modulo `brokers`.
+        keyed: messages go round the partitions in order, and each waits for its leader; otherwise they are steered.
+        changes: who comes and goes.
+        network: how long things take.
+        warm_up_ms: what the figures leave out at the start.
+        ramp_ms: the first clients start within so long.
+    """
+
+    brokers: int = 1
+    clients: int = 1
+    quota: float = 1_048_576.0
+    message_bytes: int = 1_000
+    seconds: int = 120
+    told: bool = True
+    demand: float | None = None
+    leaders: tuple[tuple[int, ...], ...] = ()
+    keyed: bool = False
+    changes: tuple[Change, ...] = ()
+    network: Network = field(default_factory=Network)
+    warm_up_ms: int = 30_000
+    ramp_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name in ("brokers", "message_bytes", "seconds"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.quota > 0:
+            raise ConfigError(f"quota must be above 0 bytes per second, not {self.quota}")
+        if self.demand is not None and not self.demand > 0:
+            raise ConfigError(f"demand must be above 0 bytes per second, not {self.demand}; leave it out for no bound")
+        if not 0 <= self.warm_up_ms < self.end_ms:
+            raise ConfigError(f"warm_up_ms must be from 0 to below {self.end_ms}, not {self.warm_up_ms}")
+        if any(not 0 <= broker < self.brokers for topic in self.leaders for broker in topic) or not all(self.leaders):
+            raise ConfigError(f"leaders must name at least one broker a topic, each from 0 to {self.brokers - 1}")
+        self._check_presence()
+
+    def _check_presence(self) -> None:
+        present = self.clients
+        for change in sorted(self.changes, key=lambda change: change.at_ms):
+            if not 0 <= change.at_ms < self.end_ms:
+                raise ConfigError(f"a change must happen from 0 to below {self.end_ms} ms, not at {change.at_ms}")
+            present += change.clients
+            if present < 0:
+                raise ConfigError(f"at {change.at_ms} ms more clients depart than there are; let fewer depart")
+        if self.clients < 0 or self.total_clients < 1:
+            raise ConfigError(f"clients must be at least 1 (0 if some arrive), not {self.clients}")
+
+    @property
+    def end_ms(self) -> int:
+        """How long, in ms."""
+        return self.seconds * 1000
+
+    @property
+    def total_clients(self) -> int:
+        """How many clients there are at any time."""
+        return self.clients + sum(change.clients for change in self.changes if change.clients > 0)
+
+    def partitions(self, client: int) -> tuple[int, ...]:
+        """The leaders of the partitions that a client writes to."""
+        if self.leaders:
+            return self.leaders[client % len(self.leaders)]
+        return (client % self.brokers,)
+
+    def presence(self) -> list[tuple[int, int]]:
+        """From when to when each client is there, in ms; those of the start come within `ramp_ms` after 0."""
+        spans = [[0, self.end_ms] for _ in range(self.clients)]
+        gone = 0
+        for change in sorted(self.changes, key=lambda change: change.at_ms):
+            if change.clients > 0:
+                spans.extend([change.at_ms, self.end_ms] for _ in range(change.clients))
+                continue
+            for span in spans[gone : gone - change.clients]:
+                span[1] = change.at_ms
+            gone -= change.clients
+        return [(begin_ms, end_ms) for begin_ms, end_ms in spans]

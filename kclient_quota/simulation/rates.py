@@ -1,0 +1,159 @@
+"""Figures out of what happened: utilisation, fairness, throttle times, how soon things settle."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from kclient_quota.simulation.model import Scenario
+from kclient_quota.simulation.world import BIN_MS, Outcome
+
+FAIRNESS_MS: Final = 60_000
+"""Fairness is measured over so long at the end, or since the last change if that is shorter."""
+SPAN_MS: Final = 10_000
+"""Settled is judged by spans of this length."""
+SETTLED_UTILISATION: Final = 0.9
+SETTLED_FAIRNESS: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """How soon clients came to terms after some came or went.
+
+    Attributes:
+        at_ms: when that was; 0 is the start.
+        after_ms: how much later the first ten seconds began in which utilisation and fairness were 0.9 at least; None
+            when there were none until the next change.
+    """
+
+    at_ms: int
+    after_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What came of a scenario.
+
+    Attributes:
+        utilisation: bytes that brokers recorded after the warm-up / (quota x time x brokers that anybody writes to).
+        bytes_per_second: the same bytes per second, of all brokers together.
+        jain: Jain's index of the clients that were there for all of the last 60 s; 1 is equal.
+        least_share: what the poorest of them had, as a part of an equal share; 1 is equal.
+        requests: produce requests in all.
+        throttled: part of the responses after the warm-up that carried a throttle time.
+        throttle_p50_ms: of all responses after the warm-up, as the next two.
+        throttle_p99_ms: of a hundred responses, the second longest.
+        throttle_max_ms: the longest.
+        first_throttle_ms: the longest before the end of the warm-up.
+        settling: for the start and every change.
+        throttle_times: throttle time in ms to how many responses after the warm-up carried it.
+    """
+
+    utilisation: float
+    bytes_per_second: float
+    jain: float
+    least_share: float
+    requests: int
+    throttled: float
+    throttle_p50_ms: int
+    throttle_p99_ms: int
+    throttle_max_ms: int
+    first_throttle_ms: int
+    settling: tuple[Settling, ...]
+    throttle_times: Mapping[int, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def jain_index(shares: Sequence[float]) -> float:
+    """Jain's fairness index: 1 when all are equal, 1/n when one has everything; 1 when there is nothing to share."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
+
+
+def percentile(counts: Mapping[int, int], part: float) -> int:
+    """The value that `part` of all is not above (nearest rank); 0 when there are none."""
+    rank = part * sum(counts.values())
+    seen = 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= rank:
+            return value
+    return 0
+
+
+def bytes_of(outcomes: Iterable[Outcome], begin_ms: int, end_ms: int) -> dict[int, int]:
+    """Bytes of each client in a span of time, reckoned from the start."""
+    first, last = -(-begin_ms // BIN_MS), end_ms // BIN_MS
+    return {
+        client: sum(bins[first:last])
+        for outcome in outcomes
+        for client, bins in zip(outcome.part.clients, outcome.bytes_by_bin, strict=True)
+    }
+
+
+def shares(presence: Sequence[tuple[int, int]], outcomes: Iterable[Outcome], begin_ms: int, end_ms: int) -> list[int]:
+    """Bytes of each client that was there all of the time, in the order of the outcomes."""
+    return [
+        nbytes
+        for client, nbytes in bytes_of(outcomes, begin_ms, end_ms).items()
+        if presence[client][0] <= begin_ms and end_ms <= presence[client][1]
+    ]
+
+
+def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
+    """The figures of all parts of a scenario together."""
+    warm_ms, end_ms = scenario.warm_up_ms, scenario.end_ms
+    brokers = sum(len(outcome.part.brokers) for outcome in outcomes)
+    span_s = (end_ms - -(-warm_ms // BIN_MS) * BIN_MS) / 1000
+    together = sum(bytes_of(outcomes, warm_ms, end_ms).values()) / span_s
+    last_change_ms = max((change.at_ms for change in scenario.changes), default=0)
+    fair = shares(scenario.presence(), outcomes, max(warm_ms, last_change_ms, end_ms - FAIRNESS_MS), end_ms)
+    throttles: Counter[int] = Counter()
+    for outcome in outcomes:
+        throttles.update(outcome.throttles)
+    responses = throttles.total()
+    return Figures(
+        utilisation=together / (scenario.quota * brokers),
+        bytes_per_second=together,
+        jain=jain_index(fair),
+        least_share=min(fair) * len(fair) / sum(fair) if any(fair) else 0.0,
+        requests=sum(outcome.requests for outcome in outcomes),
+        throttled=1.0 - throttles[0] / responses if responses else 0.0,
+        throttle_p50_ms=percentile(throttles, 0.5),
+        throttle_p99_ms=percentile(throttles, 0.99),
+        throttle_max_ms=max(throttles, default=0),
+        first_throttle_ms=max(outcome.first_throttle_ms for outcome in outcomes),
+        settling=settling(scenario, outcomes),
+        throttle_times=dict(sorted(throttles.items())),
+    )
+
+
+def settling(scenario: Scenario, outcomes: Sequence[Outcome]) -> tuple[Settling, ...]:
+    """How soon clients came to terms, after the start and after every change."""
+    presence = scenario.presence()
+    capacity = scenario.quota * sum(len(outcome.part.brokers) for outcome in outcomes)
+    times = [*sorted({0, *(change.at_ms for change in scenario.changes)}), scenario.end_ms]
+    found = []
+    for begin_ms, end_ms in pairwise(times):
+        present = sum(came_ms <= begin_ms < went_ms for came_ms, went_ms in presence)
+        wanted = capacity if scenario.demand is None else min(capacity, scenario.demand * present)
+        after_ms = _settled_after(presence, outcomes, wanted, begin_ms, end_ms)
+        found.append(Settling(begin_ms, after_ms))
+    return tuple(found)
+
+
+def _settled_after(
+    presence: Sequence[tuple[int, int]], outcomes: Sequence[Outcome], wanted: float, begin_ms: int, end_ms: int
+) -> int | None:
+    for from_ms in range(begin_ms, end_ms - SPAN_MS + 1, BIN_MS):
+        to_ms = from_ms + SPAN_MS
+        used = sum(bytes_of(outcomes, from_ms, to_ms).values()) * 1000 / SPAN_MS
+        if used < wanted * SETTLED_UTILISATION:
+            continue
+        if jain_index(shares(presence, outcomes, from_ms, to_ms)) >= SETTLED_FAIRNESS:
+            return from_ms - begin_ms
+    return None

@@ -1,0 +1,81 @@
+"""Figures of outcomes made by hand."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from kclient_quota.simulation import Change, Outcome, Part, Scenario, Settling, figures
+from kclient_quota.simulation.rates import jain_index, percentile
+
+
+def outcome(rows, throttles=None, brokers=(0,), clients=None):
+    clients = tuple(range(len(rows))) if clients is None else clients
+    return Outcome(Part(brokers, clients), rows, Counter(throttles or {}), requests=7, first_throttle_ms=3)
+
+
+def test_jain_index():
+    assert jain_index([5, 5, 5]) == 1
+    assert jain_index([9, 0, 0]) == pytest.approx(1 / 3)
+    assert jain_index([1, 3]) == pytest.approx(16 / 20)
+    assert jain_index([0, 0]) == jain_index([]) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.95, 0.99, 1.0])
+def test_percentile_against_a_sorted_list(seed, part):
+    generator = random.Random(seed)
+    values = sorted(generator.randrange(20) for _ in range(generator.randint(1, 300)))
+    found = percentile(Counter(values), part)
+    assert sum(value <= found for value in values) >= part * len(values)
+    assert sum(value < found for value in values) <= part * len(values)
+
+
+def test_figures_of_two_clients():
+    scenario = Scenario(clients=2, quota=100, seconds=40, warm_up_ms=10_000)
+    found = figures(scenario, [outcome([[60] * 40, [20] * 40], {0: 90, 100: 8, 700: 2})])
+    assert found.utilisation == pytest.approx(0.8)
+    assert found.bytes_per_second == pytest.approx(80)
+    assert found.jain == pytest.approx(80**2 / (2 * (60**2 + 20**2)))
+    assert found.least_share == pytest.approx(0.5)
+    assert found.throttled == pytest.approx(0.1)
+    assert (found.throttle_p50_ms, found.throttle_p99_ms, found.throttle_max_ms) == (0, 700, 700)
+    assert (found.requests, found.first_throttle_ms) == (7, 3)
+    assert found.settling == (Settling(0, None),)
+    assert found.as_dict()["throttle_times"] == {0: 90, 100: 8, 700: 2}
+
+
+def test_parts_count_together():
+    scenario = Scenario(brokers=3, clients=2, quota=100, seconds=40, leaders=((0,), (2,)))
+    halves = [outcome([[50] * 40], {0: 1}, (0,), (0,)), outcome([[100] * 40], {9: 1}, (2,), (1,))]
+    found = figures(scenario, halves)
+    assert found.utilisation == pytest.approx(0.75)
+    assert found.throttled == pytest.approx(0.5)
+    assert found.requests == 14
+
+
+def test_fairness_is_of_those_who_were_there():
+    scenario = Scenario(clients=2, quota=100, seconds=100, changes=(Change(70_000, 1), Change(70_000, -1)))
+    rows = [[90] * 70 + [0] * 30, [10] * 70 + [50] * 30, [0] * 70 + [50] * 30]
+    found = figures(scenario, [outcome(rows)])
+    assert found.jain == 1
+    assert found.least_share == 1
+
+
+def test_settling_after_the_start_and_after_changes():
+    scenario = Scenario(clients=1, quota=100, seconds=100, changes=(Change(40_000, 1), Change(80_000, -1)))
+    first = [0] * 7 + [100] * 40 + [50] * 33 + [0] * 20
+    second = [0] * 47 + [50] * 33 + [50] * 13 + [100] * 7
+    found = figures(scenario, [outcome([first, second])])
+    # A second of ten may be missed; 650 to 350 is fair enough (0.917), 700 to 300 is not (0.862).
+    assert [(at.at_ms, at.after_ms) for at in found.settling] == [(0, 6_000), (40_000, 4_000), (80_000, None)]
+
+
+def test_who_wants_less_settles_with_less():
+    scenario = Scenario(clients=2, quota=100, seconds=40, demand=10.0)
+    assert figures(scenario, [outcome([[10] * 40, [10] * 40])]).settling == (Settling(0, 0),)
+
+
+def test_nothing_sent():
+    found = figures(Scenario(quota=100, seconds=40), [outcome([[0] * 40])])
+    assert (found.utilisation, found.throttled, found.throttle_max_ms, found.least_share) == (0, 0, 0, 0)

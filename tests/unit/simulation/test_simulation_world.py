@@ -1,0 +1,114 @@
+"""The event loop: the same every time, nothing made or lost, and what is known of single clients."""
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from kclient_quota.quota.managers import QuotaManagers
+from kclient_quota.simulation import Change, Network, Scenario, figures, parts, simulate
+from kclient_quota.simulation.world import BIN_MS, RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES, START_MS
+
+
+def play(scenario, seed=1):
+    return [simulate(scenario, part, random.Random(f"{seed}/{part.brokers[0]}")) for part in parts(scenario)]
+
+
+def played(seed=1, **scenario):
+    made = Scenario(**scenario)
+    return figures(made, play(made, seed))
+
+
+def test_the_same_seed_is_the_same_simulation():
+    scenario = Scenario(clients=3, brokers=2, quota=51_200, told=False, seconds=40)
+    assert play(scenario) == play(scenario)
+    assert play(scenario) != play(scenario, seed=2)
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("quota", [51_200, 1_048_576, 52_428_800])
+def test_one_client_gets_the_quota(quota, told):
+    found = played(quota=quota, told=told, seconds=90)
+    assert 0.94 <= found.utilisation <= 1.01
+    assert found.jain == 1.0
+    if told:
+        assert found.throttle_max_ms == found.first_throttle_ms == 0
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Every request that a broker records: (time, bytes, throttle time), by broker."""
+    rows = defaultdict(list)
+    on_produce = QuotaManagers.on_produce
+
+    def noting(self, principal, client_id, nbytes, nanos, now_ms, *, acks):
+        throttle = on_produce(self, principal, client_id, nbytes, nanos, now_ms, acks=acks)
+        rows[id(self)].append((now_ms - START_MS, nbytes, throttle.time_ms))
+        return throttle
+
+    monkeypatch.setattr(QuotaManagers, "on_produce", noting)
+    return rows
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_what_is_counted_is_what_brokers_record(recorded, keyed):
+    scenario = Scenario(brokers=2, clients=3, quota=51_200, leaders=((0, 1), (1,)), keyed=keyed, seconds=60)
+    (outcome,) = play(scenario)
+    rows = [row for rows in recorded.values() for row in rows]
+    assert sum(map(sum, outcome.bytes_by_bin)) == sum(nbytes for _, nbytes, _ in rows)
+    assert outcome.requests == len(rows)
+    for second in range(60):
+        here = sum(nbytes for at_ms, nbytes, _ in rows if at_ms // BIN_MS == second)
+        assert sum(bins[second] for bins in outcome.bytes_by_bin) == here
+    late = [throttle_ms for at_ms, _, throttle_ms in rows if at_ms >= scenario.warm_up_ms]
+    assert sorted(outcome.throttles.elements()) == sorted(late)
+    assert outcome.first_throttle_ms == max(throttle_ms for at_ms, _, throttle_ms in rows if at_ms < 30_000)
+
+
+def test_a_muted_connection_is_not_read(recorded):
+    play(Scenario(clients=1, quota=20_000, told=False, seconds=60))
+    (rows,) = recorded.values()
+    muted_until_ms = 0
+    throttled = 0
+    for at_ms, _, throttle_ms in rows:
+        assert at_ms >= muted_until_ms
+        muted_until_ms = at_ms + throttle_ms
+        throttled += throttle_ms > 0
+    assert throttled > 5
+
+
+def test_messages_reach_the_broker_after_linger_and_half_a_round_trip(recorded):
+    network = Network(round_trip_ms=100, jitter_ms=0, linger_ms=40)
+    play(Scenario(quota=20_000, seconds=5, ramp_ms=1, warm_up_ms=0, network=network))
+    (rows,) = recorded.values()
+    assert rows[0][0] == 90
+
+
+def test_who_has_less_to_send_sends_that():
+    found = played(clients=4, quota=51_200, demand=5_120.0, message_bytes=512, seconds=90)
+    one = 512 + RECORD_WIRE_BYTES + REQUEST_WIRE_BYTES  # every message is a request of its own
+    assert found.utilisation == pytest.approx(4 * 10 * one / 51_200, rel=0.01)
+    assert found.jain >= 0.999
+    assert found.throttle_max_ms == 0
+
+
+def test_unequal_presence():
+    scenario = Scenario(clients=2, quota=51_200, seconds=90, changes=(Change(30_000, 1), Change(60_000, -2)))
+    (outcome,) = play(scenario)
+    first, second, third = outcome.bytes_by_bin
+    assert sum(first[:60]) > 0
+    assert sum(second[:60]) > 0
+    # What was on its way still arrives.
+    assert sum(first[65:]) == sum(second[65:]) == sum(third[:30]) == 0
+    assert sum(third[60:]) > 0
+
+
+def test_steered_messages_use_both_brokers_evenly():
+    found = played(brokers=2, clients=1, quota=51_200, leaders=((0, 1),), seconds=90)
+    assert found.utilisation >= 0.95
+
+
+def test_keyed_messages_wait_for_their_leader():
+    """Three of four messages go to broker 0, so broker 1 is used a third as much."""
+    found = played(brokers=2, clients=1, quota=51_200, leaders=((0, 0, 0, 1),), keyed=True, seconds=90)
+    assert found.utilisation == pytest.approx((1 + 1 / 3) / 2, rel=0.05)
