@@ -93,14 +93,20 @@ class GatedProducer(confluent_kafka.Producer):
         if self._heartbeat is not None:
             self._heartbeat()
 
+    def _flush(self, timeout: float) -> int:
+        with self._guard:
+            left = super().flush(timeout)
+        if not left:
+            self._gates.settle_but(0)
+        return left
+
     def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Flush in slices until all is delivered, `deadline_ms` or `stop()`; returns what is left."""
         clock = self._gates.clock
         while True:
             slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
             stopped = stop is not None and stop()
-            with self._guard:
-                left = super().flush(0 if stopped else slice_ms / 1000)
+            left = self._flush(0 if stopped else slice_ms / 1000)
             if self._heartbeat is not None:
                 self._heartbeat()
             if not left or not slice_ms or stopped:

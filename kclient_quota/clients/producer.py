@@ -181,8 +181,7 @@ class Producer(GatedProducer):
     def flush(self, timeout: float = -1) -> int:
         """As confluent_kafka's; keeps the heartbeat going."""
         if self._heartbeat is None:
-            with self._guard:
-                return super().flush(timeout)
+            return self._flush(timeout)
         deadline_ms = None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
         return self._drain(deadline_ms)
 

@@ -4,6 +4,8 @@ import logging
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from kclient_quota.clients.admission import RECORD_BYTES
@@ -141,12 +143,18 @@ def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable
     return maybe
 
 
-def keep_alive(heartbeat: Any) -> Callable[[], Any] | None:
-    """What keeps a consumer in its group without taking a message."""
+def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
+    """What keeps a consumer in its group without taking a message; does nothing once that is closed."""
     if heartbeat is None:
         return None
     ours = getattr(heartbeat, "keep_alive", None)
-    return ours if callable(ours) else lambda: heartbeat.consume(0, 0)
+    beat = ours if callable(ours) else partial(heartbeat.consume, 0, 0)
+
+    def keep() -> None:
+        with suppress(RuntimeError):  # confluent_kafka's word for a consumer that is closed
+            beat()
+
+    return keep
 
 
 def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:

@@ -101,20 +101,26 @@ def test_statistics_that_the_user_did_not_ask_for_are_not_told() -> None:
 
 
 def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> None:
+    beats: list[Any] = []
+
     class Ours:
-        def keep_alive(self) -> str:
-            return "ours"
+        def keep_alive(self) -> None:
+            beats.append("ours")
 
     class Plain:
-        def consume(self, number: int, timeout: float) -> tuple[int, float]:
-            return number, timeout
+        def consume(self, number: int, timeout: float) -> None:
+            beats.append((number, timeout))
+
+    class Closed:
+        def consume(self, number: int, timeout: float) -> None:
+            raise RuntimeError("Consumer closed")
 
     assert keep_alive(None) is None
-    ours, plain = keep_alive(Ours()), keep_alive(Plain())
-    assert ours is not None
-    assert plain is not None
-    assert ours() == "ours"
-    assert plain() == (0, 0)
+    for heartbeat in (Ours(), Plain(), Closed()):
+        keep = keep_alive(heartbeat)
+        assert keep is not None
+        keep()
+    assert beats == ["ours", (0, 0)]
 
 
 @pytest.mark.parametrize(
