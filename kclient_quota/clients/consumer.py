@@ -20,8 +20,9 @@ from kclient_quota.clients.held import HeldMessages, Partition
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka_keys import explained
 from kclient_quota.clients.stepping_aside import aside
+from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import split
-from kclient_quota.metrics import MetricName
+from kclient_quota.metrics import CONSUMER, MetricName
 
 SLICE_MS: Final = 100
 """Longest sleep of a waiting call: how soon Ctrl-C is noticed."""
@@ -40,7 +41,7 @@ _consume = _Plain.consume
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 
 
-class Consumer(_Plain):
+class Consumer(_Plain, TelemetryMethods):
     """confluent_kafka's Consumer under a quota.
 
     While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly, and
@@ -77,6 +78,7 @@ class Consumer(_Plain):
         # Bytes that `poll` may take without further ado; 0 where every call needs a closer look.
         self._quick = 0.0
         me = weakref.ref(self)
+        self._telemetry = new_telemetry(CONSUMER, conf, gate.metrics)
         try:
             super().__init__(
                 settings.with_callbacks(
@@ -85,10 +87,12 @@ class Consumer(_Plain):
                     limit=limit,
                     after_statistics=partial(_after_statistics, me),
                     interceptors=self._interceptors,
+                    telemetry=self._telemetry,
                 )
             )
         except KafkaException as error:
             raise explained(error) from None
+        self._start_telemetry()
         gate.on_stance = partial(_take_stance, me)
         watch = settings.watch(finder, gate)
         gate.ask_soon = watch.ask_soon
@@ -232,7 +236,10 @@ class Consumer(_Plain):
     def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
         """As confluent_kafka's; without arguments it commits what the application has received."""
         self._store_received()
+        began_ms = self._clock.now_ms()
         done = cast("list[TopicPartition] | None", super().commit(*args, **kwargs))
+        if done is not None and self._telemetry is not None:
+            self._telemetry.on_commit(began_ms)
         if done is not None and self._interceptors:
             self._interceptors.on_commit([part for part in done if part.error is None])
         return done
@@ -274,8 +281,11 @@ class Consumer(_Plain):
             for name, call in given.items()
             if call is not None
         }
+        callbacks.setdefault("on_assign", partial(_on_assign, None))
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
         super().subscribe(topics, **callbacks)
+        if self._telemetry is not None:
+            self._telemetry.rebalance_began()
 
     def unsubscribe(self) -> None:
         """As confluent_kafka's."""
@@ -347,12 +357,14 @@ class Consumer(_Plain):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; the cluster is asked with them, too."""
         self._asks_with.update({"sasl.username": username, "sasl.password": password})
+        self._renew_telemetry(username, password)
         super().set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """As confluent_kafka's: leaves the group and commits what the application has received."""
         if self._closed:
             return
+        self._stop_telemetry()
         self._stop_watch()
         self._store_received()
         super().close()
@@ -388,15 +400,20 @@ def _on_gone(call: RebalanceCallback | None, consumer: Consumer, partitions: lis
     finally:
         consumer._rebalancing = False
         consumer._forget(partitions)
+        if consumer._telemetry is not None:
+            consumer._telemetry.rebalance_began()
 
 
-def _on_assign(call: RebalanceCallback, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+def _on_assign(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
     """Within a rebalance callback nothing may poll, not even to stay alive."""
     consumer._rebalancing = True
     try:
-        call(consumer, partitions)
+        if call is not None:
+            call(consumer, partitions)
     finally:
         consumer._rebalancing = False
+    if consumer._telemetry is not None:
+        consumer._telemetry.rebalance_ended()
 
 
 def _after_statistics(me: "weakref.ref[Consumer]") -> None:

@@ -236,7 +236,7 @@ class ConsumerGate:
         return BrokerQuotaState(
             limit=self.limit.byte_rate,
             source=str(self.limit.source),
-            rate=pace.share.rate,
+            rate=pace.rate,
             throttled_until_ms=max(0, pace.throttled_until_ms - now_ms),
             admitted=pace.received_bytes or 0,
             outstanding=self._pacer.queued_bytes,

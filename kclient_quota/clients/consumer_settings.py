@@ -8,6 +8,7 @@ from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
@@ -39,6 +40,7 @@ def with_callbacks(
     limit: Limit,
     after_statistics: Callable[[], None],
     interceptors: ConsumerInterceptors,
+    telemetry: ClientTelemetry | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
     """`conf` with our callbacks, each calling the user's own afterwards.
@@ -49,6 +51,7 @@ def with_callbacks(
         limit: decides how often statistics are wanted.
         after_statistics: called after the gate, before the user.
         interceptors: hear of commits.
+        telemetry: hears of statistics, too; librdkafka's own is switched off for it.
         clock: decides when the user's own statistics are due.
     """
     out = dict(conf)
@@ -61,11 +64,15 @@ def with_callbacks(
     def on_statistics(text: str) -> None:
         gate.on_statistics(text)
         after_statistics()
+        if telemetry is not None:
+            telemetry.on_statistics(text)
         if tell_user is not None:
             tell_user(text)
 
     out["stats_cb"] = on_statistics
     out["throttle_cb"] = _throttle_callback(gate, conf.get("throttle_cb"))
+    if telemetry is not None:
+        out[ENABLE_KEY] = False
     if interceptors:
         out["on_commit"] = _commit_callback(interceptors, conf.get("on_commit"))
     if stores_offsets(conf):

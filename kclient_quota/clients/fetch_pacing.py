@@ -31,6 +31,8 @@ OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
 LEARNING_MS: Final = 20_000
 """How much time the ratio of wire bytes to message bytes is learnt over."""
+JITTER: Final = 0.002
+"""Part of the limit that pays for fetches which come a little early or late."""
 CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
 LEAST_RATIO: Final = 0.02
@@ -79,6 +81,7 @@ class BrokerPace:
         self.received_bytes: int | None = None
         self._responses = 0
         self._level = 0.0
+        self._prefetch_paid = False
         self._at_ms = now_ms
         self._asked_at_ms = now_ms
         self._seen_at_ms = now_ms
@@ -88,9 +91,23 @@ class BrokerPace:
         """Whether batches fill so much of the window that they must be spaced by it."""
         return self.batch * 1000.0 >= BIG_BATCH_MS * self.share.ceiling
 
+    @property
+    def rate(self) -> float:
+        """Bytes per second to take now: less than our share by as much as whole batches are uneven.
+
+        A window of W that begins with a fetch holds one batch more than its time is worth, so that batches which come
+        every P must not bring more than W / (W + P) of the limit.
+        """
+        share = self.share
+        if share.limit is None or self.big_batches:
+            return share.rate
+        window_s = self.window.least_window_ms / 1000.0
+        part = window_s / (window_s + self.batch / share.limit) - JITTER
+        return min(share.rate, part * share.limit)
+
     def settle(self, paid: float, now_ms: int) -> float:
         """Pay `paid` bytes for what was taken and bank the time that passed; the level, infinite without a pace."""
-        rate = self.share.rate
+        rate = self.rate
         if rate == inf:
             return inf
         if now_ms < self._asked_at_ms - CLOCK_JUMP_MS:
@@ -109,14 +126,16 @@ class BrokerPace:
         self.share.forget_times()
         self.throttled_until_ms = self._at_ms = self._seen_at_ms = now_ms
 
-    def pay_prefetch(self, nbytes: float) -> None:
-        """Pay for what fills the queue."""
-        if not self.big_batches:
-            self._level -= nbytes
+    def pay_prefetch(self, queue_bytes: float) -> None:
+        """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it."""
+        if self.batch and not self._prefetch_paid:
+            self._prefetch_paid = True
+            if not self.big_batches:
+                self._level -= queue_bytes + self.batch
 
     def wait_ms(self) -> int:
         """How long until something may be taken, by the level alone."""
-        return 0 if self._level >= 0.0 else ceil(-self._level * 1000.0 / self.share.rate)
+        return 0 if self._level >= 0.0 else ceil(-self._level * 1000.0 / self.rate)
 
     def fits_at_ms(self, now_ms: int) -> int:
         """When the next batch fits into the window."""
@@ -191,7 +210,6 @@ class FetchPacer:
         self._queued = 0.0
         self._message = float(RECORD_BYTES)
         self._fetching = True
-        self._prefetch_paid = False
         self.leaders: Mapping[tuple[str, int], int] = {}
 
     # What the owner asks ------------------------------------------------------------------------------------------
@@ -248,7 +266,7 @@ class FetchPacer:
             return 0.0, wait_ms
         if level == inf:
             return inf, 0
-        most = min(max(level, 1.0), min(pace.share.rate for pace in self._paces.values()) * GRANT_MS / 1000.0)
+        most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * GRANT_MS / 1000.0)
         if self.big_batches:
             most, wait_ms = self._grant_big(most, now_ms)
             if wait_ms:
@@ -269,11 +287,8 @@ class FetchPacer:
             pace = self._paces.get(node)
             if pace is not None:
                 pace.on_received(total, responses, seen.at_ms)
-        if not self._prefetch_paid and seen.queued_bytes:
-            # What the first fetches have filled the queue with was not taken, but the broker counts it.
-            self._prefetch_paid = True
-            for pace in self._paces.values():
-                pace.pay_prefetch(seen.queued_bytes * self._ratio / len(self._paces))
+        for pace in self._paces.values():
+            pace.pay_prefetch(self._sizes.queue_bytes / len(self._paces))
         if self._queued >= self._sizes.queue_bytes:
             self._fetching = False
         elif not self._fetching:

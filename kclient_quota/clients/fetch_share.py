@@ -1,6 +1,6 @@
 """How much of a broker's quota is this consumer's: all of it, what strangers leave, or what throttles have taught.
 
-Known limit T: 0.98 T; a throttle that our own bytes do not explain takes a twentieth or more, at most once a second,
+Known limit T: 0.99 T; a throttle that our own bytes do not explain takes a twentieth or more, at most once a second,
 and equal steps of T a second are regained, which makes consumers that know nothing of each other converge to equal
 shares. Unknown limit: V of our own bytes in a window of W ms, throttled for X ms, means a share of V / (W + X); between
 throttles it is probed upwards, ever faster, so that a raised quota is found within a minute.
@@ -9,8 +9,8 @@ throttles it is probed upwards, ever faster, so that a raised quota is found wit
 from math import inf
 from typing import Final
 
-TARGET: Final = 0.98
-"""Part of the limit that is aimed at; the rest pays for the unevenness of whole batches."""
+TARGET: Final = 0.99
+"""Part of the limit that is aimed at."""
 INCREASE_PER_S: Final = 0.005
 LEAST_DECREASE: Final = 0.05
 MOST_DECREASE: Final = 0.5

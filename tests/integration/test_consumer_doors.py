@@ -341,7 +341,8 @@ def test_the_state_and_the_metrics_speak_kafkas_names(broker: EmbeddedBroker, to
         consumer.poll(0.1)
     (state,) = consumer.quota_state().values()
     assert list(consumer.quota_state()) == [1]
-    assert (state.limit, state.source, state.rate, state.stall) == (10_000, "config", 9_800, None)
+    assert (state.limit, state.source, state.stall) == (10_000, "config", None)
+    assert 9_000 < state.rate < 10_000
     assert state.admitted > 5_000
     tags = (("client-id", topic),)
     metrics = consumer.metrics()

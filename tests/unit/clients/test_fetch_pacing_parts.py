@@ -129,12 +129,12 @@ def test_windows_of_another_length() -> None:
 
 def test_a_known_share_yields_to_strangers_once_a_second_and_regains_it() -> None:
     share = FetchShare(100_000)
-    assert share.rate == share.ceiling * TARGET == 98_000
+    assert share.rate == share.ceiling * TARGET == 99_000
     share.on_throttle(0, 10_000, 500, 1_000)
     share.on_throttle(0, 10_000, 500, 1_200)
-    assert share.rate == pytest.approx(98_000 * 0.95)
-    share.grow(11_000, busy=False)
-    assert share.rate == 98_000
+    assert share.rate == pytest.approx(99_000 * 0.95)
+    share.grow(13_000, busy=False)
+    assert share.rate == 99_000
 
 
 def test_a_harsh_throttle_takes_more_but_never_everything() -> None:
@@ -148,7 +148,7 @@ def test_a_share_that_was_given_up_stays_given_up_when_the_limit_changes() -> No
     share = FetchShare(100_000)
     share.on_throttle(0, 10_000, 20_000, 0)
     share.set_limit(200_000)
-    assert share.rate == pytest.approx(98_000)
+    assert share.rate == pytest.approx(99_000)
     share.set_limit(None)
     assert share.rate == share.ceiling == float("inf")
 
@@ -159,10 +159,10 @@ def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_use
     assert share.rate == float("inf")
     share.on_throttle(1_200_000, 10_000, 2_000, 0)
     assert share.learnt == 100_000
-    assert share.rate == 98_000
+    assert share.rate == 99_000
     for now_ms in range(0, 60_000, 100):
         share.grow(now_ms, busy=False)
-    assert share.rate == 98_000
+    assert share.rate == 99_000
     for now_ms in range(60_000, 120_000, 100):
         share.grow(now_ms, busy=True)
     assert share.rate > 1_000_000

@@ -1,0 +1,250 @@
+"""What a consumer does when its broker throttles for hours, vanishes, or is killed in mid-throttle."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.producer import Producer as PacedProducer
+
+HALF_A_DAY_MS = 12 * 3600 * 1000
+FETCH = 1
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        yield cluster
+
+
+def fill(broker: EmbeddedBroker, count: int, *, batch: int = 1, size: int = 1_000) -> None:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 500, "batch.num.messages": batch, "client.id": "f"}
+    )
+    for number in range(count):
+        producer.produce("orders", b"%08d" % number + b"x" * (size - 8))
+    assert producer.flush(20) == 0
+
+
+def started(broker: EmbeddedBroker, **conf: Any) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "g",
+            "client.id": "app",
+            "auto.offset.reset": "earliest",
+            **conf,
+        }
+    )
+    consumer.subscribe(["orders"])
+    return consumer
+
+
+def drain(consumer: Any, count: int, seconds: float = 20) -> list[Message]:
+    found: list[Message] = []
+    deadline = time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} came"
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(message)
+    return found
+
+
+def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(broker: EmbeddedBroker) -> None:
+    fill(broker, 20)
+    consumer = started(broker, consumer_byte_rate=100_000)
+    drain(consumer, 5)
+    broker.throttle_next(FETCH, HALF_A_DAY_MS)
+    deadline = time.monotonic() + 10
+    while not any(state.throttled_until_ms for state in consumer.quota_state().values()):
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    (state,) = consumer.quota_state().values()
+    assert HALF_A_DAY_MS - 10_000 < state.throttled_until_ms <= HALF_A_DAY_MS
+    begin = time.monotonic()
+    consumer.poll(0.3)
+    assert time.monotonic() - begin < 0.6
+    begin = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - begin < 5
+
+
+def test_ctrl_c_ends_a_poll_that_waits_for_the_quota(broker: EmbeddedBroker) -> None:
+    fill(broker, 20)
+    script = f"""
+from kclient_quota.clients.consumer import Consumer
+consumer = Consumer({{"bootstrap.servers": "{broker.bootstrap_servers}", "group.id": "g", "client.id": "app",
+    "auto.offset.reset": "earliest", "consumer_byte_rate": 10}})
+consumer.subscribe(["orders"])
+consumer.poll()
+print("waits", flush=True)
+try:
+    while True:
+        consumer.poll()
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+    consumer.close()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "waits"
+        time.sleep(0.5)
+        begin = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.stdout.readline().strip() == "stopped"
+        assert time.monotonic() - begin < 1
+        assert process.wait(10) == 0
+
+
+def test_connections_killed_in_mid_throttle_change_nothing_about_the_pace(broker: EmbeddedBroker) -> None:
+    fill(broker, 300)
+    broker.set_quota(client_id="app", consumer_byte_rate=20_000)
+    consumer = started(broker)
+    seen = [message.offset() for message in drain(consumer, 20)]
+    broker.throttle_next(FETCH, 800)
+    deadline = time.monotonic() + 10
+    while not any(state.throttled_until_ms for state in consumer.quota_state().values()):
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.05)
+        if message is not None:
+            seen.append(message.offset())
+    assert broker.kill_connections("app") >= 1
+    begin = time.monotonic()
+    seen += [message.offset() for message in drain(consumer, 100)]
+    assert time.monotonic() - begin > 3.5
+    assert seen == list(range(len(seen)))
+    assert next(iter(consumer.quota_state().values())).limit == 20_000
+    consumer.close()
+
+
+def test_a_broker_that_comes_back_is_read_on(broker: EmbeddedBroker) -> None:
+    fill(broker, 60)
+    consumer = started(broker, consumer_byte_rate=50_000, **{"reconnect.backoff.max.ms": 500})
+    seen = [message.offset() for message in drain(consumer, 10)]
+    broker.stop_broker(1)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            seen.append(message.offset())
+    broker.start_broker(1)
+    seen += [message.offset() for message in drain(consumer, 60 - len(seen))]
+    assert sorted(set(seen)) == list(range(60))
+    consumer.close()
+
+
+def test_a_batch_that_can_never_come_is_told_with_the_quota_that_would_let_it(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """120 kB under 10 kB/s: X = 2 s, for ever."""
+    fill(broker, 120, batch=120)
+    broker.set_quota(client_id="app", consumer_byte_rate=10_000)
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        consumer = started(broker)
+        begin = time.monotonic()
+        while not any(state.stall for state in consumer.quota_state().values()):
+            assert time.monotonic() - begin < 30
+            assert consumer.poll(0.2) is None
+        (state,) = consumer.quota_state().values()
+        assert "can never be delivered" in str(state.stall)
+        assert "can never be delivered" in caplog.text
+        metrics = {name.name: value for name, value in consumer.metrics().items() if name.tag("node-id") is None}
+        assert metrics["fetch-stalled-brokers"] == 1.0
+        assert metrics["fetch-throttle-time-max"] > 1_500
+        named = int(str(state.stall).partition("raise consumer_byte_rate to ")[2].partition(" B/s")[0].replace(",", ""))
+        assert 12_000 < named < 13_500
+        broker.set_quota(client_id="app", consumer_byte_rate=named)
+        drain(consumer, 1, 30)
+        deadline = time.monotonic() + 5
+        while any(state.stall for state in consumer.quota_state().values()):
+            assert time.monotonic() < deadline
+            consumer.poll(0.05)
+    assert "messages come again" in caplog.text
+    assert caplog.text.count("throttles client") == 1
+    consumer.close()
+
+
+def test_a_topic_that_does_not_exist_is_said_so(broker: EmbeddedBroker) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "g",
+            "consumer_byte_rate": 1_000,
+            "allow.auto.create.topics": False,
+        }
+    )
+    consumer.subscribe(["absent"])
+    deadline = time.monotonic() + 15
+    message = None
+    while message is None:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.2)
+    error = message.error()
+    assert error is not None
+    assert error.name() == "UNKNOWN_TOPIC_OR_PART"
+    consumer.close()
+
+
+def test_a_producer_that_waits_keeps_its_consumer_in_the_group(broker: EmbeddedBroker) -> None:
+    """Waiting goes on for longer than `max.poll.interval.ms`; nothing is lost, nobody is expelled."""
+    fill(broker, 60)
+    broker.create_topic("copies")
+    revoked: list[Any] = []
+    consumer = started(broker, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
+    consumer.subscribe(["orders"], on_revoke=lambda _, parts: revoked.append(parts))
+    producer = PacedProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "client.id": "copier", "producer_byte_rate": 1_000},
+        heartbeat=consumer,
+    )
+    seen = [message.offset() for message in drain(consumer, 1)]
+    begin = time.monotonic()
+    for size in (500, 9_000, 1):
+        producer.produce("copies", b"x" * size)
+    assert time.monotonic() - begin > 7
+    for _ in range(20):
+        seen += [message.offset() for message in drain(consumer, 1)]
+    assert not revoked
+    assert seen == list(range(len(seen)))
+    position = consumer.position(consumer.assignment())[0].offset
+    assert position == len(seen)
+    assert not revoked
+    producer.purge()
+    producer.flush(1)
+    consumer.close()
+
+
+def test_many_threads_may_ask_about_the_state_while_one_polls(broker: EmbeddedBroker) -> None:
+    fill(broker, 100)
+    consumer = started(broker, consumer_byte_rate=100_000)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                consumer.metrics()
+                consumer.quota_state()
+                time.sleep(0.001)
+        except BaseException as error:  # noqa: BLE001 - any failure in a thread is this test's
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    drain(consumer, 100)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    consumer.close()
