@@ -1,9 +1,12 @@
 """Command line of the benchmarks."""
 
 import argparse
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +53,22 @@ def _measure(scenes: list[Scene], clients: list[str], runs: int) -> dict[str, li
                 results[row["kind"]].append(row)
             for scene in scenes:
                 if isinstance(scene, CallScene):
-                    results["calls"].append(runner.calls(cluster, scene, clients, say))
-    results["brokers"] = [runner.broker(scene, say) for scene in scenes if isinstance(scene, BrokerScene)]
+                    results["calls"] += _kept(results, scene, partial(runner.calls, cluster, scene, clients, say))
+    for scene in scenes:
+        if isinstance(scene, BrokerScene):
+            results["brokers"] += _kept(results, scene, partial(runner.broker, scene, say))
     return results
+
+
+def _kept(
+    results: dict[str, list[dict[str, Any]]], scene: Scene, measure: Callable[[], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What was measured; a scene that fails must not take the others' figures with it."""
+    try:
+        return [measure()]
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        results["failures"].append({"scene": scene.name, "client": "", "error": str(error)})
+        return []
 
 
 def _print(results: dict[str, list[dict[str, Any]]]) -> None:

@@ -75,8 +75,13 @@ def _measured(process_id: int, name: str, work: Iterator[_Moved]) -> dict[str, f
 
 def _cpu_s(process_id: int) -> float:
     """CPU time of every thread, in the scheduler's nanoseconds; clock ticks would be too coarse for a short run."""
-    threads = Path(f"/proc/{process_id}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+    nanoseconds = 0
+    for thread in Path(f"/proc/{process_id}/task").iterdir():
+        try:
+            nanoseconds += int((thread / "schedstat").read_text().split()[0])
+        except FileNotFoundError:  # a thread that has just ended
+            continue
+    return nanoseconds / 1e9
 
 
 def _produce(bootstrap: str, messages: int) -> Iterator[_Moved]:
