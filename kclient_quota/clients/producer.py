@@ -18,9 +18,10 @@ from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.limits import UNKNOWN
 from kclient_quota.clients.partition import DEFAULT, Partitioner
 from kclient_quota.clients.routing import Router
+from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
-from kclient_quota.metrics import MetricName
+from kclient_quota.metrics import PRODUCER, MetricName
 from kclient_quota.quota.pacing import Pacer
 
 logger = logging.getLogger("kclient_quota")
@@ -41,7 +42,7 @@ class _OpenGate(Gate):
         self.left = 1 << 62
 
 
-class Producer(GatedProducer):
+class Producer(GatedProducer, TelemetryMethods):
     """confluent_kafka's Producer under a quota.
 
     While a quota applies, `produce()` waits until the message's broker may take it (`quota.backoff=block`, up to
@@ -82,7 +83,9 @@ class Producer(GatedProducer):
         )
         self._gated = True
         self._only: Gate | None = None if chain else gates.only
-        super().__init__(settings.with_callbacks(inner, gates, self._guard, limit))
+        self._telemetry = new_telemetry(PRODUCER, conf, gates.metrics)
+        super().__init__(settings.with_callbacks(inner, gates, self._guard, limit, self._telemetry))
+        self._start_telemetry()
         gates.on_stance = partial(_take_stance, weakref.ref(self))
         watch = settings.watch(finder, gates)
         gates.ask_soon = watch.ask_soon
@@ -200,6 +203,7 @@ class Producer(GatedProducer):
                 self.purge()
                 self._drain(gates.clock.now_ms() + PURGE_MS)
             self._closed = True
+            self._stop_telemetry()
             self._stop_watch()
             self._chain.close()
         with self._guard:
@@ -229,6 +233,7 @@ class Producer(GatedProducer):
         """As confluent_kafka's; the quota is asked for with them, too."""
         super().set_sasl_credentials(username, password)
         self._ask_conf.update({"sasl.username": username, "sasl.password": password})
+        self._renew_telemetry(username, password)
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""

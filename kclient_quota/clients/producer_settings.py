@@ -12,6 +12,7 @@ from kclient_quota.clients.admission import RECORD_BYTES
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import Clock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
@@ -85,7 +86,13 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates, guard: CallbackGuard, limit: Limit) -> dict[str, Any]:
+def with_callbacks(
+    conf: Mapping[str, Any],
+    gates: ProducerGates,
+    guard: CallbackGuard,
+    limit: Limit,
+    telemetry: ClientTelemetry | None = None,
+) -> dict[str, Any]:
     """`conf` with our callbacks, each calling the user's own afterwards.
 
     Args:
@@ -93,6 +100,7 @@ def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates, guard: Callbac
         gates: what hears of statistics and throttles.
         guard: hears where callbacks are served.
         limit: decides how often statistics are wanted.
+        telemetry: hears of statistics, too; librdkafka's own is switched off for it.
     """
     out = dict(conf)
     theirs_ms = _statistics_ms(conf)
@@ -105,6 +113,8 @@ def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates, guard: Callbac
     def on_statistics(text: str) -> None:
         guard.called_from(sys._getframe(1))  # noqa: SLF001 - the poll's caller; there is no public name
         gates.on_statistics(text)
+        if telemetry is not None:
+            telemetry.on_statistics(text)
         if tell_user is not None:
             tell_user(text)
 
@@ -116,6 +126,8 @@ def with_callbacks(conf: Mapping[str, Any], gates: ProducerGates, guard: Callbac
 
     out["stats_cb"] = on_statistics
     out["throttle_cb"] = on_throttle
+    if telemetry is not None:
+        out[ENABLE_KEY] = False
     return out
 
 

@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kclient_quota.clients.required_metrics import RequiredMetrics
@@ -78,8 +79,17 @@ class ClientTelemetry:
         self._collector = Collector(resource_labels(_SOURCES[kind], conf))
         self._collector.add_source(self._points)
         self._reporter = TelemetryReporter(self._collector, uniform=random.random)
-        self._runner = TelemetryRunner(self._reporter, BrokerTransport(conf, clock))
+        # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
+        self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
+        self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock))
+
+    def start(self) -> None:
+        """Begin, in a thread; nothing is waited for."""
         self._runner.start()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from the next connection on."""
+        self._conf.update({"sasl.username": username, "sasl.password": password})
 
     # -- what the client tells
 
@@ -159,6 +169,20 @@ class TelemetryMethods:
 
     _telemetry: ClientTelemetry | None = None
 
+    def _start_telemetry(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.start()
+            # for a client that is forgotten rather than closed
+            weakref.finalize(self, self._telemetry.close, ABANDON_MS)
+
+    def _stop_telemetry(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    def _renew_telemetry(self, username: str, password: str) -> None:
+        if self._telemetry is not None:
+            self._telemetry.set_sasl_credentials(username, password)
+
     def client_instance_id(self, timeout: float) -> UUID | None:
         """The id under which this client pushes its metrics (KIP-714).
 
@@ -200,13 +224,12 @@ class TelemetryMethods:
             self._telemetry.add_reader(reader)
 
 
-def start_telemetry(
+def new_telemetry(
     kind: str, conf: Mapping[str, Any], throttle_times: Callable[[], Mapping[MetricName, float]]
 ) -> ClientTelemetry | None:
-    """Start a client's telemetry, unless `enable.metrics.push` is false.
+    """A client's telemetry, not yet started, unless `enable.metrics.push` is false.
 
-    Nothing is waited for: the connection is made in a thread. Where a connection of ours cannot be made (Kerberos, key
-    stores), librdkafka is left to push by itself.
+    Where a connection of ours cannot be made (Kerberos, key stores), librdkafka is left to push by itself.
 
     Args:
         kind: PRODUCER or CONSUMER.

@@ -1,0 +1,245 @@
+"""Client telemetry of our own producer and consumer, librdkafka's beside it, against the embedded broker."""
+
+import gc
+import threading
+import time
+from itertools import pairwise
+
+import confluent_kafka
+import pytest
+
+from kclient_quota import ConfigError, Consumer, MetricName, Producer
+from kclient_quota.broker import IGNORE, EmbeddedBroker
+from telemetry.metric import MetricKind
+
+GET, PUSH = 71, 72
+PREFIX = "org.apache.kafka."
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedBroker(topics={"t": 2}, users={"alice": "secret"}) as cluster:
+        yield cluster
+
+
+def wait_until(condition, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def pushes(cluster, client_id):
+    return [push for push in cluster.pushes if push.client_id == client_id]
+
+
+def values(push):
+    """{(name, attributes): value} of one push."""
+    return {
+        (metric.name, tuple(sorted((a.key, a.value.string_value) for a in point.attributes))): (
+            point.as_double if point.HasField("as_double") else point.as_int
+        )
+        for resource in push.decode().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in (metric.gauge.data_points or metric.sum.data_points)
+    }
+
+
+def names(cluster, client_id):
+    return {name.removeprefix(PREFIX) for push in pushes(cluster, client_id) for name in push.metric_names()}
+
+
+def test_a_producer_pushes_what_is_required_and_what_throttles_it(cluster):
+    cluster.set_client_metrics("all", interval_ms=300)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "ours"}) as producer:
+        for _ in range(3):
+            producer.produce("t", b"x")
+            producer.flush(5)
+            wait_until(lambda: producer.poll(0.2) and False, 0.6)
+        required = {
+            "producer.connection.creation.rate",
+            "producer.connection.creation.total",
+            "producer.node.request.latency.avg",
+            "producer.node.request.latency.max",
+            "producer.produce.throttle.time.avg",
+            "producer.produce.throttle.time.max",
+            "producer.record.queue.time.avg",
+            "producer.record.queue.time.max",
+        }
+        assert wait_until(lambda: producer.poll(0.1) or required <= names(cluster, "ours")), names(cluster, "ours")
+        mine = producer.client_instance_id(0)
+    seen = pushes(cluster, "ours")
+    assert {push.client_instance_id for push in seen} == {mine}
+    assert [push.terminating for push in seen].count(True) == 1
+    assert seen[-1].terminating
+
+
+def test_librdkafka_keeps_silent_where_ours_pushes(cluster):
+    cluster.set_client_metrics("all", interval_ms=200)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "one"}) as producer:
+        producer.produce("t", b"x")
+        producer.flush(5)
+        wait_until(lambda: len(pushes(cluster, "one")) >= 2)
+    assert {push.context.client_software_name for push in pushes(cluster, "one")} == {"kclient-quota"}
+
+
+def test_a_consumer_pushes_what_it_can_know(cluster):
+    cluster.set_client_metrics("all", interval_ms=300)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.produce("t", b"x")
+    conf = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "client.id": "reader",
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+    }
+    with Consumer(conf) as consumer:
+        consumer.subscribe(["t"])
+        assert wait_until(lambda: consumer.poll(0.2))
+        consumer.commit(asynchronous=False)
+        required = {
+            "consumer.connection.creation.rate",
+            "consumer.connection.creation.total",
+            "consumer.node.request.latency.avg",
+            "consumer.node.request.latency.max",
+            "consumer.coordinator.commit.latency.avg",
+            "consumer.coordinator.commit.latency.max",
+            "consumer.coordinator.assigned.partitions",
+            "consumer.coordinator.rebalance.latency.avg",
+            "consumer.coordinator.rebalance.latency.max",
+            "consumer.coordinator.rebalance.latency.total",
+            "consumer.fetch.manager.fetch.throttle.time.avg",
+        }
+        assert wait_until(lambda: (consumer.poll(0.1) and False) or required <= names(cluster, "reader")), names(
+            cluster, "reader"
+        )
+    latest = [push for push in pushes(cluster, "reader") if not push.terminating][-1]
+    assert values(latest)[PREFIX + "consumer.coordinator.assigned.partitions", ()] == 2
+    attributes = {a.key: a.value.string_value for r in latest.decode().resource_metrics for a in r.resource.attributes}
+    assert attributes["group_id"] == "g"
+
+
+def test_a_metric_of_the_application_is_pushed_until_it_is_taken_back(cluster):
+    cluster.set_client_metrics("mine", metrics=[PREFIX + "shop."], interval_ms=100)
+    orders = MetricName("orders-total", "shop-metrics")
+    count = iter(range(1, 1_000_000))
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "shop"}) as producer:
+        producer.register_metric_for_subscription(orders, lambda: next(count), MetricKind.SUM)
+        assert wait_until(lambda: names(cluster, "shop") == {"shop.orders.total"})
+        producer.unregister_metric_from_subscription(orders)
+        so_far = len(pushes(cluster, "shop"))
+        assert wait_until(lambda: len(pushes(cluster, "shop")) > so_far + 1) or True
+        later = pushes(cluster, "shop")[so_far + 1 :]
+        assert all(push.metric_names() == set() for push in later)
+
+
+def test_an_id_is_given_before_anything_is_pushed_and_stays(cluster):
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        first = producer.client_instance_id(5)
+        assert first is not None
+        cluster.set_client_metrics("all", interval_ms=100)
+        assert producer.client_instance_id(0) == first
+
+
+def test_there_is_no_id_without_a_broker():
+    with Producer({"bootstrap.servers": "127.0.0.1:1", "quota.limit.source": "learned"}) as producer:
+        assert producer.client_instance_id(0.1) is None
+        with pytest.raises(ValueError, match="cannot be negative"):
+            producer.client_instance_id(-1)
+
+
+def test_switched_off_nothing_is_asked_or_pushed(cluster):
+    cluster.set_client_metrics("all", interval_ms=100)
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "off", "enable.metrics.push": False}
+    with Producer(conf) as producer:
+        producer.produce("t", b"x")
+        producer.flush(5)
+        producer.register_metric_for_subscription(MetricName("a", "b"), lambda: 1)
+        with pytest.raises(ConfigError, match=r"Set config `enable\.metrics\.push` to `true`"):
+            producer.client_instance_id(1)
+    assert [seen for seen in cluster.requests if seen.api_key in {GET, PUSH}] == []
+
+
+def test_telemetry_logs_in_as_the_client_does(cluster):
+    cluster.set_client_metrics("all", interval_ms=100)
+    conf = {
+        "bootstrap.servers": cluster.sasl_bootstrap_servers,
+        "client.id": "secure",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+    with Producer(conf):
+        assert wait_until(lambda: pushes(cluster, "secure"))
+    assert {push.context.principal for push in pushes(cluster, "secure")} == {"User:alice"}
+
+
+def test_it_comes_back_after_its_connection_was_cut(cluster):
+    cluster.set_client_metrics("all", interval_ms=200)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "cut"}) as producer:
+        assert wait_until(lambda: pushes(cluster, "cut"))
+        cluster.kill_connections("cut")
+        so_far = len(pushes(cluster, "cut"))
+        assert wait_until(lambda: len(pushes(cluster, "cut")) > so_far + 1)
+        assert {push.client_instance_id for push in pushes(cluster, "cut")} == {producer.client_instance_id(0)}
+
+
+def test_a_client_that_is_forgotten_leaves_no_thread(cluster):
+    cluster.set_client_metrics("all", interval_ms=100)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "gone"})
+    assert wait_until(lambda: pushes(cluster, "gone"))
+    del producer
+    gc.collect()
+    assert wait_until(lambda: not [t for t in threading.enumerate() if t.name == "kafka-client-telemetry"])
+    assert pushes(cluster, "gone")[-1].terminating
+
+
+def test_a_broker_that_does_not_answer_delays_neither_the_start_nor_the_end(cluster):
+    cluster.control(GET, lambda _: IGNORE, times=None)
+    began = time.monotonic()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "mute"})
+    producer.produce("t", b"x")
+    assert producer.flush(5) == 0
+    producer.close()
+    assert time.monotonic() - began < 2.5
+
+
+@pytest.mark.slow
+def test_pushes_arrive_while_the_broker_throttles_and_librdkafka_is_silent(cluster):
+    """Flat out over a quota: librdkafka's telemetry waits on the muted connection, ours does not."""
+    seconds, interval_ms = 15, 1_000
+    cluster.set_client_metrics("all", interval_ms=interval_ms)
+    cluster.set_quota(default_client_id=True, producer_byte_rate=20_000)
+    stop = time.monotonic() + seconds
+
+    def flood(producer):
+        while time.monotonic() < stop:
+            try:
+                producer.produce("t", b"x" * 1_000)
+            except BufferError:
+                producer.poll(0.05)
+
+    plain = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "plain"})
+    # quota.backoff=off: nothing but the telemetry differs
+    ours = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "client.id": "ours",
+            "quota.backoff": "off",
+            "max.block.ms": 100,
+        }
+    )
+    threads = [threading.Thread(target=flood, args=(producer,)) for producer in (plain, ours)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    due = [push.at_ms for push in pushes(cluster, "ours")]
+    plain.purge()
+    ours.close()
+    gaps = [later - earlier for earlier, later in pairwise(due)]
+    assert max(gaps) < 2 * interval_ms, gaps
+    assert len(due) >= seconds - 3
+    assert len(pushes(cluster, "plain")) <= len(due) // 3
