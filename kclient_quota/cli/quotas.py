@@ -9,6 +9,7 @@ from kclient_quota.admin.output import describe_rows, describe_table, describe_t
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.units import parse_quota
 from kclient_quota.cli.printing import FORMATS, rendered
+from kclient_quota.cli.quota_advice import add_advise
 from kclient_quota.cli.quota_code import add_code_commands
 from kclient_quota.cli.quota_options import (
     CONFLICT,
@@ -29,7 +30,7 @@ from kclient_quota.cli.quota_options import (
 )
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
-COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile")
+COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile", "advise")
 
 _EXCLUSIVE = {
     "prefix": "list",
@@ -64,9 +65,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _command_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kafka-quotas", description="Quotas as code.", epilog=EXIT_CODES)
+    parser = argparse.ArgumentParser(
+        prog="kafka-quotas", description="Quotas as code, and what they come to.", epilog=EXIT_CODES
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_code_commands(commands)
+    add_advise(commands)
     return parser
 
 
