@@ -13,12 +13,13 @@ from kclient_quota.quota.share import (
     CALM_DOUBLING_MS,
     CALM_MS,
     DECREASE_EVERY_MS,
-    HARSH_THROTTLE_MS,
     MOST_DECREASE,
     TARGET,
 )
 
 LEAST_DECREASE: Final = 0.05
+HARSH_THROTTLE_MS: Final = 20_000
+"""A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, between LEAST_DECREASE and MOST_DECREASE."""
 LEAST_RATE: Final = 512.0
 """A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
 INCREASE_ROOT: Final = 8.0

@@ -1,23 +1,27 @@
 """How much of a known quota is ours: all of it, or what strangers leave.
 
-0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, and regains equal steps of the
-limit, which makes clients that know nothing of each other converge to equal shares. Whoever is alone under the quota
-and is throttled all the same counts otherwise than the broker does, and only corrects its count.
+0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, and regains steps of the limit that
+shrink more slowly than the share does, which makes clients that know nothing of each other converge to equal shares.
+Whoever is alone under the quota and is throttled all the same counts otherwise than the broker does, and only corrects
+its count.
 """
 
 from typing import Final
 
 TARGET: Final = 0.98
 """Part of the limit that is aimed at; the rest pays for jitter, framing and the size of one request."""
-INCREASE_PER_S: Final = 0.003
-"""Part of the limit, not of the rate, regained per second: equal steps are what makes shares equal."""
+INCREASE_PER_S: Final = 0.007
+"""Part of the limit regained per second by whoever has all of it."""
+INCREASE_POWER: Final = 0.4
+"""What is regained falls with this power of one's share, so that many clients together do not regain so much that
+throttles of seconds keep them apart; below 1 shares become equal all the same, the sooner the smaller it is."""
 MOST_INCREASE_PER_S: Final = 0.1
 CALM_MS: Final = 10_000
 """Without a throttle for so long, a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
 CALM_DOUBLING_MS: Final = 3_000
-LEAST_DECREASE: Final = 0.03
+LEAST_DECREASE: Final = 0.06
 MOST_DECREASE: Final = 0.5
-HARSH_THROTTLE_MS: Final = 20_000
+HARSH_THROTTLE_MS: Final = 4_000
 """A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, between LEAST_DECREASE and MOST_DECREASE."""
 DECREASE_EVERY_MS: Final = 1_000
 LEAST_SHARE: Final = 0.005
@@ -94,7 +98,7 @@ class KnownShare:
         trust = min(TRUST_PER_S * 2.0**doublings, MOST_TRUST_PER_S)
         self._cap = min(self._cap + step * trust, self.limit * TARGET)
         increase = min(INCREASE_PER_S * 2.0**doublings, MOST_INCREASE_PER_S)
-        self.rate = min(self.rate + step * increase, self._cap)
+        self.rate = min(self.rate + step * increase * (self.rate / self.limit) ** INCREASE_POWER, self._cap)
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
