@@ -1,0 +1,114 @@
+"""SerializingProducer and DeserializingConsumer: what they do to values is confluent_kafka's, when they do it ours."""
+
+import inspect
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.error import KeySerializationError, ValueDeserializationError
+from confluent_kafka.serialization import IntegerDeserializer, IntegerSerializer, StringDeserializer, StringSerializer
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
+from kclient_quota.errors import ConfigError
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        yield cluster
+
+
+def producer_conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
+    serializers = {"key.serializer": StringSerializer(), "value.serializer": IntegerSerializer()}
+    return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **serializers, **more}
+
+
+def consumer_conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
+    deserializers = {"key.deserializer": StringDeserializer(), "value.deserializer": IntegerDeserializer()}
+    group = {"group.id": "g", "auto.offset.reset": "earliest", "client.id": "app"}
+    return {"bootstrap.servers": broker.bootstrap_servers, **group, **deserializers, **more}
+
+
+def receive(consumer: DeserializingConsumer[str, int], count: int) -> list[tuple[str | None, int | None]]:
+    got: list[tuple[str | None, int | None]] = []
+    deadline = time.monotonic() + 20
+    while len(got) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None:
+            got.append((message.deserialized_key(), message.deserialized_value()))
+    return got
+
+
+@pytest.mark.parametrize("rate", [None, 30_000])
+def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate: int | None) -> None:
+    if rate is not None:
+        broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)
+    key = "k" * 1_000
+    with SerializingProducer[str, int](producer_conf(broker)) as producer:
+        assert isinstance(producer, confluent_kafka.SerializingProducer)
+        begin = time.monotonic()
+        for number in range(80):
+            producer.produce("orders", key=key, value=number)
+        took_s = time.monotonic() - begin
+        assert [state.limit for state in producer.quota_state().values()] == [rate]
+    assert (took_s > 1.0) == (rate is not None)
+    consumer = DeserializingConsumer[str, int](consumer_conf(broker))
+    assert isinstance(consumer, confluent_kafka.DeserializingConsumer)
+    consumer.subscribe(["orders"])
+    assert receive(consumer, 80) == [(key, number) for number in range(80)]
+    assert {state.limit for state in consumer.quota_state().values()} == {rate}
+    consumer.close()
+
+
+def test_a_waiting_serializing_producer_keeps_its_consumer_alive(broker: EmbeddedBroker) -> None:
+    beats: list[int] = []
+
+    class Beating:
+        def keep_alive(self) -> None:
+            beats.append(1)
+
+    broker.set_quota(client_id="app", producer_byte_rate=10_000)
+    producer = SerializingProducer[str, int](producer_conf(broker), heartbeat=Beating())
+    for number in range(12):
+        producer.produce("orders", key="k" * 1_000, value=number)
+    producer.close()
+    assert len(beats) >= 3
+
+
+def test_errors_are_theirs_and_configuration_errors_ours(broker: EmbeddedBroker) -> None:
+    producer = SerializingProducer[Any, int](producer_conf(broker))
+    with pytest.raises(KeySerializationError):
+        producer.produce("orders", key=object(), value=1)
+    confluent_kafka.Producer.produce(producer, "orders", b"not four bytes", b"k")
+    producer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.produce("orders", value=1)
+    with DeserializingConsumer[str, int](consumer_conf(broker)) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(ValueDeserializationError):
+            receive(consumer, 1)
+        with pytest.raises(NotImplementedError):
+            consumer.consume()
+    with pytest.raises(ConfigError):
+        SerializingProducer(producer_conf(broker, **{"quota.backof": "raise"}))
+    with pytest.raises(ConfigError):
+        DeserializingConsumer(consumer_conf(broker, **{"quota.backoff": "sometimes"}))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (SerializingProducer, confluent_kafka.SerializingProducer),
+        (DeserializingConsumer, confluent_kafka.DeserializingConsumer),
+    ],
+)
+def test_signatures_are_theirs(ours: type, theirs: type) -> None:
+    for name in ("produce", "poll", "consume", "close"):
+        if name in vars(theirs):
+            assert inspect.signature(getattr(ours, name)) == inspect.signature(getattr(theirs, name))
+    parameters = list(inspect.signature(ours.__init__).parameters.values())
+    assert parameters[1].name == "conf"
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters[2:])
