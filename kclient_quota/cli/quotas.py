@@ -8,6 +8,7 @@ from kclient_quota.admin.model import ClientQuotaFilter, ClientQuotaFilterCompon
 from kclient_quota.admin.output import describe_rows, describe_table, describe_text, list_rows, list_table, list_text
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.units import parse_quota
+from kclient_quota.cli.configs import add_configs
 from kclient_quota.cli.printing import FORMATS, rendered
 from kclient_quota.cli.quota_advice import add_advise
 from kclient_quota.cli.quota_code import add_code_commands
@@ -30,7 +31,7 @@ from kclient_quota.cli.quota_options import (
 )
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
-COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile", "advise")
+COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile", "advise", "configs")
 
 _EXCLUSIVE = {
     "prefix": "list",
@@ -71,6 +72,7 @@ def _command_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_code_commands(commands)
     add_advise(commands)
+    add_configs(commands)
     return parser
 
 

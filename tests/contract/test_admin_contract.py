@@ -5,6 +5,7 @@ Cases 107 to 110 are those of Kafka's ClientQuotasRequestTest and ClientQuotaCon
 
 import datetime as dt
 import ipaddress
+import subprocess
 import time
 from contextlib import contextmanager
 
@@ -26,6 +27,7 @@ from kclient_quota.cli import quotas
 from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+from kclient_quota.testing.apache.artefacts import class_path
 
 of = ClientQuotaEntity.of
 exact = ClientQuotaFilterComponent.of_entity
@@ -375,3 +377,36 @@ def test_a_controller_that_goes_away_and_comes_back():
         cluster.start_broker(1)
         alter(admin, {of(user="u"): {"producer_byte_rate": 3.0}}, request_timeout=30)
         described(admin, {of(user="u"): {"producer_byte_rate": 3.0}})
+
+
+@pytest.mark.kafka
+def test_configs_prints_what_kafkas_own_tool_prints(capsys):
+    """The same alterations by Kafka's kafka-configs and by ours, on one cluster; both describe alike."""
+
+    def theirs(*arguments):
+        command = ["java", "-Xshare:auto", "-cp", class_path(), "kafka.admin.ConfigCommand"]
+        done = subprocess.run(
+            [*command, "--bootstrap-server", cluster.bootstrap_servers, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout
+
+    def ours(*arguments):
+        status = quotas.main(["configs", "--bootstrap-server", cluster.bootstrap_servers, *arguments])
+        return status, capsys.readouterr().out
+
+    with apache() as cluster:
+        add = "--add-config=request_percentage=200,producer_byte_rate=10485760,consumer_byte_rate=123456789"
+        for who in (["--user=a"], ["--user=a", "--client-defaults"], ["--user-defaults", "--client-defaults"]):
+            said = ours("--alter", *who, add)
+            assert said[0] == 0
+            assert theirs("--alter", *who, add) == said
+            wanted = theirs("--describe", *who)
+            assert eventually(lambda who=who: ours("--describe", *who), lambda found: found[1]) == wanted
+            assert "1.23456789E8" in wanted[1]
+        assert ours("--describe", "--user=none") == theirs("--describe", "--user=none")
+        wrong = ["--alter", "--user=a", "--delete-config=controller_mutation_rate"]
+        assert (ours(*wrong)[0], theirs(*wrong)[0]) == (1, 1)
