@@ -1,0 +1,154 @@
+"""A consumer under a quota, on the embedded broker and on Apache Kafka: the whole of it, evenly, and the stall told."""
+
+import logging
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kclient_quota.clients.consumer import Consumer
+
+Unique = Callable[[str], str]
+pytestmark = pytest.mark.timeout(150)
+
+
+def create(cluster: Any, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result(20)
+
+
+def fill(cluster: Any, topic: str, count: int, per_batch: int, partitions: int = 1) -> None:
+    """`count` messages of 1,000 bytes in batches of `per_batch`, spread over the partitions batch by batch."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 2_000, "batch.num.messages": per_batch}
+    )
+    for number in range(count):
+        producer.produce(topic, b"%08d" % number + b"x" * 992, partition=(number // per_batch) % partitions)
+    assert producer.flush(60) == 0
+
+
+def read(consumer: Consumer, seconds: float) -> list[tuple[float, Message]]:
+    """Messages with the time at which each came."""
+    found: list[tuple[float, Message]] = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        message = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None
+            found.append((time.monotonic(), message))
+    return found
+
+
+def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": client_id,
+            "client.id": client_id,
+            "auto.offset.reset": "earliest",
+            **conf,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+@pytest.mark.parametrize(("quota", "per_batch"), [(200_000, 16), (400_000, 80)])
+def test_the_quota_is_found_and_used_evenly(cluster: Any, unique: Unique, quota: int, per_batch: int) -> None:
+    topic, client_id = unique("t"), unique("app")
+    create(cluster, topic)
+    fill(cluster, topic, quota * 30 // 1000, per_batch)
+    cluster.set_quota(client_id=client_id, consumer_byte_rate=quota)
+    throttles: list[float] = []
+    consumer = consumer_of(cluster, topic, client_id, throttle_cb=lambda event: throttles.append(event.throttle_time))
+    found = read(consumer, 22)
+    (state,) = consumer.quota_state().values()
+    assert (state.limit, state.source) == (quota, "cluster")
+    consumer.close()
+    assert [message.offset() for _, message in found] == list(range(len(found)))
+    # The window's first ten seconds are over: what comes now is the steady state.
+    begin = found[0][0] + 12
+    steady = [at for at, _ in found if at >= begin]
+    rate = len(steady) * 1_010 / (steady[-1] - steady[0])
+    assert 0.93 * quota < rate < 1.01 * quota
+    assert max(later - earlier for earlier, later in pairwise(steady)) < 1.5
+    assert max(throttles, default=0.0) < 1.0
+
+
+def test_consume_is_paced_like_poll(cluster: Any, unique: Unique) -> None:
+    topic, client_id = unique("t"), unique("app")
+    create(cluster, topic)
+    fill(cluster, topic, 3_000, 16)
+    cluster.set_quota(client_id=client_id, consumer_byte_rate=200_000)
+    consumer = consumer_of(cluster, topic, client_id)
+    offsets: list[int | None] = []
+    end = time.monotonic() + 8
+    first = None
+    while time.monotonic() < end:
+        messages = consumer.consume(500, 0.5)
+        if messages and first is None:
+            first = time.monotonic()
+        offsets += [message.offset() for message in messages]
+    consumer.close()
+    assert first is not None
+    assert offsets == list(range(len(offsets)))
+    assert 0.85 * 200_000 < len(offsets) * 1_010 / (end - first) < 1.1 * 200_000
+
+
+def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique: Unique) -> None:
+    topic, client_id = unique("t"), unique("app")
+    create(three_brokers, topic, 3)
+    fill(three_brokers, topic, 6_000, 10, partitions=3)
+    three_brokers.set_quota(client_id=client_id, consumer_byte_rate=100_000)
+    consumer = consumer_of(three_brokers, topic, client_id)
+    found = read(consumer, 16)
+    states = consumer.quota_state()
+    consumer.close()
+    assert len(states) == 3
+    begin = found[0][0] + 3
+    steady = [at for at, _ in found if at >= begin]
+    rate = len(steady) * 1_010 / (steady[-1] - steady[0])
+    assert 0.85 * 300_000 < rate < 1.1 * 300_000
+    by_partition = dict.fromkeys(range(3), 0)
+    for _, message in found:
+        by_partition[message.partition() or 0] += 1
+    assert min(by_partition.values()) > 0.8 * max(by_partition.values())
+
+
+def test_two_consumers_of_one_client_id_share_its_quota(cluster: Any, unique: Unique) -> None:
+    topic, client_id = unique("t"), unique("app")
+    create(cluster, topic, 2)
+    fill(cluster, topic, 5_000, 8, partitions=2)
+    cluster.set_quota(client_id=client_id, consumer_byte_rate=150_000)
+    consumers = [consumer_of(cluster, topic, client_id, **{"group.id": unique(f"g{n}")}) for n in range(2)]
+    counts = [0, 0]
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        for index, consumer in enumerate(consumers):
+            counts[index] += consumer.poll(0.002) is not None
+    for consumer in consumers:
+        consumer.close()
+    assert sum(counts) * 1_010 > 0.75 * 150_000 * 18
+    assert min(counts) > 0.5 * max(counts)
+
+
+def test_a_batch_that_never_comes_is_told_in_time(
+    cluster: Any, unique: Unique, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, client_id = unique("t"), unique("app")
+    create(cluster, topic)
+    fill(cluster, topic, 120, 120)
+    cluster.set_quota(client_id=client_id, consumer_byte_rate=10_000)
+    consumer = consumer_of(cluster, topic, client_id)
+    begin = time.monotonic()
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        while "never be delivered" not in caplog.text:
+            assert time.monotonic() - begin < 30
+            assert consumer.poll(0.2) is None
+    assert any("120," in str(state.stall) or "121," in str(state.stall) for state in consumer.quota_state().values())
+    consumer.close()
