@@ -1,0 +1,118 @@
+"""The flat table of data points that every job reads, whatever the points came from.
+
+| column | type | meaning |
+| --- | --- | --- |
+| client_instance_id, client_id, user, group_id | string | who pushed; null when nobody knew |
+| broker | string | id of the broker that the metric is about (`node.id`, `node_id`); null: about the whole client |
+| receiving_broker, cluster_id | string | where the push arrived |
+| software_name, software_version, source_address | string | what the client runs, and where |
+| terminating | boolean | the client's last push |
+| push_interval_ms | bigint | how often that client pushes |
+| received_ms | bigint | when the receiver got the push, ms since 1970 |
+| metric, unit | string | as pushed |
+| kind | string | gauge, sum or histogram |
+| temporality | string | delta or cumulative; null for gauges |
+| monotonic | boolean | of sums; else null |
+| start_ms, time_ms | bigint | as pushed, ms since 1970; null when not given |
+| value | double | of gauges and sums; null when NaN or infinite |
+| count, sum, bounds, bucket_counts | bigint, double, array, array | of histograms |
+| attributes, resource | map of string to string | of the data point, of the client |
+| time | timestamp | `time_ms`, or `received_ms` where the client gave none: the event time of windows and watermarks |
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+_TEXTS: Final = pa.map_(pa.string(), pa.string())
+
+SERIES: Final = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("metric", pa.string()),
+        ("unit", pa.string()),
+        ("kind", pa.string()),
+        ("temporality", pa.string()),
+        ("monotonic", pa.bool_()),
+        ("start_ms", pa.int64()),
+        ("time_ms", pa.int64()),
+        ("value", pa.float64()),
+        ("count", pa.int64()),
+        ("sum", pa.float64()),
+        ("bounds", pa.list_(pa.float64())),
+        ("bucket_counts", pa.list_(pa.int64())),
+        ("attributes", _TEXTS),
+        ("resource", _TEXTS),
+    ]
+)
+"""What a decoder makes of payloads: a data point a row, `row` saying which payload it came from."""
+
+CARRIED: Final = pa.schema(
+    [
+        ("client_instance_id", pa.string()),
+        ("client_id", pa.string()),
+        ("principal", pa.string()),
+        ("client_software_name", pa.string()),
+        ("client_software_version", pa.string()),
+        ("client_source_address", pa.string()),
+        ("broker_id", pa.string()),
+        ("cluster_id", pa.string()),
+        ("terminating", pa.bool_()),
+        ("push_interval_ms", pa.int64()),
+        ("received_unix_ms", pa.int64()),
+    ]
+)
+"""What may stand beside a payload, by the receiver's names; what does not is taken from the resource's attributes."""
+
+DECODED: Final = pa.schema(
+    [*CARRIED, *(field for field in SERIES if field.name != "row"), ("error", pa.string()), ("payload", pa.binary())]
+)
+"""Rows between the executors' decoder and the table of points: points, and dead letters that have an `error`."""
+
+COLUMNS: Final = (
+    "client_instance_id",
+    "client_id",
+    "user",
+    "group_id",
+    "broker",
+    "receiving_broker",
+    "cluster_id",
+    "software_name",
+    "software_version",
+    "source_address",
+    "terminating",
+    "push_interval_ms",
+    "received_ms",
+    "metric",
+    "unit",
+    "kind",
+    "temporality",
+    "monotonic",
+    "start_ms",
+    "time_ms",
+    "value",
+    "count",
+    "sum",
+    "bounds",
+    "bucket_counts",
+    "attributes",
+    "resource",
+    "time",
+)
+"""The columns of the table of points, in order."""
+
+_DDL: Final = {
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.binary(): "binary",
+    _TEXTS: "map<string,string>",
+    pa.list_(pa.float64()): "array<double>",
+    pa.list_(pa.int64()): "array<bigint>",
+}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """A schema in Spark's words."""
+    return ", ".join(f"`{field.name}` {_DDL[field.type]}" for field in schema)

@@ -1,0 +1,42 @@
+"""One Spark session for all tests, and the payloads that real clients pushed."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+PAYLOADS = Path(__file__).parent / "payloads"
+IS_INSTALLED = all(map(importlib.util.find_spec, ("pyspark", "pyarrow", "ptars")))
+
+if not IS_INSTALLED:  # one module says so; the others cannot even be imported
+    collect_ignore = [
+        path.name for path in Path(__file__).parent.glob("test_*.py") if path.name != "test_spark_installed.py"
+    ]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from kclient_quota.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    running = session(
+        "tests",
+        "local[2]",
+        {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.python.worker.faulthandler.enabled": "true",
+            "spark.executorEnv.PYTHONPATH": ":".join(filter(None, sys.path)),
+        },
+    )
+    running.sparkContext.setLogLevel("ERROR")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def real_payloads():
+    """(name, payload as pushed, compression type) of every captured push."""
+    return [(path.stem, path.read_bytes(), int(path.stem[-1])) for path in sorted(PAYLOADS.glob("*.bin"))]

@@ -1,0 +1,79 @@
+"""Decoding on executors: the table's columns, dead letters, brokers' ids."""
+
+import pyarrow as pa
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, dead_letters, decode, points
+from kclient_quota.spark.schema import COLUMNS
+from kclient_quota.spark.slow_decode import decode_one
+from telemetry.compression import decompress
+
+
+@pytest.fixture(scope="module")
+def decoded(spark, real_payloads):
+    rows = [(data, kind, f"client-{name}", "User:alice", 1_000) for name, data, kind in real_payloads]
+    rows += [(b"not zstd at all", 4, "broken", None, 2_000), (b"\xff\xff", 0, "garbage", None, 2_000)]
+    rows += [(b"abc", 9, "unknown", None, 2_000), (b"", 0, "empty", None, 2_000), (None, None, "null", None, 2_000)]
+    schema = "value binary, compression_type int, client_id string, principal string, received_unix_ms long"
+    return decode(spark.createDataFrame(rows, schema).repartition(2)).cache()
+
+
+def test_every_real_point_is_in_the_table(decoded, real_payloads):
+    found = points(decoded).toArrow()
+    assert found.column_names == list(COLUMNS)
+    wanted = []
+    for name, data, kind in real_payloads:
+        batch = decode_one(decompress(data, kind, MAX_PAYLOAD_BYTES), 0)
+        wanted += [(f"client-{name}", row["metric"], row["value"], row["time_ms"]) for row in batch.to_pylist()]
+    rows = found.to_pylist()
+    assert sorted(map(repr, wanted)) == sorted(
+        repr((row["client_id"], row["metric"], row["value"], row["time_ms"])) for row in rows
+    )
+    assert {row["user"] for row in rows} == {"alice"}
+    assert all(row["time"].timestamp() * 1000 == (row["time_ms"] or 1_000) for row in rows)
+    assert {None, "g"} <= {row["group_id"] for row in rows}
+    assert {row["temporality"] for row in rows} == {None, "delta", "cumulative"}
+
+
+def test_brokers_have_one_id_whoever_names_them(decoded):
+    rows = points(decoded).where("map_contains_key(attributes, 'node.id') or map_contains_key(attributes, 'node_id')")
+    named = {
+        tuple(row)
+        for row in rows.selectExpr("attributes['node_id']", "attributes['node.id']", "broker").distinct().collect()
+    }
+    java = {(java, broker) for java, rdkafka, broker in named if rdkafka is None}
+    assert ("node-1", "1") in java
+    assert ("node--1", None) in java
+    assert all(broker == java.removeprefix("node-") for java, broker in java if broker and len(java) < 12)
+    assert {(rdkafka, broker) for java, rdkafka, broker in named if java is None} == {("1", "1"), ("-1", None)}
+
+
+def test_the_coordinators_connection_is_its_brokers(spark):
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="m")
+    for node in ("node-2147483646", "node-7", "rack/a"):
+        metric.gauge.data_points.add(as_int=1).attributes.add(key="node_id").value.string_value = node
+    frame = points(decode(spark.createDataFrame([(request.SerializeToString(),)], "value binary")))
+    assert sorted(row["broker"] for row in frame.collect()) == ["1", "7", "rack/a"]
+
+
+def test_dead_letters_say_why_and_from_whom(decoded):
+    letters = {row["client_id"]: row for row in dead_letters(decoded).collect()}
+    assert letters.keys() == {"broken", "garbage", "unknown"}
+    assert "zstd" in letters["broken"]["error"]
+    assert "no OTLP metrics message" in letters["garbage"]["error"]
+    assert "compression type 9" in letters["unknown"]["error"]
+    assert bytes(letters["garbage"]["payload"]) == b"\xff\xff"
+
+
+def test_the_resource_speaks_where_no_column_does(spark, real_payloads):
+    from telemetry.otlp import parse, with_resource_attributes
+
+    _, data, _ = next(each for each in real_payloads if each[2] == 0)
+    known = {"client_id": "orders", "principal": "User:bob", "client_instance_id": "id", "client_software_version": "9"}
+    enriched = with_resource_attributes(data, known, parse(data))
+    frame = points(decode(spark.createDataFrame([(enriched,)], "value binary")))
+    rows = frame.select("client_id", "user", "client_instance_id", "software_version").distinct().collect()
+    assert [tuple(row) for row in rows] == [("orders", "bob", "id", "9")]
+    assert isinstance(frame.toArrow(), pa.Table)
