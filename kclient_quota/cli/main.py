@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -51,9 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     options = _parser(words).parse_args(words)
-    run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        return int(options.run(options))
     except KclientQuotaError as error:
         print(f"kclient-quota: {error}", file=sys.stderr)
         return 1
