@@ -85,6 +85,7 @@ class ClientTelemetry:
 
     def start(self) -> None:
         """Begin, in a thread; nothing is waited for."""
+        self._throttles = self._throttle_times()
         self._runner.start()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:

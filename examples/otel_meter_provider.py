@@ -1,0 +1,45 @@
+"""Everything an OpenTelemetry MeterProvider collects, pushed through the Kafka client you already have (KIP-714).
+
+python examples/otel_meter_provider.py
+"""
+
+import time
+
+from opentelemetry.sdk.metrics import MeterProvider
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+from telemetry.client.otel import KafkaMetricReader
+
+
+def run(cluster: EmbeddedBroker) -> None:
+    """An application with OpenTelemetry's own instruments."""
+    reader = KafkaMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("shop")
+    orders = meter.create_counter("shop.orders", unit="{order}")
+    seconds = meter.create_histogram("shop.checkout.duration", unit="s")
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "shop"}) as producer:
+        producer.register_metric_reader_for_subscription(reader)
+        for number in range(100):
+            producer.produce("orders", f"order {number}")
+            orders.add(1, {"country": "NL" if number % 4 else "BE"})
+            seconds.record(number / 100)
+            producer.poll(0)
+            time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        # Names stay OpenTelemetry's own: the platform team subscribes to them by their prefix.
+        cluster.set_client_metrics("shops", metrics=["shop."], interval_ms=200)
+        run(cluster)
+        totals: dict[str, int] = {}
+        for push in cluster.pushes:
+            for resource in push.decode().resource_metrics:
+                for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+                    for point in metric.sum.data_points:
+                        country = point.attributes[0].value.string_value
+                        totals[country] = totals.get(country, 0) + point.as_int
+                    for spread in metric.histogram.data_points:
+                        totals[metric.name] = totals.get(metric.name, 0) + spread.count
+        print(f"{len(cluster.pushes)} pushes: {dict(sorted(totals.items()))}")

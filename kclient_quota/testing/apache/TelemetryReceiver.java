@@ -1,0 +1,64 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.apache.kafka.server.telemetry.ClientTelemetryContext;
+import org.apache.kafka.server.telemetry.ClientTelemetryExporter;
+import org.apache.kafka.server.telemetry.ClientTelemetryExporterProvider;
+import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
+
+/**
+ * A receiver of KIP-714 in the form of KIP-1217, for tests: every push becomes a file, named
+ * "number,client-instance-id,client-id,interval[,terminating]", in the folder that the broker's property
+ * {@code telemetry.receiver.folder} names. A broker with {@code metric.reporters=TelemetryReceiver} advertises the APIs.
+ */
+public final class TelemetryReceiver implements MetricsReporter, ClientTelemetryExporterProvider {
+    private static final AtomicInteger NUMBER = new AtomicInteger();
+    private Path folder;
+
+    @Override
+    public void configure(Map<String, ?> configs) {
+        folder = Path.of(String.valueOf(configs.get("telemetry.receiver.folder")));
+    }
+
+    @Override
+    public void init(List<KafkaMetric> metrics) {}
+
+    @Override
+    public void metricChange(KafkaMetric metric) {}
+
+    @Override
+    public void metricRemoval(KafkaMetric metric) {}
+
+    @Override
+    public void close() {}
+
+    @Override
+    public ClientTelemetryExporter clientTelemetryExporter() {
+        return this::export;
+    }
+
+    private void export(ClientTelemetryContext context, ClientTelemetryPayload payload) {
+        byte[] data = new byte[payload.data().remaining()];
+        payload.data().duplicate().get(data);
+        String name = String.format(
+            "%06d,%s,%s,%d%s",
+            NUMBER.incrementAndGet(),
+            payload.clientInstanceId(),
+            context.authorizableRequestContext().clientId(),
+            context.pushIntervalMs(),
+            payload.isTerminating() ? ",terminating" : "");
+        try {
+            Path written = Files.write(folder.resolve(name + ".part"), data);
+            Files.move(written, folder.resolve(name), StandardCopyOption.ATOMIC_MOVE);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}
