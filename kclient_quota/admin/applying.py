@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kclient_quota.admin.unit_quotas import UnitQuotas
     from kclient_quota.quota.entity import ClientQuotaEntity
 
-STEP = 500
+STEP = 2_000
 """Entities that are altered between two looks at the cluster."""
 _SHOWN = 10
 _VISIBLE_MS = 10_000

@@ -32,6 +32,8 @@ from kclient_quota.quota.entity import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+# libyaml's, where PyYAML was built with it, is ten times as fast
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VERSION = "1"
 _TOP = ("version", "capacity", "quotas")
 _ENTRY = ("names", "defaults", "set", "remove")
@@ -79,7 +81,7 @@ def parse_quota_file(text: str, name: str) -> QuotaFile:
         ConfigError: it is no such file; a line for everything that is wrong, as `name:line: what and how to mend it`.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"{name}:{line}: this is no YAML: {error.problem}") from error
