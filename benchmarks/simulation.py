@@ -22,10 +22,11 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.simulate import play
 from kclient_quota.simulation import Scenario, figures
 from kclient_quota.simulation.rates import jain_index, percentile
-from kclient_quota.simulation.world import RECORD_WIRE_BYTES
+from kclient_quota.simulation.world import RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES
 from kclient_quota.testing.apache import ApacheKafka
 
-WARM_UP_S: Final = 15
+WARM_UP: Final = 0.5
+"""Part of each run that is left out at the start."""
 START_S: Final = 4
 """Until everybody is connected, before time counts."""
 AGREE: Final = 0.05
@@ -63,7 +64,7 @@ class Case:
             seconds=seconds,
             told=self.told,
             leaders=(tuple(range(self.partitions)),),
-            warm_up_ms=WARM_UP_S * 1000,
+            warm_up_ms=int(WARM_UP * seconds * 1000),
         )
 
 
@@ -105,7 +106,9 @@ def simulated(case: Case, seconds: int) -> Finding:
     utilisation = sum(each.utilisation for each in found) / len(found)
     requests = sum(each.requests for each in found) / len(found)
     recorded = utilisation * case.quota * case.partitions
-    framing = requests / seconds * 125 + recorded * RECORD_WIRE_BYTES / (case.message_bytes + RECORD_WIRE_BYTES)
+    framing = requests / seconds * REQUEST_WIRE_BYTES + recorded * RECORD_WIRE_BYTES / (
+        case.message_bytes + RECORD_WIRE_BYTES
+    )
     return Finding(
         utilisation,
         (recorded - framing) / (case.quota * case.partitions),
@@ -134,7 +137,7 @@ def real(cases: Sequence[Case], seconds: int, *, kafka: bool = False) -> dict[st
             for case in cases
         ]
         delivered = _play_all(specs)
-        span = (int((begin_s + WARM_UP_S) * 1000), int((begin_s + seconds) * 1000))
+        span = (int((begin_s + WARM_UP * seconds) * 1000), int((begin_s + seconds) * 1000))
         recorded = _from_kafka(cluster, span) if isinstance(cluster, ApacheKafka) else _from_embedded(cluster, span)
     return {case.name: _finding(case, recorded[case.name], delivered[case.name], seconds) for case in cases}
 
@@ -147,7 +150,7 @@ class _Recorded:
 
 def _finding(case: Case, recorded: _Recorded, delivered: list[int], seconds: int) -> Finding:
     wanted = case.quota * case.partitions
-    payload = sum(delivered) * case.message_bytes / (seconds - WARM_UP_S)
+    payload = sum(delivered) * case.message_bytes / (seconds * (1 - WARM_UP))
     p99 = None if recorded.throttles is None else percentile(recorded.throttles, 0.99)
     return Finding(recorded.rate / wanted, payload / wanted, jain_index(delivered), p99)
 
@@ -233,7 +236,7 @@ def _produce(spec: dict[str, Any], number: int, delivered: list[int]) -> None:
     begin_s, end_s = spec["begin_s"], spec["begin_s"] + spec["seconds"]
 
     def on_delivery(error: object, _: object) -> None:
-        if error is None and begin_s + WARM_UP_S <= time.time() < end_s:
+        if error is None and begin_s + WARM_UP * spec["seconds"] <= time.time() < end_s:
             delivered[number] += 1
 
     value = b"v" * spec["message_bytes"]
