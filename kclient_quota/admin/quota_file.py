@@ -289,7 +289,17 @@ def format_quota_file(
     if capacity:
         document["capacity"] = {key: _number(value) for key, value in sorted(capacity.items())}
     document["quotas"] = [_exported(entity, asked[entity]) for entity in sorted(asked, key=order)]
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what would not read back as it is: YAML takes some control characters for line ends."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _exported(entity: ClientQuotaEntity, values: Mapping[QuotaUnit, float]) -> dict[str, Any]:

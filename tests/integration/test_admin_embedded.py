@@ -15,7 +15,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.control import HANG_UP
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
-from kclient_quota.wire.messages import AlterClientQuotasResponse
+from kclient_quota.wire.messages import AlterClientQuotasResponse, ApiVersionsResponse
 
 of = ClientQuotaEntity.of
 DESCRIBE, ALTER = 48, 49
@@ -168,3 +168,20 @@ async def test_the_asyncio_twin(broker):
         assert await admin.list_client_metrics_subscriptions() == ["S"]
         assert (await admin.describe_client_metrics_subscription("S")).metrics == ("*",)
         await admin.delete_client_metrics_subscription("S")
+
+
+def test_brokers_that_do_not_know_the_api(broker):
+    """Kafka before 2.6 has no client quotas in its protocol."""
+
+    def without_quotas(_seen):
+        keys = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=1) for key in (3, 18, 36, 19)]
+        return ApiVersionsResponse(api_keys=keys)
+
+    broker.control(18, without_quotas, times=None)
+    with QuotaAdmin({"bootstrap.servers": broker.bootstrap_servers}) as old:
+        with pytest.raises(ClusterError, match="DescribeClientQuotas") as caught:
+            old.describe_client_quotas().result(30)
+        assert caught.value.error_code == 35
+        error = old.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().exception(30)
+        assert "0 of 1 entities were altered" in str(error)
+        assert error.error_code == 35
