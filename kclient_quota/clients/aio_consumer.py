@@ -1,0 +1,189 @@
+"""`AIOConsumer`: confluent_kafka.aio's, with our Consumer inside; a cancelled call loses no message."""
+
+import asyncio
+import concurrent.futures
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+import confluent_kafka.aio
+from confluent_kafka import Message
+from confluent_kafka.aio import _common
+
+from kclient_quota.clients.admission import BrokerQuotaState
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.metrics import MetricName
+
+SLICE_S: Final = 0.1
+"""Longest time a worker polls on: how soon one is free again after a cancellation."""
+_REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")
+
+
+class _InnerConsumer(Consumer):
+    """Our Consumer that takes messages back which nobody was there to receive."""
+
+    def take_back(self, messages: list[Message]) -> None:
+        """Hold `messages` before everything else that is held, as if they had not been received."""
+        held = self._held
+        later = held.take(len(held))
+        held.add([*messages, *later])
+        self._gate.review()
+
+
+class AIOConsumer(confluent_kafka.aio.AIOConsumer):
+    """confluent_kafka.aio's AIOConsumer under a quota.
+
+    Calls wait for the quota, as for anything else, in a worker, never in the event loop; one at a time, except those
+    made within a callback of another. A call may be cancelled at any await: what it would have received is received
+    by the next one, and its worker is free within a tenth of a second.
+
+    Args:
+        consumer_conf: confluent_kafka's configuration and, all optional, our keys. Callbacks in it are coroutine
+            functions, as confluent_kafka.aio wants them; interceptors are not, and run in the workers.
+        max_workers: of the executor, where none is given; two at least, if callbacks call this consumer.
+        executor: where to make blocking calls; it stays open when the consumer is closed.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+        ValueError: `max_workers` is less than 1.
+    """
+
+    # Not called: confluent_kafka's own __init__, which would build a plain Consumer.
+    def __init__(
+        self,
+        consumer_conf: dict[str, Any],
+        max_workers: int = 100,
+        executor: concurrent.futures.Executor | None = None,
+    ) -> None:
+        if executor is None and max_workers < 1:
+            raise ValueError("max_workers must be at least 1")
+        loop = asyncio.get_running_loop()
+        conf = dict(consumer_conf)
+        _common.wrap_common_callbacks(loop, conf)
+        _common.wrap_conf_callback(loop, conf, "on_commit")
+        self._closed = False
+        self._closing: asyncio.Future[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._consumer: _InnerConsumer = _InnerConsumer(conf)
+        self._owns_executor = executor is None
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
+
+    async def poll(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's: `poll(timeout=-1)`, in seconds."""
+        messages = await self._receive(*_poll_arguments(*args, **kwargs))
+        return messages[0] if messages else None
+
+    async def consume(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's: `consume(num_messages=1, timeout=-1)`, in seconds."""
+        return await self._receive(*_consume_arguments(*args, **kwargs))
+
+    async def subscribe(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; callbacks are coroutine functions, given by position or by name."""
+        loop = asyncio.get_running_loop()
+        kwargs.update(zip(_REBALANCE_CALLBACKS, args[1:], strict=False))
+        for name in _REBALANCE_CALLBACKS:
+            if callable(kwargs.get(name)):
+                kwargs[name] = self._wrap_callback(loop, kwargs[name], self._edit_rebalance_callbacks_args)
+        return await self._call(self._consumer.subscribe, *args[:1], **kwargs)
+
+    async def close(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; goes on when it is cancelled, and may be awaited again."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(*args, **kwargs))
+        return await asyncio.shield(self._closing)
+
+    async def keep_alive(self) -> None:
+        """Stay in the group without receiving anything, while the application waits for something else.
+
+        Cheap; call it a few times a second. Does nothing while another call is polling, or once closed.
+        """
+        if not self._closed and not self._turn.locked():
+            await self._call(self._consumer.keep_alive)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle times and polling by Kafka's names, in milliseconds."""
+        return self._consumer.metrics()
+
+    def quota_state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about the quota on each broker, by broker id; `stall` says why nothing comes."""
+        return self._consumer.quota_state()
+
+    async def client_instance_id(self, timeout: float) -> UUID | None:  # noqa: ASYNC109 - as our Consumer's
+        """The id this client's telemetry goes by; waits for it up to `timeout` seconds."""
+        ask = self._consumer.client_instance_id
+        return await asyncio.get_running_loop().run_in_executor(self.executor, ask, timeout)
+
+    async def _receive(self, count: int, within_s: float) -> list[Message]:
+        deadline_s = None if within_s < 0 else time.monotonic() + within_s
+        while True:
+            slice_s = SLICE_S if deadline_s is None else min(SLICE_S, max(0.0, deadline_s - time.monotonic()))
+            messages = await self._run(self._consumer.consume, self._unreceived, count, slice_s)
+            if messages or (deadline_s is not None and time.monotonic() >= deadline_s):
+                return list(messages)
+
+    def _unreceived(self, messages: list[Message]) -> None:
+        if messages:
+            self._consumer.take_back(messages)
+
+    async def _close(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await self._call(self._consumer.close, *args, **kwargs)
+        finally:
+            self._closed = True
+            if self._owns_executor:
+                await asyncio.get_running_loop().run_in_executor(None, self.executor.shutdown, True)
+
+    async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await self._run(blocking_task, None, *args, **kwargs)
+
+    async def _run(
+        self, blocking: Callable[..., Any], unreceived: Callable[[Any], None] | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run `blocking` in a worker when it is its turn; its result goes to `unreceived` when nobody waits for it."""
+        context = _common.ReentryContext
+        identity = context.get_or_generate_id()
+        # Calls within one callback take turns among themselves; the call that led to the callback has the other turn.
+        turn = context.current_lock() or self._turn
+        await turn.acquire()
+        if self._closed:
+            turn.release()
+            raise RuntimeError("Consumer closed")
+
+        def work() -> Any:
+            with context.active(identity):
+                return blocking(*args, **kwargs)
+
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self.executor, work)
+        except BaseException:
+            turn.release()
+            raise
+        # A worker cannot be cancelled. Its turn lasts until it is done, so that nothing else uses the consumer.
+        try:
+            result = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(lambda done: _abandon(done, turn, unreceived))
+            raise
+        except BaseException:
+            turn.release()
+            raise
+        turn.release()
+        return result
+
+
+def _abandon(done: "asyncio.Future[Any]", turn: asyncio.Lock, unreceived: Callable[[Any], None] | None) -> None:
+    """A worker whose caller was cancelled is done."""
+    try:
+        if not done.cancelled() and done.exception() is None and unreceived is not None:
+            unreceived(done.result())
+    finally:
+        turn.release()
+
+
+def _poll_arguments(timeout: float | None = -1) -> tuple[int, float]:
+    return 1, -1 if timeout is None else timeout
+
+
+def _consume_arguments(num_messages: int = 1, timeout: float | None = -1) -> tuple[int, float]:
+    return num_messages, -1 if timeout is None else timeout

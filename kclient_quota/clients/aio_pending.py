@@ -1,0 +1,106 @@
+"""What `AIOProducer` is made of: a message between the application and librdkafka, and the producer inside."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, Message
+
+from kclient_quota.clients.producer import Producer
+from kclient_quota.clock import Clock
+
+if TYPE_CHECKING:
+    from collections import deque
+
+Callback = Callable[[KafkaError | None, Message], Any]
+Report = tuple["Pending", KafkaError | None, Message]
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A message that was taken.
+
+    Attributes:
+        message: topic, value and key.
+        options: further arguments of `produce`, by name.
+        delivered: the application's future.
+        callback: the application's own `on_delivery`.
+        taken_at_ms: since when it waits.
+        handed: whether it need not wait any more: librdkafka has it, or refused it for good.
+        error: why librdkafka refused it for good.
+        dropped: what to tell the future when it turns out not to have been handed over.
+    """
+
+    message: tuple[str, Any, Any]
+    options: dict[str, Any]
+    delivered: "asyncio.Future[Any]"
+    callback: Callback | None
+    taken_at_ms: int = 0
+    handed: bool = False
+    error: Exception | None = None
+    dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
+
+    def reporter(self, reports: "deque[Report]") -> Callback:
+        """A callback for librdkafka, which comes in a worker."""
+        return partial(_note, reports, self)
+
+    def fail(self, error: Exception | None) -> None:
+        """Tell the application that this message will not be delivered, unless it looks no more."""
+        if error is not None and not self.delivered.done():
+            self.delivered.set_exception(error)
+
+    def drop(self) -> None:
+        """It was dropped while a worker had it, which has not handed it over."""
+        if self.dropped is not None and not self.delivered.done():
+            self.dropped(self.delivered)
+
+
+def _note(reports: "deque[Report]", pending: Pending, error: KafkaError | None, message: Message) -> None:
+    reports.append((pending, error, message))
+
+
+def message_of(
+    loop: asyncio.AbstractEventLoop,
+    topic: str,
+    value: Any,
+    key: Any,
+    partition: int = -1,
+    callback: Callback | None = None,
+    on_delivery: Callback | None = None,
+    timestamp: int = 0,
+    headers: Any = None,
+) -> Pending:
+    """A message from the arguments of `confluent_kafka.Producer.produce`."""
+    options = {"partition": partition, "timestamp": timestamp, "headers": headers}
+    return Pending((topic, value, key), options, loop.create_future(), callback or on_delivery)
+
+
+class InnerProducer(Producer):
+    """Our Producer, as `AIOProducer` uses it from its workers."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock it waits by."""
+        return self._gates.clock
+
+    def serve(self, timeout: float) -> None:
+        """Poll for up to `timeout` seconds; what is known to have arrived makes room for more."""
+        self.poll(timeout)
+        if not len(self):
+            self._gates.settle_but(0)
+
+    def keep_alive(self) -> None:
+        """Keep the consumer in its group that this producer was given."""
+        if self._heartbeat is not None:
+            self._heartbeat()
+
+    def outlasts(self, deadline_ms: int) -> bool:
+        """Whether the throttle lasts until after `deadline_ms`."""
+        return self._gates.outlasts(deadline_ms)
+
+    def close_within(self, block_ms: int) -> None:
+        """Close, delivering for no longer than `block_ms`."""
+        self._max_block_ms = block_ms
+        self.close()

@@ -1,0 +1,390 @@
+"""`AIOProducer`: confluent_kafka.aio's, with our Producer inside; whoever waits for the quota waits in the event loop.
+
+Messages are taken into a buffer, which one task, the pump, hands to librdkafka as fast as the quota allows; another
+polls for delivery reports while any is due. Blocking calls run in workers, for a tenth of a second at most, and all
+state belongs to the event loop: so every await may be cancelled.
+"""
+
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+from uuid import UUID
+
+import confluent_kafka.aio
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.aio import _common
+
+from kclient_quota.clients.admission import BrokerQuotaState
+from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
+from kclient_quota.config import Backoff, split
+from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.metrics import MetricName
+
+SLICE_MS: Final = 100
+"""Longest time a worker polls on, and longest sleep: how soon a cancellation or a raised quota is noticed."""
+MOST_AT_ONCE: Final = 1_000
+"""Messages one worker hands over before the event loop hears of it."""
+
+
+class AIOProducer(confluent_kafka.aio.AIOProducer):
+    """confluent_kafka.aio's AIOProducer under a quota.
+
+    `await produce(...)` takes a message and returns a future of its delivery. It waits while `batch_size` messages
+    are waiting for the quota already, up to `max.block.ms`; cancelled while it waits, it has not taken the message.
+    With `quota.backoff=raise` it hands the message over at once or raises `QuotaThrottledError`. Headers, partition,
+    timestamp and `on_delivery`, a plain function, are taken as `confluent_kafka.Producer.produce` takes them.
+
+    Args:
+        producer_conf: confluent_kafka's configuration and, all optional, our keys. Callbacks in it are coroutine
+            functions, as confluent_kafka.aio wants them.
+        max_workers: of the executor, where none is given.
+        executor: where to make blocking calls; it stays open when the producer is closed.
+        batch_size: how many messages may wait here; they are handed over when there are so many ...
+        buffer_timeout: ... or when the first of them has waited this many seconds; 0 leaves it to `flush()`.
+        heartbeat: a consumer, of asyncio or not, to keep in its group while messages wait for the quota.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """
+
+    # Not called: confluent_kafka's own __init__, which would build a plain Producer.
+    def __init__(
+        self,
+        producer_conf: dict[str, Any],
+        max_workers: int = 4,
+        executor: concurrent.futures.Executor | None = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+        *,
+        heartbeat: Any = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        ours = split(producer_conf)[1]
+        self._raises = ours.backoff is Backoff.RAISE
+        self._max_block_ms = ours.max_block_ms
+        conf = dict(producer_conf)
+        _common.wrap_common_callbacks(self._loop, conf)
+        if ours.backoff is Backoff.BLOCK:
+            conf["quota.backoff"] = str(Backoff.RAISE)  # the waiting is done here
+        plain = None if isinstance(heartbeat, confluent_kafka.aio.AIOConsumer) else heartbeat
+        self._producer: InnerProducer = InnerProducer(conf, heartbeat=plain)
+        self._clock = self._producer.clock
+        self._owns_executor = executor is None
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
+        self._batch_size = max(1, batch_size)
+        self._buffer_timeout = buffer_timeout
+        self._heartbeat = heartbeat
+        self._buffer: deque[Pending] = deque()
+        self._in_hand: list[Pending] = []
+        self._reports: deque[Report] = deque()
+        self._slots = asyncio.Semaphore(self._batch_size)
+        self._timer: asyncio.TimerHandle | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
+        self._progress_at_ms = self._clock.now_ms()
+        self._retry_after_ms = 0
+        self._refused = False
+        self._purged = False
+        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Messages that wait here, and those with librdkafka; 0 once closed."""
+        return 0 if self._is_closed else self._waiting() + len(self._producer)
+
+    # Producing ----------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self, topic: str, value: Any | None = None, key: Any | None = None, *args: Any, **kwargs: Any
+    ) -> "asyncio.Future[Any]":
+        """Take a message; see the class.
+
+        Returns:
+            a future of the delivered `Message`. It fails with `KafkaException`, or `QuotaThrottledError` when nothing
+            was admitted for `max.block.ms`. Cancelling it does not take the message back.
+
+        Raises:
+            QuotaThrottledError: no room after `max.block.ms`; at once with `quota.backoff=raise`.
+            RuntimeError: the producer was closed.
+        """
+        self._refuse_closed()
+        pending = message_of(self._loop, topic, value, key, *args, **kwargs)
+        if self._raises:
+            await self._hand_now(pending)
+            return pending.delivered
+        if self._slots.locked():
+            self._start_pump()
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._throttled() from None
+        if self._is_closed:
+            self._slots.release()
+            self._refuse_closed()
+        pending.taken_at_ms = self._clock.now_ms()
+        self._buffer.append(pending)
+        if len(self._buffer) >= self._batch_size:
+            self._start_pump()
+        elif self._timer is None and self._buffer_timeout > 0:
+            self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
+        return pending.delivered
+
+    async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
+        """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""
+        deadline_ms = self._deadline_ms(timeout)
+        while True:
+            slice_ms = self._slice_ms(deadline_ms)
+            served = cast("int", await self._call(self._producer.poll, slice_ms / 1000, *args, **kwargs))
+            if served or not slice_ms:
+                return served
+
+    async def flush(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's: `flush(timeout=-1)`, in seconds; returns how many are not delivered yet."""
+        deadline_ms = self._deadline_ms(*args, **kwargs)
+        while True:
+            slice_ms = self._slice_ms(deadline_ms)
+            self._start_pump()
+            await self._call(self._producer.flush, slice_ms / 1000)
+            if self._pump is not None and slice_ms:
+                await asyncio.wait([self._pump], timeout=self._slice_ms(deadline_ms) / 1000)
+            left = self._waiting() + len(self._producer)
+            if not left or not slice_ms:
+                self._settle()
+                return left
+            await self._beat()
+
+    async def purge(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; futures of messages that waited here are cancelled, the others fail."""
+        self._drop(lambda delivered: delivered.cancel())
+        done = await self._call(self._producer.purge, *args, **kwargs)
+        self._start_poller()
+        return done
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's."""
+        await self.flush()
+        self._refused = False
+        return await self._call(self._producer.begin_transaction, *args, **kwargs)
+
+    async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; refuses, asking to abort, when the quota has kept a message out."""
+        if await self.flush(*args, **kwargs):
+            text = "commit_transaction: messages still wait for the quota; try again"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
+        if self._refused:
+            text = "commit_transaction: the quota has kept messages out for max.block.ms; abort and try again"
+            raise KafkaException(KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, text, txn_requires_abort=True))
+        return await self._call(self._producer.commit_transaction, *args, **kwargs)
+
+    async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
+        purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name
+        self._drop(lambda delivered: delivered.set_exception(purged))
+        done = await self._call(self._producer.abort_transaction, *args, **kwargs)
+        self._refused = False
+        return done
+
+    # Being seen and ending ----------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
+        return self._producer.metrics()
+
+    def quota_state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
+        return self._producer.quota_state()
+
+    async def client_instance_id(self, timeout: float) -> UUID | None:  # noqa: ASYNC109 - as our Producer's
+        """The id this client's telemetry goes by; waits for it up to `timeout` seconds."""
+        return cast("UUID | None", await self._call(self._producer.client_instance_id, timeout))
+
+    async def close(self) -> None:
+        """Deliver what there is and close; takes little more than `max.block.ms`.
+
+        What cannot be delivered by then fails: each message's future is done afterwards. Goes on when it is cancelled,
+        and may be awaited again.
+        """
+        if self._closing is None:
+            self._is_closed = True
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        deadline_ms = self._clock.now_ms() + self._max_block_ms
+        while self._waiting() and self._clock.now_ms() < deadline_ms and not self._producer.outlasts(deadline_ms):
+            await self.flush(SLICE_MS / 1000)
+        throttled = self._throttled()
+        self._drop(lambda delivered: delivered.set_exception(throttled))
+        await self._idle(self._pump)
+        await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
+        await self._idle(self._poller)
+        self._settle()
+        if self._owns_executor:
+            await self._loop.run_in_executor(None, self.executor.shutdown, True)
+
+    # Handing over -------------------------------------------------------------------------------------------------
+
+    async def _hand_now(self, pending: Pending) -> None:
+        """Hand one message over or raise; finishes even when it is cancelled."""
+        error = await asyncio.shield(self._loop.run_in_executor(self.executor, self._hand_over, [pending]))
+        self._start_poller()
+        if error is not None:
+            raise error
+        if pending.error is not None:
+            raise pending.error
+
+    def _hand_over(self, batch: list[Pending]) -> BufferError | None:
+        """In a worker: hand messages to librdkafka until it or the quota says no; `handed` and `error` tell which."""
+        for pending in batch:
+            try:
+                self._producer.produce(*pending.message, on_delivery=pending.reporter(self._reports), **pending.options)
+            except BufferError as error:
+                return error
+            except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
+                pending.error = error
+            pending.handed = True
+        return None
+
+    def _start_pump(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._buffer and self._pump is None:
+            self._pump = self._begin(self._run_pump())
+
+    async def _run_pump(self) -> None:
+        try:
+            while self._buffer:
+                wait_ms = await self._pump_once()
+                if wait_ms:
+                    await self._beat()
+                    await asyncio.sleep(min(wait_ms, SLICE_MS) / 1000)
+        except BaseException:
+            # The loop ends, or the executor was shut down: nobody will hand these over.
+            self._drop(lambda delivered: delivered.cancel())
+            for pending in self._in_hand:
+                pending.drop()
+            raise
+        finally:
+            self._pump = None
+
+    async def _pump_once(self) -> int:
+        """Hand over what may go; returns after how many milliseconds to try again."""
+        self._purged = False
+        batch = self._in_hand = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_AT_ONCE))]
+        refused = await self._loop.run_in_executor(self.executor, self._hand_over, batch)
+        self._in_hand = []
+        handed = [pending for pending in batch if pending.handed]
+        rest = batch[len(handed) :]
+        for pending in handed:
+            self._slots.release()
+            pending.fail(pending.error)
+        if handed:
+            self._progress_at_ms = self._clock.now_ms()
+            self._start_poller()
+        if self._purged:
+            for pending in rest:
+                self._slots.release()
+                pending.drop()
+            return 0
+        self._buffer.extendleft(reversed(rest))
+        if refused is None:
+            return 0
+        self._retry_after_ms = getattr(refused, "retry_after_ms", SLICE_MS)
+        self._refuse_old(refused)
+        return max(1, self._retry_after_ms)
+
+    def _refuse_old(self, error: BufferError) -> None:
+        """Give up messages that have waited for `max.block.ms` while none was admitted."""
+        now_ms = self._clock.now_ms()
+        while self._buffer and now_ms - max(self._buffer[0].taken_at_ms, self._progress_at_ms) >= self._max_block_ms:
+            self._refused = True
+            self._buffer.popleft().fail(error)
+            self._slots.release()
+
+    def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
+        """Forget what waits here, including what a worker was given but the quota sends back."""
+        self._purged = True
+        for pending in self._in_hand:
+            pending.dropped = tell
+        while self._buffer:
+            pending = self._buffer.popleft()
+            self._slots.release()
+            if not pending.delivered.done():
+                tell(pending.delivered)
+
+    # Hearing ------------------------------------------------------------------------------------------------------
+
+    def _start_poller(self) -> None:
+        if self._poller is None:
+            self._poller = self._begin(self._run_poller())
+
+    async def _run_poller(self) -> None:
+        try:
+            while len(self._producer) and self._closing is None:
+                await self._loop.run_in_executor(self.executor, self._producer.serve, SLICE_MS / 1000)
+                self._settle()
+        finally:
+            self._poller = None
+
+    def _settle(self) -> None:
+        """Resolve the futures of messages whose reports have come."""
+        while self._reports:
+            pending, error, message = self._reports.popleft()
+            if pending.callback is not None:
+                self._loop.call_soon(pending.callback, error, message)
+            if error is not None:
+                pending.fail(KafkaException(error))
+            elif not pending.delivered.done():
+                pending.delivered.set_result(message)
+
+    async def _beat(self) -> None:
+        """Keep the consumer alive that this producer was given."""
+        try:
+            if isinstance(self._heartbeat, confluent_kafka.aio.AIOConsumer):
+                ours = getattr(self._heartbeat, "keep_alive", None)
+                await (self._heartbeat.consume(0, 0) if ours is None else ours())
+            elif self._heartbeat is not None:
+                await self._loop.run_in_executor(self.executor, self._producer.keep_alive)
+        except RuntimeError:
+            # It was closed meanwhile, and needs no heartbeat any more.
+            self._heartbeat = None
+
+    # Small parts --------------------------------------------------------------------------------------------------
+
+    async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = await super()._call(blocking_task, *args, **kwargs)
+        self._settle()
+        return result
+
+    def _waiting(self) -> int:
+        return len(self._buffer) + len(self._in_hand)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._loop.create_task(work)
+
+    async def _idle(self, task: "asyncio.Task[None] | None") -> None:
+        if task is not None:
+            await asyncio.wait([task])
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("Producer has been closed")
+
+    def _throttled(self) -> QuotaThrottledError:
+        return QuotaThrottledError(
+            f"the broker's quota is used up; try again in {self._retry_after_ms} ms, raise max.block.ms, or have the "
+            "quota raised",
+            retry_after_ms=self._retry_after_ms,
+        )
+
+    def _deadline_ms(self, timeout: float = -1) -> int | None:
+        return None if timeout < 0 else self._clock.now_ms() + round(timeout * 1000)
+
+    def _slice_ms(self, deadline_ms: int | None) -> int:
+        return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))

@@ -1,0 +1,298 @@
+"""AIOProducer under a quota: the event loop never waits, and whatever is cancelled, nothing is lost or doubled."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaException
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.aio import AIOProducer
+from kclient_quota.errors import ConfigError, QuotaThrottledError
+
+PAD = b"x" * 990
+PRODUCE = 0
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def lags() -> AsyncIterator[list[float]]:
+    """How much too late, in seconds, a task woke up that sleeps for ten milliseconds again and again."""
+    seen: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(0.01)
+            seen.append(time.perf_counter() - begin - 0.01)
+
+    task = asyncio.create_task(watch())
+    yield seen
+    task.cancel()
+
+
+def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **more}
+
+
+def read_back(broker: EmbeddedBroker, isolation: str = "read_uncommitted") -> Counter[bytes]:
+    group = {"group.id": "reader", "isolation.level": isolation}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, **group})
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    seen: Counter[bytes] = Counter()
+    while True:
+        messages = consumer.consume(1_000, 1.0)
+        if not messages:
+            consumer.close()
+            return seen
+        seen.update(message.value()[:6] for message in messages if message.error() is None)
+
+
+def ids(count: int) -> dict[bytes, int]:
+    return {b"%06d" % number: 1 for number in range(count)}
+
+
+async def throttled(broker: EmbeddedBroker, throttle_ms: int, **more: Any) -> AIOProducer:
+    """A producer whose first message was answered with a throttle."""
+    producer = AIOProducer(conf(broker, **{"linger.ms": 0, **more}))
+    broker.throttle_next(PRODUCE, throttle_ms)
+    await producer.produce("orders", b"000000")
+    await producer.flush(5)
+    await producer.poll(0.3)
+    assert [state.throttled_until_ms > 0 for state in producer.quota_state().values()] == [True]
+    return producer
+
+
+async def test_the_quota_is_kept_and_the_loop_runs_on(broker: EmbeddedBroker, lags: list[float]) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=60_000)
+    async with AIOProducer(conf(broker), batch_size=50) as producer:
+        lags.clear()
+        begin = time.monotonic()
+        delivered = [await producer.produce("orders", b"%06d" % number + PAD) for number in range(200)]
+        assert await producer.flush() == 0
+        took_s = time.monotonic() - begin
+        assert all(future.done() for future in delivered)
+        assert [future.result().offset() for future in delivered] == list(range(200))
+        assert [state.limit for state in producer.quota_state().values()] == [60_000]
+    assert len(producer) == 0
+    # A second's quota may go ahead.
+    assert 2.0 <= took_s <= 6.0
+    assert max(lags) < 0.25
+    assert read_back(broker) == ids(200)
+
+
+async def test_messages_go_without_being_flushed(broker: EmbeddedBroker) -> None:
+    producer = AIOProducer(conf(broker), buffer_timeout=0.2)
+    first = await producer.produce("orders", b"a", "k", partition=0, timestamp=1_234, headers={"h": b"v"})
+    message = await asyncio.wait_for(first, 5)
+    assert (message.key(), message.timestamp()[1]) == (b"k", 1_234)
+    heard: list[Any] = []
+    second = await producer.produce("orders", b"b", on_delivery=lambda error, _: heard.append(error))
+    await asyncio.wait_for(second, 5)
+    await asyncio.sleep(0)
+    assert heard == [None]
+    await producer.close()
+    assert set(read_back(broker)) == {b"a", b"b"}
+
+
+async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=100_000)
+    producer = AIOProducer(conf(broker), batch_size=20, buffer_timeout=0.05)
+    taken: list[tuple[bytes, asyncio.Future[Any]]] = []
+    refused = 0
+    for number in range(400):
+        value = b"%06d" % number
+        # Shorter than most waits, longer than some.
+        task = asyncio.create_task(producer.produce("orders", value + PAD))
+        done, _ = await asyncio.wait([task], timeout=0.005)
+        if done:
+            taken.append((value, task.result()))
+            continue
+        task.cancel()
+        refused += 1
+        flush = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0.002)
+        flush.cancel()
+    assert refused > 20
+    assert len(taken) > 50
+    if taken[-1][1].cancel():
+        taken.pop()
+    await producer.close()
+    assert all(future.done() and future.exception() is None for _, future in taken)
+    seen = read_back(broker)
+    assert max(seen.values()) == 1
+    assert {value for value, _ in taken} <= set(seen)
+    assert len(seen) - len(taken) <= 1
+
+
+async def test_a_produce_that_waited_for_max_block_ms_is_refused(broker: EmbeddedBroker) -> None:
+    producer = await throttled(broker, 60_000, **{"max.block.ms": 500})
+    waiting = await producer.produce("orders", b"000001")
+    begin = time.monotonic()
+    assert await producer.flush(5) == 0
+    assert time.monotonic() - begin < 2
+    error = waiting.exception()
+    assert isinstance(error, QuotaThrottledError)
+    assert 50_000 < error.retry_after_ms <= 60_000
+    full = [producer.produce("orders", b"%06d" % number) for number in range(2, 1_012)]
+    results = await asyncio.gather(*full, return_exceptions=True)
+    assert sum(isinstance(result, QuotaThrottledError) for result in results) <= 10
+    begin = time.monotonic()
+    await producer.close()
+    assert time.monotonic() - begin < 3
+    futures = [result for result in results if isinstance(result, asyncio.Future)]
+    assert all(isinstance(future.exception(), QuotaThrottledError) for future in futures)
+    with pytest.raises(RuntimeError, match="closed"):
+        await producer.produce("orders", b"x")
+
+
+async def test_raise_says_when_to_try_again(broker: EmbeddedBroker, lags: list[float]) -> None:
+    producer = await throttled(broker, 1_500, **{"quota.backoff": "raise"})
+    lags.clear()
+    begin = time.monotonic()
+    with pytest.raises(QuotaThrottledError) as caught:
+        await producer.produce("orders", b"000001")
+    assert time.monotonic() - begin < 0.5
+    assert 0 < caught.value.retry_after_ms <= 1_500
+    await asyncio.sleep(caught.value.retry_after_ms / 1000 + 0.05)
+    delivered = await producer.produce("orders", b"000001")
+    assert (await asyncio.wait_for(delivered, 5)).offset() == 1
+    await producer.close()
+    assert max(lags) < 0.25
+    assert read_back(broker) == ids(2)
+
+
+async def test_a_cancelled_close_goes_on(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=50_000)
+    producer = AIOProducer(conf(broker))
+    delivered = [await producer.produce("orders", b"%06d" % number + PAD) for number in range(100)]
+    closing = asyncio.create_task(producer.close())
+    await asyncio.sleep(0.2)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await producer.close()
+    assert all(future.exception() is None for future in delivered)
+    assert read_back(broker) == ids(100)
+
+
+async def test_purge_forgets_what_waits(broker: EmbeddedBroker) -> None:
+    producer = await throttled(broker, 60_000)
+    waiting = [await producer.produce("orders", b"%06d" % number) for number in range(1, 11)]
+    flush = asyncio.create_task(producer.flush())
+    await asyncio.sleep(0.3)
+    assert len(producer) == 10
+    await producer.purge()
+    assert await asyncio.wait_for(flush, 2) == 0
+    assert all(future.cancelled() for future in waiting)
+    begin = time.monotonic()
+    await producer.close()
+    assert time.monotonic() - begin < 2
+    assert read_back(broker) == ids(1)
+
+
+async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: EmbeddedBroker) -> None:
+    async with AIOProducer(conf(broker, **{"message.max.bytes": 2_000})) as producer:
+        good = await producer.produce("orders", b"000000")
+        big = await producer.produce("orders", b"x" * 5_000)
+        wrong = await producer.produce("orders", 7)
+        also = await producer.produce("orders", b"000001")
+    assert isinstance(big.exception(), KafkaException)
+    assert isinstance(wrong.exception(), TypeError)
+    assert (good.exception(), also.exception()) == (None, None)
+    assert read_back(broker) == ids(2)
+
+
+async def test_transactions_commit_what_was_taken_and_abort_at_once(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=50_000)
+    producer = AIOProducer(conf(broker, **{"transactional.id": "t"}), batch_size=40)
+    await producer.init_transactions(10)
+    await producer.begin_transaction()
+    for number in range(100):
+        await producer.produce("orders", b"%06d" % number + PAD)
+    await producer.commit_transaction()
+    await producer.begin_transaction()
+    lost = [await producer.produce("orders", b"aborted" + PAD) for _ in range(60)]
+    begin = time.monotonic()
+    await producer.abort_transaction()
+    assert time.monotonic() - begin < 1.5
+    await producer.flush(5)
+    assert isinstance(lost[-1].exception(), KafkaException)
+    await producer.close()
+    assert read_back(broker, "read_committed") == ids(100)
+
+
+async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(broker: EmbeddedBroker) -> None:
+    producer = AIOProducer(conf(broker, **{"transactional.id": "t", "max.block.ms": 300, "linger.ms": 0}))
+    await producer.init_transactions(10)
+    await producer.begin_transaction()
+    broker.throttle_next(PRODUCE, 60_000)
+    await producer.produce("orders", b"000000")
+    await producer.flush(5)
+    await producer.poll(0.3)
+    refused = await producer.produce("orders", b"000001")
+    await producer.flush(5)
+    assert isinstance(refused.exception(), QuotaThrottledError)
+    with pytest.raises(KafkaException) as caught:
+        await producer.commit_transaction(5)
+    assert caught.value.args[0].txn_requires_abort()
+    await producer.close()
+
+
+async def test_an_executor_of_ones_own_stays_open_and_configuration_untouched(broker: EmbeddedBroker) -> None:
+    async def on_stats(_text: str) -> None: ...
+
+    mine = conf(broker, stats_cb=on_stats)
+    before = dict(mine)
+    with ThreadPoolExecutor(2) as executor:
+        async with AIOProducer(mine, executor=executor) as producer:
+            await producer.produce("orders", b"000000")
+        assert executor.submit(int).result() == 0
+    assert mine == before
+    with pytest.raises(ConfigError):
+        AIOProducer(conf(broker, **{"quota.backof": "raise"}))
+
+
+async def test_nothing_is_left_running(broker: EmbeddedBroker) -> None:
+    before = set(threading.enumerate())
+    async with AIOProducer(conf(broker)) as producer:
+        await producer.produce("orders", b"000000")
+    left = {thread for thread in set(threading.enumerate()) - before if not thread.daemon}
+    # asyncio's own default executor is what closes ours.
+    assert [thread.name for thread in left if not thread.name.startswith("asyncio")] == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "plain"])
+async def test_a_consumer_is_kept_alive_while_messages_wait(broker: EmbeddedBroker, kind: str) -> None:
+    beats: list[str] = []
+
+    class Beating:
+        def keep_alive(self) -> None:
+            beats.append(threading.current_thread().name)
+
+    class AsyncBeating(confluent_kafka.aio.AIOConsumer):
+        def __init__(self) -> None:
+            """Consume nothing."""
+
+        async def keep_alive(self) -> None:
+            beats.append("loop")
+
+    broker.set_quota(client_id="app", producer_byte_rate=10_000)
+    heartbeat = AsyncBeating() if kind == "asyncio" else Beating()
+    async with AIOProducer(conf(broker), heartbeat=heartbeat) as producer:
+        for number in range(20):
+            await producer.produce("orders", b"%06d" % number + PAD)
+    assert len(beats) >= 3
+    assert (set(beats) == {"loop"}) == (kind == "asyncio")
