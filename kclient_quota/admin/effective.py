@@ -42,20 +42,22 @@ class EffectiveQuota:
 
 
 class EffectiveQuotas:
-    """Configured entries, indexed so that resolving costs eight look-ups per kind of quota, however many there are.
+    """Configured entries, indexed so that resolving costs eight look-ups, however many there are; keep it for many.
 
     Args:
-        entries: entities with their values by key; ip entities play no part in what a client gets.
+        entries: entities with their values by key; types other than users and client-ids are left out.
     """
 
     def __init__(self, entries: Iterable[tuple[ClientQuotaEntity, Mapping[str, float]]]) -> None:
-        self._by_key: dict[str, dict[Level, float]] = {}
+        self._by_level: dict[Level, Mapping[str, float]] = {}
+        keys: set[str] = set()
         for entity, values in entries:
-            if entity.ip is not None:
-                continue
-            level = (entity.user, entity.client_id)
-            for key, value in values.items():
-                self._by_key.setdefault(key, {})[level] = value
+            user, client_id = level = entity.user, entity.client_id
+            if len(entity.entries) == (user is not None) + (client_id is not None):
+                self._by_level[level] = values
+                keys.update(values)
+        self.keys = sorted(keys)
+        """The kinds of quota that somebody has, sorted."""
 
     def describe(self, entity: ClientQuotaEntity, *, include_overrides: bool = False) -> list[EffectiveQuota]:
         """What applies to `entity`.
@@ -71,15 +73,17 @@ class EffectiveQuotas:
         Raises:
             ConfigError: an entity that no client can have.
         """
-        wanted = tuple(_levels(entity))
-        found = []
-        for key in sorted(self._by_key):
-            values = self._by_key[key]
-            matches = [QuotaEntry(_entity_of(level), values[level]) for level in wanted if level in values]
-            if matches:
-                overridden = tuple(matches[1:]) if include_overrides else ()
-                found.append(EffectiveQuota(key, matches[0], overridden))
-        return found
+        matches: dict[str, list[QuotaEntry]] = {}
+        for level in _levels(entity):
+            values = self._by_level.get(level)
+            if values:
+                source = _entity_of(level)
+                for key, value in values.items():
+                    matches.setdefault(key, []).append(QuotaEntry(source, value))
+        return [
+            EffectiveQuota(key, entries[0], tuple(entries[1:]) if include_overrides else ())
+            for key, entries in sorted(matches.items())
+        ]
 
     def inherited(self, entity: ClientQuotaEntity, key: str) -> float | None:
         """The value of `deciding`."""
@@ -88,16 +92,13 @@ class EffectiveQuotas:
 
     def deciding(self, entity: ClientQuotaEntity, key: str) -> QuotaEntry | None:
         """What holds for everybody whom an entry of users and client-ids covers; None without a limit."""
-        values = self._by_key.get(key)
-        if not values or set(entity.entries) - {USER, CLIENT_ID}:
+        if set(entity.entries) - {USER, CLIENT_ID}:
             return None
-        level = next((level for level in _covering(entity) if level in values), None)
-        return None if level is None else QuotaEntry(_entity_of(level), values[level])
-
-    @property
-    def keys(self) -> list[str]:
-        """The kinds of quota that somebody has, sorted."""
-        return sorted(self._by_key)
+        for level in _covering(entity):
+            values = self._by_level.get(level)
+            if values and key in values:
+                return QuotaEntry(_entity_of(level), values[key])
+        return None
 
 
 def _covering(entity: ClientQuotaEntity) -> Iterator[Level]:

@@ -63,3 +63,14 @@ def test_a_user_named_like_the_default_is_not_the_default() -> None:
 def test_what_no_client_can_be(entity: ClientQuotaEntity) -> None:
     with pytest.raises(ConfigError):
         configured(8).describe(entity)
+
+
+def test_entities_of_other_types_are_nobodys_levels() -> None:
+    quotas = EffectiveQuotas(
+        [
+            (of(user="u"), {"producer_byte_rate": 1}),
+            (ClientQuotaEntity({"user": "u", "group": "g"}), {"producer_byte_rate": 2}),
+            (ClientQuotaEntity({"group": "g"}), {"producer_byte_rate": 3}),
+        ]
+    )
+    assert [quota.value for quota in quotas.describe(of(user="u", client_id="c"))] == [1]
