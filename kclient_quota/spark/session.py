@@ -65,7 +65,7 @@ def session(
     from pyspark.sql import SparkSession  # noqa: PLC0415 # after the message about its absence
 
     builder = SparkSession.builder.appName(name)
-    if master or not os.environ.get("SPARK_ENV_LOADED"):
+    if master or "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets, knowing the master
         builder = builder.master(master or "local[*]")
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)

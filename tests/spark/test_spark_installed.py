@@ -16,5 +16,5 @@ def test_the_spark_extra_is_installed_where_it_has_to_be():
 
 
 def test_importing_the_package_loads_no_spark():
-    program = "import sys, kclient_quota; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, kclient_quota, kclient_quota.cli.pipeline; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,104 @@
+"""`kclient-quota pipeline`: Spark jobs over client telemetry."""
+
+import argparse
+import sys
+
+from kclient_quota.errors import ConfigError, KclientQuotaError
+
+_JOBS = {
+    "points": "every data point as a row of the flat table",
+    "usage": "rates and throttle times by window, user, client-id and broker, against the quota",
+    "throttled": "sessions of throttling: who, when, how deep, by which quota",
+    "outliers": "who does most on each broker, and the default quota that would contain them",
+    "recommend": "a file of quotas for kafka-quotas plan and apply",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "jobs:\n" + "\n".join(f"  {name:10} {what}" for name, what in _JOBS.items())
+    parser.add_argument("job", choices=tuple(_JOBS), metavar="NAME", help="one of the jobs below")
+    parser.add_argument("--input", required=True, metavar="DIR", help="what the receiver has written")
+    parser.add_argument(
+        "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="PATH", help="new directory of Parquet; of recommend, a file"
+    )
+    parser.add_argument("--dead-letters", metavar="DIR", help="for what cannot be decoded, with the reason")
+    parser.add_argument("--quotas", metavar="FILE", help="what kafka-quotas export printed: the limits in force")
+    parser.add_argument("--window", default="1 minute", help="of usage (default: %(default)s)")
+    parser.add_argument("--late", default="2 minutes", help="how late points may come (default: %(default)s)")
+    parser.add_argument("--master", metavar="URL", help="such as local[2] or spark://host:7077 (default: local[*])")
+    stream = parser.add_argument_group("as a stream")
+    stream.add_argument("--checkpoint", metavar="DIR", help="where a stream keeps its state; makes the job a stream")
+    stream.add_argument("--endless", action="store_true", help="go on when it has caught up, until Ctrl-C")
+    top = parser.add_argument_group("only outliers")
+    top.add_argument("--top", type=int, default=3, metavar="K", help="default: %(default)s")
+    top.add_argument("--capacity", type=float, metavar="BYTES", help="what one broker can do in a second")
+    policy = parser.add_argument_group("only recommend")
+    policy.add_argument("--entity", default="client-id", help="client-id (default), user or user,client-id")
+    policy.add_argument("--quantile", type=float, default=0.95, help="of a client's demand (default: %(default)s)")
+    policy.add_argument("--headroom", type=float, default=1.25, help="quota by demand (default: %(default)s)")
+    policy.add_argument(
+        "--default-quantile", type=float, default=0.9, help="part that the default serves (default: %(default)s)"
+    )
+    policy.add_argument("--most-overrides", type=int, default=1_000, help="default: %(default)s")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the job.
+
+    Returns:
+        the exit status, 0.
+
+    Raises:
+        KclientQuotaError: one line of what is wrong.
+    """
+    try:
+        from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
+
+        spark = session(f"kclient-quota {options.job}", options.master)
+        from kclient_quota.spark.jobs.recommend import Policy  # noqa: PLC0415 - as above
+        from kclient_quota.spark.pipeline import Plan  # noqa: PLC0415 - as above
+        from kclient_quota.spark.pipeline import run as run_plan  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the Spark pipeline needs {error.name}: pip install 'kclient-quota[spark]'") from error
+    try:
+        policy = Policy(options.entity, options.quantile, options.headroom, options.default_quantile)
+        plan = Plan(
+            job=options.job,
+            source=options.input,
+            output=options.output,
+            source_format=options.format,
+            dead_letters=options.dead_letters,
+            quotas=options.quotas,
+            window=options.window,
+            late=options.late,
+            checkpoint=options.checkpoint,
+            is_endless=options.endless,
+            k=options.top,
+            capacity=options.capacity,
+            policy=policy,
+            most_overrides=options.most_overrides,
+        )
+        print(run_plan(spark, plan))
+    finally:
+        spark.stop()
+    return 0
+
+
+def main() -> int:
+    """The job as a script of its own, for spark-submit."""
+    parser = argparse.ArgumentParser(prog="pipeline")
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args())
+    except KclientQuotaError as error:
+        print(f"pipeline: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

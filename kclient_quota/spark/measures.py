@@ -1,0 +1,98 @@
+"""Which pushed metrics say how much a client does and how it is throttled, whichever client pushed them."""
+
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
+
+BYTES, REQUESTS = "bytes", "requests"
+BYTE_RATE, REQUEST_RATE = "byte_rate", "request_rate"
+THROTTLE_AVG, THROTTLE_MAX, THROTTLE_TOTAL = "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"
+THROTTLE_COUNT = "throttles"
+
+_DIRECTION: Final = {PRODUCER: "outgoing", CONSUMER: "incoming"}
+_THROTTLED: Final = {PRODUCER: "produce", CONSUMER: "fetch"}
+_OF_CLIENT: Final = {PRODUCER: "producer", CONSUMER: "consumer.fetch.manager"}
+
+
+def _names() -> dict[str, tuple[str, str]]:
+    """Metric -> (role, measure). Names with `.node.` are per broker, the others of the whole client."""
+    names = {}
+    for role, node in product((PRODUCER, CONSUMER), ("", ".node")):
+        prefix = f"org.apache.kafka.{role}{node}"
+        names[f"{prefix}.{_DIRECTION[role]}.byte.rate"] = (role, BYTE_RATE)
+        names[f"{prefix}.{_DIRECTION[role]}.byte.total"] = (role, BYTES)
+        names[f"{prefix}.request.rate"] = (role, REQUEST_RATE)
+        names[f"{prefix}.request.total"] = (role, REQUESTS)
+        throttled = f"{prefix if node else f'org.apache.kafka.{_OF_CLIENT[role]}'}.{_THROTTLED[role]}.throttle"
+        names[f"{throttled}.time.avg"] = (role, THROTTLE_AVG)
+        names[f"{throttled}.time.max"] = (role, THROTTLE_MAX)
+        names[f"{throttled}.time.total"] = (role, THROTTLE_TOTAL)
+        names[f"{throttled}.count"] = (role, THROTTLE_COUNT)
+    return names
+
+
+METRICS: Final = _names()
+"""Metric -> (role, measure), of Java's clients, librdkafka's and ours."""
+
+
+def measured(points: "DataFrame") -> "DataFrame":
+    """The points that measure anything, with `role` (producer, consumer) and `measure` (constants of this module)."""
+    parts = [F.lit(text) for name, (role, measure) in METRICS.items() for text in (name, f"{role}/{measure}")]
+    found = F.try_element_at(F.create_map(*parts), F.col("metric"))
+    return (
+        points.where(F.col("metric").isin(*METRICS) & F.col("value").isNotNull())
+        .withColumn("role", F.substring_index(found, "/", 1))
+        .withColumn("measure", F.substring_index(found, "/", -1))
+    )
+
+
+def series_key() -> list["Column"]:
+    """What tells one series from another: client, metric, attributes."""
+    attributes = F.to_json(F.map_from_entries(F.array_sort(F.map_entries("attributes"))))
+    return [F.col("client_instance_id"), F.col("client_id"), F.col("metric"), attributes]
+
+
+def as_delta(points: "DataFrame") -> "DataFrame":
+    """Cumulative sums as changes since the series' last point; every other point as it is. Batches only.
+
+    A value below the last one, or a new start, is a counter that began anew: all of it is change. The first point of
+    a series is dropped unless it began within the data, since how much of it is new is not known.
+    """
+    is_counter = (F.col("kind") == "sum") & (F.col("temporality") == "cumulative") & F.col("value").isNotNull()
+    order = Window.partitionBy(*series_key()).orderBy("time")
+    counters = (
+        points.where(is_counter)
+        .withColumn("_last", F.lag("value").over(order))
+        .withColumn("_start", F.lag("start_ms").over(order))
+        .withColumn("_time", F.lag("time").over(order))
+        .where(F.col("_last").isNotNull())
+    )
+    anew = (F.col("value") < F.col("_last")) | (F.col("start_ms") > F.col("_start"))
+    changes = (
+        counters.withColumn("value", F.when(anew, F.col("value")).otherwise(F.col("value") - F.col("_last")))
+        .withColumn("start_ms", F.when(anew, F.col("start_ms")).otherwise(F.unix_millis("_time")))
+        .withColumn("temporality", F.lit("delta"))
+        .drop("_last", "_start", "_time")
+    )
+    return points.where(~F.coalesce(is_counter, F.lit(False))).unionByName(changes)
+
+
+def as_cumulative(points: "DataFrame") -> "DataFrame":
+    """Deltas of sums as running sums since the series' first point; every other point as it is. Batches only."""
+    is_delta = (F.col("kind") == "sum") & (F.col("temporality") == "delta") & F.col("value").isNotNull()
+    order = Window.partitionBy(*series_key()).orderBy("time").rowsBetween(Window.unboundedPreceding, 0)
+    sums = (
+        points.where(is_delta)
+        .withColumn("value", F.sum("value").over(order))
+        .withColumn("start_ms", F.first("start_ms").over(order))
+        .withColumn("temporality", F.lit("cumulative"))
+    )
+    return points.where(~F.coalesce(is_delta, F.lit(False))).unionByName(sums)

@@ -1,0 +1,148 @@
+"""Runs a job from a source to files: in one go, or as a stream with a checkpoint."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+
+from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark.decode import dead_letters, points
+from kclient_quota.spark.files import read_files
+from kclient_quota.spark.jobs.outliers import outliers
+from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
+from kclient_quota.spark.jobs.throttled import throttled
+from kclient_quota.spark.jobs.usage import usage
+from kclient_quota.spark.measures import as_delta
+from kclient_quota.spark.quota_table import Limits, read_limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        job: one of `JOBS`.
+        source: directory that the receiver writes.
+        source_format: one of `files.FORMATS`.
+        output: directory of Parquet files; of `recommend` the file for `kafka-quotas`.
+        dead_letters: directory for what could not be decoded; None passes it over.
+        quotas: file of `kafka-quotas export`; None: no limits beside usage.
+        window: of `usage` and what is built on it.
+        late: of a stream, how late points may come; of `throttled` also how long a pause ends a session.
+        checkpoint: directory; makes it a stream, exactly once into Parquet.
+        is_endless: a stream goes on when it has caught up.
+        k: of `outliers`.
+        capacity: bytes per second that one broker has.
+        policy: of `recommend`.
+        most_overrides: of `recommend`: more than these are refused.
+    """
+
+    job: str
+    source: str
+    output: str
+    source_format: str = "jsonl"
+    dead_letters: str | None = None
+    quotas: str | None = None
+    window: str = "1 minute"
+    late: str = "2 minutes"
+    checkpoint: str | None = None
+    is_endless: bool = False
+    k: int = 3
+    capacity: float | None = None
+    policy: Policy = field(default_factory=Policy)
+    most_overrides: int = 1_000
+
+
+def run(spark: "SparkSession", plan: Plan) -> str:
+    """Run it.
+
+    Returns:
+        a line that says what was written.
+
+    Raises:
+        ConfigError: the plan, a file of it or what Spark makes of it is wrong.
+        ClusterError: Spark could not do it.
+    """
+    if plan.job not in JOBS:
+        raise ConfigError(f"job {plan.job}: write one of {', '.join(JOBS)}")
+    limits = read_limits(plan.quotas) if plan.quotas else None
+    if not Path(plan.source).exists() and "://" not in plan.source:
+        raise ConfigError(f"input {plan.source}: there is no such directory")
+    try:
+        return _stream(spark, plan, limits) if plan.checkpoint else _batch(spark, plan, limits)
+    except AnalysisException as error:
+        raise ConfigError(f"{plan.job} on {plan.source}: {_first_line(error)}") from error
+    except StreamingQueryException as error:
+        raise ClusterError(f"the stream of {plan.job} failed: {_first_line(error)}") from error
+    except PySparkException as error:
+        raise ClusterError(f"{plan.job} failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
+    decoded = read_files(spark, plan.source, plan.source_format)
+    table = points(decoded)
+    if plan.dead_letters:
+        dead_letters(decoded).write.mode("append").parquet(plan.dead_letters)
+    if plan.job == "recommend":
+        return _recommend(plan, usage(as_delta(table), plan.window, plan.late))
+    found = _table_job(plan, table if plan.job == "points" else as_delta(table), limits)
+    if plan.job == "outliers":
+        found = outliers(found, plan.k, plan.capacity)
+    found.write.parquet(plan.output)
+    return f"{plan.output}: {spark.read.parquet(plan.output).count()} rows"
+
+
+def _table_job(plan: Plan, table: "DataFrame", limits: Limits | None) -> "DataFrame":
+    if plan.job == "points":
+        return table
+    if plan.job == "throttled":
+        return throttled(table, plan.late, plan.late, limits)
+    return usage(table, plan.window, plan.late, limits)
+
+
+def _recommend(plan: Plan, table: "DataFrame") -> str:
+    rows = recommend(table, plan.policy).limit(plan.most_overrides + 3).collect()  # two of them are defaults
+    if len(rows) > plan.most_overrides + 2:
+        raise ConfigError(
+            f"recommend: more than {plan.most_overrides} overrides; raise default_quantile, so that the default serves "
+            "more, or most_overrides"
+        )
+    if not rows:
+        raise ConfigError(
+            f"{plan.source}: no client there tells how many bytes it sends; subscribe to "
+            "org.apache.kafka.producer.node. and org.apache.kafka.consumer.node. of Java's clients"
+        )
+    Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
+    return f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
+
+
+def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
+    if plan.job == "recommend":
+        raise ConfigError("recommend looks at a span of time as a whole: run it without a checkpoint")
+    table = points(read_files(spark, plan.source, plan.source_format, is_stream=True))
+    writer = _table_job(plan, table, limits).writeStream.option("checkpointLocation", plan.checkpoint)
+    if not plan.is_endless:
+        writer = writer.trigger(availableNow=True)
+    if plan.job == "outliers":
+        query = writer.foreachBatch(lambda rows, number: _write_outliers(plan, rows, number)).start()
+    else:
+        query = writer.format("parquet").outputMode("append").start(plan.output)
+    query.awaitTermination()
+    progress: list[Any] = query.recentProgress
+    return f"{plan.output}: {sum(each['numInputRows'] for each in progress)} rows read in {len(progress)} batches"
+
+
+def _write_outliers(plan: Plan, rows: "DataFrame", number: int) -> None:
+    """A directory per batch: done again, it holds the same."""
+    found = outliers(rows, plan.k, plan.capacity)
+    found.write.mode("overwrite").parquet(f"{plan.output}/batch={number}")

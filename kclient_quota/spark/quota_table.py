@@ -1,0 +1,64 @@
+"""The quotas in force beside usage: which limit applies to a client, and which of the eight levels decided."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
+
+from kclient_quota.admin.quota_file import parse_quota_file
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import ClientQuotaEntity
+from kclient_quota.quota.resolution import Level, levels
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROLE_KEYS: Final = {"producer": "producer_byte_rate", "consumer": "consumer_byte_rate"}
+"""Role of a client -> the quota of its bytes."""
+
+Limits = Mapping[str, Mapping[Level, float]]
+"""Quota -> level -> bytes per second."""
+
+_COLUMNS: Final = "quota_key string, quota double, quota_level string"
+
+
+def read_limits(path: Path | str) -> Limits:
+    """The limits of a file that `kafka-quotas export` wrote.
+
+    Raises:
+        ConfigError: there is no such file, or it is none of quotas; says what is wrong in which line.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"quota file {path}: {error.strerror}; write one with: kafka-quotas export") from error
+    found: dict[str, dict[Level, float]] = {}
+    for entry in parse_quota_file(text, str(path)).entries:
+        if entry.entity.ip is not None:
+            continue
+        for quota, value in entry.wanted.items():
+            if quota.is_enforced:
+                found.setdefault(quota.key, {})[entry.entity.user, entry.entity.client_id] = value
+    return found
+
+
+def with_quotas(usage: "DataFrame", limits: Limits) -> "DataFrame":
+    """`usage` with `quota_key`, `quota` (bytes per second and broker) and `quota_level` (the entry that decided).
+
+    Args:
+        usage: has user, client_id and role.
+        limits: see `read_limits`; null columns where nothing limits a client.
+    """
+    found = F.udf(lambda user, client, role: _limit(limits, user, client, role), _COLUMNS)
+    return usage.withColumn("_quota", found("user", "client_id", "role")).select("*", "_quota.*").drop("_quota")
+
+
+def _limit(limits: Limits, user: str | None, client: str | None, role: str) -> tuple[str, float | None, str | None]:
+    key = ROLE_KEYS[role]
+    of = limits.get(key, {})
+    for level in levels(user or "", client or ""):
+        value = of.get(level)
+        if value is not None:
+            return key, value, str(ClientQuotaEntity.of(user=level[0], client_id=level[1]))
+    return key, None, None
