@@ -118,9 +118,13 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         deadline_s = None if within_s < 0 else time.monotonic() + within_s
         while True:
             slice_s = SLICE_S if deadline_s is None else min(SLICE_S, max(0.0, deadline_s - time.monotonic()))
-            messages = await self._run(self._consumer.consume, self._unreceived, count, slice_s)
+            messages = await self._run(self._consume, self._unreceived, count, slice_s)
             if messages or (deadline_s is not None and time.monotonic() >= deadline_s):
                 return list(messages)
+
+    def _consume(self, count: int, within_s: float) -> list[Message]:
+        # Looked up when it is its turn: the consumer may have stepped in or aside meanwhile.
+        return self._consumer.consume(count, within_s)
 
     def _unreceived(self, messages: list[Message]) -> None:
         if messages:
