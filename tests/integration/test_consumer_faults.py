@@ -43,6 +43,7 @@ def started(broker: EmbeddedBroker, **conf: Any) -> Consumer:
             "group.id": "g",
             "client.id": "app",
             "auto.offset.reset": "earliest",
+            "enable.metrics.push": False,
             **conf,
         }
     )
@@ -83,7 +84,10 @@ def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(bro
 def test_ctrl_c_ends_a_poll_that_waits_for_the_quota(broker: EmbeddedBroker) -> None:
     fill(broker, 20)
     script = f"""
+import signal
 from kclient_quota.clients.consumer import Consumer
+# A test run in the background hands down that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 consumer = Consumer({{"bootstrap.servers": "{broker.bootstrap_servers}", "group.id": "g", "client.id": "app",
     "auto.offset.reset": "earliest", "consumer_byte_rate": 10}})
 consumer.subscribe(["orders"])

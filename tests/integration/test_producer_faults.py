@@ -148,9 +148,14 @@ def test_ctrl_c_ends_a_waiting_produce_at_once(broker: EmbeddedBroker) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     timer = threading.Timer(0.5, interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        over_produce(producer)
+    # A test run in the background inherits that Ctrl-C is ignored.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            over_produce(producer)
+    finally:
+        signal.signal(signal.SIGINT, former)
     assert time.monotonic() - sent_at[0] < 1
     timer.join()
 
