@@ -87,8 +87,12 @@ class TopicStore:
             return
         self._end_ms = self._clock.now_ms() + self._timeout_ms
         place = self._find() or self._create()
+        throttle_ms = 0
         for start in range(0, len(records), _RECORDS_PER_BATCH):
-            self._append(place, records[start : start + _RECORDS_PER_BATCH])
+            self._wait_out(throttle_ms)
+            throttle_ms = self._append(place, records[start : start + _RECORDS_PER_BATCH])
+        if throttle_ms:
+            self._client.close()  # the muted connection would hold up whatever is asked next
 
     def _put(self, sources: Sources, record: Record) -> None:
         try:
@@ -183,7 +187,17 @@ class TopicStore:
             raise self._refusal(response.error_code, "was not read")
         return response.responses[0].partitions[0]
 
-    def _append(self, place: _Place, records: list[Record]) -> None:
+    def _wait_out(self, throttle_ms: int) -> None:
+        """A producer quota holds for us as well."""
+        if throttle_ms >= self._left_ms():
+            raise ClusterError(
+                f"topic {self._topic}: a producer_byte_rate makes us wait {throttle_ms} ms, more than --timeout allows; "
+                "raise the quota of this user or client-id, or keep the source values in a file (--units-store)"
+            )
+        self._clock.sleep_ms(throttle_ms)
+
+    def _append(self, place: _Place, records: list[Record]) -> int:
+        """Append, and how long the broker then wants to be left alone."""
         partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(build_batch(records)))
         topic = ProduceRequest.TopicProduceData(name=self._topic, topic_id=place.topic_id, partition_data=[partition])
         request = ProduceRequest(acks=_ALL_REPLICAS, timeout_ms=self._left_ms(), topic_data=[topic])
@@ -191,7 +205,7 @@ class TopicStore:
             response = self._client.ask_broker(place.leader_id, request, timeout_ms=self._left_ms())
             told = response.responses[0].partition_responses[0]
             if not told.error_code:
-                return
+                return int(response.throttle_time_ms)
             self._pause(told.error_code, "was not written", told.error_message)
 
     def _ask(self, request: Request) -> Any:

@@ -65,6 +65,7 @@ def test_a_few_are_resolved_without_fetching_the_many(admin, broker):
     assert sum(seen.response_bytes for seen in broker.requests) - before < 1000
     assert (producer.value, [entry.value for entry in producer.overrides]) == (20.0, [10.0])
     assert (consumer.value, consumer.decided_by.entity) == (5.0, of(user=DEFAULT))
+    assert admin.index_client_quotas().result(30).describe(wanted)[1].value == 20.0
     many = [of(user=f"other-{n}", client_id="x") for n in range(100)]
     results = admin.describe_effective_client_quotas([*many, wanted, of(ip="1.2.3.4")])
     assert [quota.value for quota in results[many[5]].result(30)] == [5.0, 1.0]
