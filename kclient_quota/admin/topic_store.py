@@ -191,7 +191,7 @@ class TopicStore:
         """A producer quota holds for us as well."""
         if throttle_ms >= self._left_ms():
             raise ClusterError(
-                f"topic {self._topic}: a producer_byte_rate makes us wait {throttle_ms} ms, more than --timeout allows; "
+                f"topic {self._topic}: a producer_byte_rate makes us wait {throttle_ms} ms, more than we may; "
                 "raise the quota of this user or client-id, or keep the source values in a file (--units-store)"
             )
         self._clock.sleep_ms(throttle_ms)
