@@ -6,6 +6,7 @@ import os
 import random
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether clients know the quota, by hand or from the cluster, or learn it (default: %(default)s)",
     )
     parser.add_argument(
-        "--demand", type=float, metavar="RATE", help="bytes per second that each client has to send (default: endless)"
+        "--demand",
+        type=float,
+        action="append",
+        metavar="RATE",
+        help="bytes per second that each client has to send; again for more, which clients have in turn "
+        "(default: inf, more than they may)",
     )
     parser.add_argument(
         "--leaders",
@@ -126,7 +132,7 @@ def _scenario(options: argparse.Namespace) -> Scenario:
         message_bytes=options.message_bytes,
         seconds=options.seconds,
         told=options.source == "config",
-        demand=options.demand,
+        demands=tuple(options.demand or (inf,)),
         leaders=tuple(options.leaders),
         keyed=options.keyed,
         changes=(*arrivals, *departures),

@@ -1,7 +1,8 @@
 """How much of a known quota is ours: all of it, or what strangers leave.
 
-0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, and regains steps of the limit that
-shrink more slowly than the share does, which makes clients that know nothing of each other converge to equal shares.
+0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, the more the greater the share; it
+regains steps that shrink more slowly than the share does. So clients that know nothing of each other converge to equal
+shares.
 Whoever is alone under the quota and is throttled all the same counts otherwise than the broker does, and only corrects
 its count.
 """
@@ -10,19 +11,23 @@ from typing import Final
 
 TARGET: Final = 0.98
 """Part of the limit that is aimed at; the rest pays for jitter, framing and the size of one request."""
-INCREASE_PER_S: Final = 0.007
+INCREASE_PER_S: Final = 0.016
 """Part of the limit regained per second by whoever has all of it."""
-INCREASE_POWER: Final = 0.4
+INCREASE_POWER: Final = 0.68
 """What is regained falls with this power of one's share, so that many clients together do not regain so much that
-throttles of seconds keep them apart; below 1 shares become equal all the same, the sooner the smaller it is."""
+throttles of seconds keep them apart; below 1, so that shares become equal all the same."""
 MOST_INCREASE_PER_S: Final = 0.1
 CALM_MS: Final = 10_000
 """Without a throttle for so long, a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
 CALM_DOUBLING_MS: Final = 3_000
-LEAST_DECREASE: Final = 0.06
+LEAST_DECREASE: Final = 0.044
 MOST_DECREASE: Final = 0.5
-HARSH_THROTTLE_MS: Final = 4_000
-"""A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, between LEAST_DECREASE and MOST_DECREASE."""
+HARSH_THROTTLE_MS: Final = 4_300
+"""A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, LEAST_DECREASE at least, from whoever has an eighth of
+the limit; from others it grows with a power of their share, so that newcomers soon have what the rest has.
+MOST_DECREASE is the most."""
+EIGHTH: Final = 0.125
+DECREASE_POWER: Final = 0.45
 DECREASE_EVERY_MS: Final = 1_000
 LEAST_SHARE: Final = 0.005
 ALONE: Final = 0.85
@@ -78,7 +83,8 @@ class KnownShare:
         if self.learnt >= self.limit * ALONE:
             self._recount(self.learnt)
             return
-        decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE), MOST_DECREASE)
+        blame = (self.rate / (self.limit * EIGHTH)) ** DECREASE_POWER
+        decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * blame, MOST_DECREASE)
         self.rate = max(self.rate * (1.0 - decrease), self.limit * LEAST_SHARE)
 
     def _recount(self, measured: float) -> None:

@@ -1,6 +1,7 @@
 """What is simulated: brokers with one quota, clients that share it, and the network between them."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from kclient_quota.errors import ConfigError
 
@@ -46,7 +47,8 @@ class Scenario:
         message_bytes: length of each value.
         seconds: how long, in simulated time.
         told: whether clients know the quota (by hand or from the cluster); otherwise they learn.
-        demand: bytes of values per second that each client has to send; None: more than it may.
+        demands: bytes of values per second that clients have to send, inf for more than they may; client i has demand i
+            modulo their number.
         leaders: the leaders of the partitions of each topic, brokers counted from 0; client i writes to topic i modulo
             their number. Empty: client i writes to one partition, on broker i modulo `brokers`.
         keyed: messages go round the partitions in order, and each waits for its leader; otherwise they are steered.
@@ -62,7 +64,7 @@ class Scenario:
     message_bytes: int = 1_000
     seconds: int = 120
     told: bool = True
-    demand: float | None = None
+    demands: tuple[float, ...] = (inf,)
     leaders: tuple[tuple[int, ...], ...] = ()
     keyed: bool = False
     changes: tuple[Change, ...] = ()
@@ -76,8 +78,8 @@ class Scenario:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not self.quota > 0:
             raise ConfigError(f"quota must be above 0 bytes per second, not {self.quota}")
-        if self.demand is not None and not self.demand > 0:
-            raise ConfigError(f"demand must be above 0 bytes per second, not {self.demand}; leave it out for no bound")
+        if not self.demands or not all(demand > 0 for demand in self.demands):
+            raise ConfigError(f"demands must be above 0 bytes per second, at least one, not {self.demands}")
         if not 0 <= self.warm_up_ms < self.end_ms:
             raise ConfigError(f"warm_up_ms must be from 0 to below {self.end_ms}, not {self.warm_up_ms}")
         if any(not 0 <= broker < self.brokers for topic in self.leaders for broker in topic) or not all(self.leaders):
@@ -110,6 +112,10 @@ class Scenario:
         if self.leaders:
             return self.leaders[client % len(self.leaders)]
         return (client % self.brokers,)
+
+    def demand(self, client: int) -> float:
+        """Bytes of values per second that a client has to send."""
+        return self.demands[client % len(self.demands)]
 
     def presence(self) -> list[tuple[int, int]]:
         """From when to when each client is there, in ms; those of the start come within `ramp_ms` after 0."""

@@ -139,8 +139,8 @@ def settling(scenario: Scenario, outcomes: Sequence[Outcome]) -> tuple[Settling,
     times = [*sorted({0, *(change.at_ms for change in scenario.changes)}), scenario.end_ms]
     found = []
     for begin_ms, end_ms in pairwise(times):
-        present = sum(came_ms <= begin_ms < went_ms for came_ms, went_ms in presence)
-        wanted = capacity if scenario.demand is None else min(capacity, scenario.demand * present)
+        present = (client for client, (came_ms, went_ms) in enumerate(presence) if came_ms <= begin_ms < went_ms)
+        wanted = min(capacity, sum(map(scenario.demand, present)))
         after_ms = _settled_after(presence, outcomes, wanted, begin_ms, end_ms)
         found.append(Settling(begin_ms, after_ms))
     return tuple(found)

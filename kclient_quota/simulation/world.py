@@ -106,14 +106,17 @@ class _Lane:
 class _Client:
     """A producer with one lane for each partition leader it writes to."""
 
-    __slots__ = ("begin_ms", "end_ms", "lanes", "partitions", "route", "sent")
+    __slots__ = ("begin_ms", "end_ms", "lanes", "partitions", "per_message_ms", "route", "sent")
 
-    def __init__(self, partitions: list[_Lane], route: Route, begin_ms: int, end_ms: int) -> None:
+    def __init__(
+        self, partitions: list[_Lane], route: Route, begin_ms: int, end_ms: int, per_message_ms: float
+    ) -> None:
         self.partitions = partitions
         self.lanes = list(dict.fromkeys(partitions))
         self.route = route
         self.begin_ms = begin_ms
         self.end_ms = end_ms
+        self.per_message_ms = per_message_ms
         self.sent = 0  # messages
 
 
@@ -135,7 +138,6 @@ class World:
         self._jitter_ms = network.jitter_ms + 1
         self._linger_ms = network.linger_ms
         self._late_ms = network.wake_ms + 1
-        self._per_message_ms = 0.0 if scenario.demand is None else scenario.message_bytes * 1000 / scenario.demand
         self._keyed = scenario.keyed
         self._warm_ms = START_MS + scenario.warm_up_ms
         self._end_ms = START_MS + scenario.end_ms
@@ -145,15 +147,26 @@ class World:
         managers = {broker: _managers(scenario.quota) for broker in part.brokers}
         spans = scenario.presence()
         for number, bins in zip(part.clients, self.outcome.bytes_by_bin, strict=True):
-            limit = scenario.quota if scenario.told else None
-            leaders = scenario.partitions(number)
-            gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
-            lanes = {broker: _Lane(gate, managers[broker], bins) for broker, gate in gates.items()}
-            begin_ms, end_ms = spans[number]
-            begin_ms += START_MS + (int(self._random() * scenario.ramp_ms) if number < scenario.clients else 0)
-            route = Route(leaders, gates.__getitem__, begin_ms)
-            client = _Client([lanes[broker] for broker in leaders], route, begin_ms, START_MS + end_ms)
-            self._push(begin_ms, client, None)
+            client = self._client(scenario, number, managers, bins, spans[number])
+            self._push(client.begin_ms, client, None)
+
+    def _client(
+        self,
+        scenario: Scenario,
+        number: int,
+        managers: dict[int, QuotaManagers],
+        bins: list[int],
+        span: tuple[int, int],
+    ) -> _Client:
+        limit = scenario.quota if scenario.told else None
+        leaders = scenario.partitions(number)
+        gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
+        lanes = {broker: _Lane(gate, managers[broker], bins) for broker, gate in gates.items()}
+        ramp_ms = int(self._random() * scenario.ramp_ms) if number < scenario.clients else 0
+        begin_ms = START_MS + span[0] + ramp_ms
+        route = Route(leaders, gates.__getitem__, begin_ms)
+        per_message_ms = scenario.message_bytes * 1000 / scenario.demand(number)
+        return _Client([lanes[broker] for broker in leaders], route, begin_ms, START_MS + span[1], per_message_ms)
 
     def run(self) -> Outcome:
         """Let all the time pass."""
@@ -183,7 +196,7 @@ class World:
             lane.hear(now_ms)
         cost = self._cost
         while True:
-            due_ms = client.begin_ms + client.sent * self._per_message_ms
+            due_ms = client.begin_ms + client.sent * client.per_message_ms
             if due_ms > now_ms:
                 self._push(int(due_ms) + 1, client, None)
                 return
@@ -212,8 +225,8 @@ class World:
         """Give librdkafka as much as has been granted, as far as there is any."""
         gate = lane.gate
         messages = 1 if self._keyed else gate.left // self._cost
-        if self._per_message_ms:
-            due = int((now_ms - client.begin_ms) / self._per_message_ms) + 1 - client.sent
+        if client.per_message_ms:
+            due = int((now_ms - client.begin_ms) / client.per_message_ms) + 1 - client.sent
             messages = max(1, min(messages, due))
         gate.left -= messages * self._cost
         client.sent += messages

@@ -72,7 +72,7 @@ def test_settling_after_the_start_and_after_changes():
 
 
 def test_who_wants_less_settles_with_less():
-    scenario = Scenario(clients=2, quota=100, seconds=40, demand=10.0)
+    scenario = Scenario(clients=2, quota=100, seconds=40, demands=(10.0,))
     assert figures(scenario, [outcome([[10] * 40, [10] * 40])]).settling == (Settling(0, 0),)
 
 

@@ -85,7 +85,7 @@ def test_messages_reach_the_broker_after_linger_and_half_a_round_trip(recorded):
 
 
 def test_who_has_less_to_send_sends_that():
-    found = played(clients=4, quota=51_200, demand=5_120.0, message_bytes=512, seconds=90)
+    found = played(clients=4, quota=51_200, demands=(5_120.0,), message_bytes=512, seconds=90)
     one = 512 + RECORD_WIRE_BYTES + REQUEST_WIRE_BYTES  # every message is a request of its own
     assert found.utilisation == pytest.approx(4 * 10 * one / 51_200, rel=0.01)
     assert found.jain >= 0.999
