@@ -23,7 +23,7 @@ from kclient_quota.admin.model import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.cli import quotas
+from kclient_quota.cli import client_metrics, quotas
 from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
@@ -410,3 +410,33 @@ def test_configs_prints_what_kafkas_own_tool_prints(capsys):
         assert ours("--describe", "--user=none") == theirs("--describe", "--user=none")
         wrong = ["--alter", "--user=a", "--delete-config=controller_mutation_rate"]
         assert (ours(*wrong)[0], theirs(*wrong)[0]) == (1, 1)
+
+
+@pytest.mark.kafka
+def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys):
+    def theirs(*arguments):
+        command = ["java", "-Xshare:auto", "-cp", class_path(), "org.apache.kafka.tools.ClientMetricsCommand"]
+        done = subprocess.run(
+            [*command, "--bootstrap-server", cluster.bootstrap_servers, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout
+
+    def ours(*arguments):
+        status = client_metrics.main(["--bootstrap-server", cluster.bootstrap_servers, *arguments])
+        return status, capsys.readouterr().out
+
+    with apache() as cluster:
+        assert ours("--list") == theirs("--list")
+        values = ["--name=BASIC", "--interval=60000", "--metrics=org.apache.kafka.consumer.,a", "--match=client_id=b"]
+        assert ours("--alter", *values) == theirs("--alter", *values)
+        for question in (["--list"], ["--describe"], ["--describe", "--name=BASIC"], ["--describe", "--name=nope"]):
+            wanted = theirs(*question)
+            assert eventually(lambda question=question: ours(*question), lambda found: found[1].strip()) == wanted
+        ours("--alter", "--name=BASIC", "--interval=", "--match=")
+        reset = eventually(lambda: ours("--describe", "--name=BASIC"), lambda found: "interval.ms=300000" in found[1])
+        assert reset == theirs("--describe", "--name=BASIC")
+        assert ours("--delete", "--name=BASIC") == theirs("--delete", "--name=BASIC")
