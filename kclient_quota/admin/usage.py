@@ -1,4 +1,4 @@
-"""Measured rates, read from JSON lines (as the Spark jobs write them), CSV or a Prometheus page of brokers."""
+"""Measured rates: JSON lines, CSV, a Prometheus page of brokers, or rows such as those of the Spark job `usage`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Usage = tuple[str, float]
 
 _SERIES = re.compile(r"kafka_server_(produce|fetch)_byte_rate\{(.*)\}\s+(\S+)", re.IGNORECASE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_RATES = ("rate", "byte_rate", "producer_byte_rate", "consumer_byte_rate")
+_OF_A_ROLE = {"producer": "producer_byte_rate", "consumer": "consumer_byte_rate"}
+_RATES = ("rate", "byte_rate", "byte_rate_max", *_OF_A_ROLE.values())
 _KEYS = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
@@ -36,11 +37,18 @@ def parse_usage(text: str, name: str) -> list[Usage]:
     """
     start = text.lstrip()[:1]
     if start in {"{", "["}:
-        found = list(_of_rows(_json_rows(text, name), name))
-    elif _SERIES.search(text):
-        found = list(_of_page(text))
-    else:
-        found = list(_of_rows(enumerate(csv.DictReader(io.StringIO(text)), start=2), name))
+        return usage_of_rows(_json_rows(text, name), name)
+    found = list(_of_page(text))
+    return found or usage_of_rows(enumerate(csv.DictReader(io.StringIO(text)), start=2), name)
+
+
+def usage_of_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], name: str) -> list[Usage]:
+    """Entities and rates of rows with their numbers; a row without a rate is left out.
+
+    Raises:
+        ConfigError: a rate is no number, or there is none at all.
+    """
+    found = list(_of_rows(rows, name))
     if not found:
         raise ConfigError(f"{name}: it holds no rate; wanted are fields user, client_id and one of {', '.join(_RATES)}")
     return found
@@ -69,7 +77,9 @@ def _of_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], name: str) -> Iterat
                 rate = float(row[field])
             except (TypeError, ValueError) as error:
                 raise ConfigError(f"{name}:{number}: {field}={row[field]!r} is no number") from error
-            yield _entity(row, field if field.count("_") > 1 else row.get("quota")), rate
+            if math.isfinite(rate):
+                kind = field if field in _OF_A_ROLE.values() else _OF_A_ROLE.get(str(row.get("role")))
+                yield _entity(row, kind), rate
 
 
 def _of_page(text: str) -> Iterator[Usage]:
@@ -79,7 +89,7 @@ def _of_page(text: str) -> Iterator[Usage]:
             yield _entity(dict(_LABEL.findall(labels)), _KEYS[kind.lower()]), rate
 
 
-def _entity(row: Mapping[str, Any], quota: Any) -> str:
+def _entity(row: Mapping[str, Any], quota: str | None) -> str:
     names = {"user": row.get("user"), "client-id": row.get("client_id", row.get("client-id"))}
     text = ", ".join(f"{kind}={name}" for kind, name in names.items() if name)
     return f"{{{text}}}" + (f" {quota}" if quota else "")

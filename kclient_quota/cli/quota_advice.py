@@ -10,7 +10,7 @@ from typing import Any
 from kclient_quota.admin import capacity
 from kclient_quota.admin.output import number, table
 from kclient_quota.admin.quotas import QuotaAdmin
-from kclient_quota.admin.usage import parse_usage
+from kclient_quota.admin.usage import Usage, parse_usage, usage_of_rows
 from kclient_quota.cli.printing import FORMATS, rendered
 from kclient_quota.cli.quota_options import DONE, EXIT_CODES, add_cluster_options, configuration
 from kclient_quota.cluster.client import ClusterClient
@@ -64,7 +64,11 @@ def add_advise(commands: Any) -> None:
     parser.add_argument("--window-seconds", type=float, default=capacity.DEFAULT_WINDOW_S, help="its size (1)")
     parser.add_argument("--io-threads", type=int, default=8, help="num.io.threads (8)")
     parser.add_argument("--network-threads", type=int, default=3, help="num.network.threads (3)")
-    parser.add_argument("--usage", metavar="FILE|URL", help="measured rates: JSON lines, CSV, or a Prometheus page")
+    parser.add_argument(
+        "--usage",
+        metavar="FILE|DIR|URL",
+        help="measured rates: output of `kclient-quota pipeline usage` (Parquet), JSON lines, CSV, a Prometheus page",
+    )
     parser.add_argument("--headroom", type=float, default=0.25, help="over the peak (default: %(default)g)")
     parser.add_argument("--output", choices=FORMATS, default="text")
     parser.set_defaults(run=_advise)
@@ -158,12 +162,31 @@ def _ask_broker(client: ClusterClient, broker: str, setting: _Setting, timeout_m
 
 
 def _from_usage(options: argparse.Namespace) -> int:
-    advice = capacity.advise_from_usage(parse_usage(_text_of(options.usage), options.usage), headroom=options.headroom)
+    advice = capacity.advise_from_usage(_usage_at(options.usage), headroom=options.headroom)
     cells = [(each.entity, number(float(round(each.peak))), str(each.quota)) for each in advice]
     shown = table(("ENTITY", "PEAK B/s PER BROKER", "QUOTA"), cells)
     rows = [{"entity": each.entity, "peak": each.peak, "quota": each.quota} for each in advice]
     print(rendered(options.output, lambda: shown, lambda: shown, lambda: rows))
     return DONE
+
+
+def _usage_at(place: str) -> list[Usage]:
+    if Path(place).is_dir() or place.endswith(".parquet"):
+        return usage_of_rows(enumerate(_parquet_rows(place), start=1), place)
+    return parse_usage(_text_of(place), place)
+
+
+def _parquet_rows(place: str) -> list[dict[str, Any]]:
+    """What the Spark job `usage` wrote."""
+    try:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError as error:
+        raise ConfigError("--usage of Parquet files needs pyarrow: pip install 'kclient-quota[spark]'") from error
+    try:
+        files = sorted(Path(place).rglob("*.parquet")) if Path(place).is_dir() else [Path(place)]
+        return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise ConfigError(f"--usage {place}: {error}") from error
 
 
 def _text_of(place: str) -> str:

@@ -60,3 +60,21 @@ def test_from_live_metrics(capsys, tmp_path):
         assert found["peak"] == pytest.approx(10_000, rel=0.1)
         assert found["quota"] >= 1.25 * found["peak"]
     assert "--usage" in run(capsys, f"--usage={tmp_path}/none", status=2)
+
+
+def test_from_what_the_spark_job_wrote(capsys, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    columns = {
+        "user": ["a", "a", None],
+        "client_id": ["x", "x", "y"],
+        "role": ["producer", "producer", "consumer"],
+        "byte_rate": [100.0, 200.0, None],
+        "byte_rate_max": [150.0, 400.0, None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "part-0.parquet")
+    (row,) = json.loads(run(capsys, f"--usage={tmp_path}", "--output=json", "--headroom=0.5"))
+    assert row == {"entity": "{user=a, client-id=x} producer_byte_rate", "peak": 400.0, "quota": 600}
+    (tmp_path / "bad.parquet").write_text("no")
+    assert "--usage" in run(capsys, f"--usage={tmp_path}/bad.parquet", status=2)

@@ -93,7 +93,9 @@ def test_usage_of_every_kind():
         ("{client-id=b} consumer_byte_rate", 20.0),
     ]
     assert parse_usage("user,client_id,rate\na,,4\n", "f") == [("{user=a}", 4.0)]
-    assert parse_usage('[{"user": "a", "quota": "q", "byte_rate": 1}]', "f") == [("{user=a} q", 1.0)]
+    assert parse_usage('[{"user": "a", "role": "producer", "byte_rate": 1, "byte_rate_max": NaN}]', "f") == [
+        ("{user=a} producer_byte_rate", 1.0)
+    ]
 
 
 @pytest.mark.parametrize(
