@@ -5,6 +5,7 @@ librdkafka pushes over a connection that the broker mutes while it throttles; th
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import random
@@ -43,6 +44,9 @@ DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to
 
 _SOURCES: Final = {PRODUCER: "kafka.producer", CONSUMER: "kafka.consumer"}
 _GROWING: Final = ("-total", "-count")
+
+
+_running: weakref.WeakSet[ClientTelemetry] = weakref.WeakSet()
 
 
 class MetricReader(Protocol):
@@ -87,6 +91,7 @@ class ClientTelemetry:
         """Begin, in a thread; nothing is waited for."""
         self._throttles = self._throttle_times()
         self._runner.start()
+        _running.add(self)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on."""
@@ -149,6 +154,11 @@ class ClientTelemetry:
         if self._runner.client_instance_id(0) is None:
             timeout_ms = 0
         self._runner.close(timeout_ms)
+        _running.discard(self)
+
+    def abandon(self) -> None:
+        """As `close`, but waits for nothing: for a destructor."""
+        self._runner.abandon(ABANDON_MS)
 
     # -- what is pushed
 
@@ -174,7 +184,7 @@ class TelemetryMethods:
         if self._telemetry is not None:
             self._telemetry.start()
             # for a client that is forgotten rather than closed
-            weakref.finalize(self, self._telemetry.close, ABANDON_MS)
+            weakref.finalize(self, self._telemetry.abandon).atexit = False
 
     def _stop_telemetry(self) -> None:
         if self._telemetry is not None:
@@ -249,6 +259,16 @@ def new_telemetry(
         logger.debug("client telemetry is left to librdkafka: %s", error)
         return None
     return ClientTelemetry(kind, conf, throttle_times)
+
+
+@atexit.register
+def _say_good_bye() -> None:
+    """Let clients that nobody has closed push a last time before the process ends, all of them at once."""
+    running = list(_running)
+    for telemetry in running:
+        telemetry.abandon()
+    for telemetry in running:
+        telemetry.close(ABANDON_MS)
 
 
 def _push_name(name: MetricName) -> push.MetricName:

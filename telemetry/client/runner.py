@@ -3,6 +3,8 @@
 import logging
 import threading
 import time
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol
 from uuid import UUID
 
@@ -82,7 +84,8 @@ class TelemetryRunner:
         self._transport = transport
         self._clock = clock or SystemTelemetryClock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._wake = threading.Event()
+        # its `put` is safe in destructors, which may run anywhere
+        self._wake: SimpleQueue[None] = SimpleQueue()
         self._identified = threading.Event()
         self._client_instance_id: UUID | None = None
         self._close_deadline_ms: int | None = None
@@ -108,15 +111,19 @@ class TelemetryRunner:
         Where no subscription has ever come there is nothing to push, and nothing is waited for. May be called again;
         the first deadline counts.
         """
-        if self._close_deadline_ms is None:
-            self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
-        self._wake.set()
-        if not self._identified.is_set():
-            self._transport.close()
+        self.abandon(timeout_ms)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(max(timeout_ms, 0) / 1000)
         self._transport.close()
         return not self._thread.is_alive()
+
+    def abandon(self, timeout_ms: int) -> None:
+        """As `close`, but waits for nothing; may be called by a destructor."""
+        if self._close_deadline_ms is None:
+            self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
+        self._wake.put(None)
+        if self._client_instance_id is None:
+            self._transport.close()
 
     def step(self) -> int | None:
         """Do what the reporter asks for; how many milliseconds may pass until the next step, None when it is done.
@@ -160,8 +167,8 @@ class TelemetryRunner:
         wait_ms: int | None = 0
         while wait_ms is not None:
             if wait_ms > 0:
-                self._wake.wait(wait_ms / 1000)
-                self._wake.clear()
+                with suppress(Empty):
+                    self._wake.get(timeout=wait_ms / 1000)
             try:
                 wait_ms = self.step()
             except Exception:

@@ -1,6 +1,8 @@
 """Client telemetry of our own producer and consumer, librdkafka's beside it, against the embedded broker."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -247,3 +249,15 @@ def test_pushes_arrive_while_the_broker_throttles_and_librdkafka_is_silent(clust
     assert max(gaps) < 2 * interval_ms, gaps
     assert len(due) >= seconds - 3
     assert len(pushes(cluster, "plain")) <= len(due) // 3
+
+
+def test_a_process_that_closes_nothing_says_good_bye_all_the_same(cluster):
+    cluster.set_client_metrics("all", interval_ms=60_000)
+    script = f"""
+from kclient_quota import Producer
+producer = Producer({{"bootstrap.servers": "{cluster.bootstrap_servers}", "client.id": "script"}})
+assert producer.client_instance_id(10)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    assert wait_until(lambda: pushes(cluster, "script"))
+    assert [push.terminating for push in pushes(cluster, "script")] == [True]
