@@ -1,0 +1,236 @@
+"""Talking to Kafka for the data source, through our own consumer: offsets for the driver, records for executors."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.cluster.limits import discover_limit
+from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark.offsets import Offsets, Range
+
+SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+DDL: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+
+_PREFIX: Final = "kafka."
+_DEFAULTS: Final = {"client.id": "kclient-quota-spark", "group.id": "kclient-quota-spark"}
+_OURS: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+}
+_ASKING: Final = {"quota.backoff": "off", "enable.metrics.push": False}
+_SAMPLE_BYTES: Final = 65_536
+_AT_ONCE: Final = 10_000
+_WAIT_S: Final = 0.25
+_TIMEOUT_S: Final = 30.0
+_SILENT_S: Final = 120.0
+
+
+def client_conf(options: Mapping[str, str]) -> dict[str, Any]:
+    """The client's configuration: options that begin with `kafka.`.
+
+    Raises:
+        ConfigError: no broker is named.
+    """
+    conf = {key[len(_PREFIX) :]: value for key, value in options.items() if key.startswith(_PREFIX)}
+    if not conf.get("bootstrap.servers"):
+        raise ConfigError("kafka.bootstrap.servers is missing: name a broker as HOST:PORT")
+    return {**_DEFAULTS, **conf, **_OURS}
+
+
+def failed(what: str, error: KafkaException | KafkaError) -> ClusterError:
+    """An error with one message, since Spark shows little more of it."""
+    reason = error.args[0] if isinstance(error, KafkaException) else error
+    return ClusterError(f"{what}: {reason.str()} ({reason.name()})", error_code=reason.code())
+
+
+class Brokers:
+    """Asks for offsets; its consumer reads nothing but samples.
+
+    Args:
+        conf: of `client_conf`.
+        topics: names, or a pattern that matches names as a whole.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], topics: list[str] | re.Pattern[str]) -> None:
+        self._conf = dict(conf)
+        self._topics = topics
+        self._consumer: Consumer | None = None
+
+    def offsets(self) -> tuple[Offsets, Offsets]:
+        """Where every partition's log begins and ends (at its last stable offset, unless uncommitted is to be read).
+
+        Raises:
+            ClusterError: the brokers do not answer, or not this client, or there is no such topic.
+        """
+        first: Offsets = {}
+        last: Offsets = {}
+        try:
+            for topic, partitions in self._partitions().items():
+                for partition in partitions:
+                    part = TopicPartition(topic, partition)
+                    low, high = self._asking().get_watermark_offsets(part, timeout=_TIMEOUT_S)
+                    first.setdefault(topic, {})[str(partition)] = low
+                    last.setdefault(topic, {})[str(partition)] = high
+        except KafkaException as error:
+            raise failed(f"the offsets of {self._named()} at {self._conf['bootstrap.servers']}", error) from error
+        return first, last
+
+    def at_timestamp(self, timestamp_ms: int, last: Offsets) -> Offsets:
+        """The first offset of every partition that is not older; its end where there is none."""
+        asked = [TopicPartition(t, int(p), timestamp_ms) for t, of in last.items() for p in of]
+        try:
+            found = self._asking().offsets_for_times(asked, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            raise failed(f"the offsets of {self._named()} by time", error) from error
+        result: Offsets = {}
+        for part in found:
+            end = last[part.topic][str(part.partition)]
+            result.setdefault(part.topic, {})[str(part.partition)] = end if part.offset < 0 else part.offset
+        return result
+
+    def bytes_per_offset(self, topic: str, partition: str, offset: int) -> float | None:
+        """About how large records are from there on; None when none could be read.
+
+        Raises:
+            ClusterError: they cannot be read.
+        """
+        sizes = {"fetch.message.max.bytes": _SAMPLE_BYTES, "queued.max.messages.kbytes": _SAMPLE_BYTES // 1024}
+        conf = {**self._conf, **_ASKING, **sizes, "auto.offset.reset": "earliest"}
+        with closing(Consumer(conf)) as consumer:
+            consumer.assign([TopicPartition(topic, int(partition), offset)])
+            found = [each for each in consumer.consume(100, 2.0) if each.error() is None]
+        if not found:
+            return None
+        return sum(len(each.value() or b"") + len(each.key() or b"") for each in found) / len(found)
+
+    def quota(self) -> float | None:
+        """Bytes per second and broker that this client may fetch; None without a limit, or when nobody tells."""
+        by_hand = self._conf.get("consumer_byte_rate")
+        if by_hand:
+            return float(by_hand)
+        conf = {key: value for key, value in self._conf.items() if not key.startswith("quota.")}
+        user = conf.get("sasl.username")
+        return discover_limit(conf, user, str(conf["client.id"]), 5_000).consumer_byte_rate
+
+    def leaders(self) -> int:
+        """How many brokers lead partitions of these topics."""
+        topics = self._asking().list_topics(timeout=_TIMEOUT_S).topics
+        names = self._matching(list(topics))
+        return len({part.leader for name in names for part in topics[name].partitions.values()}) or 1
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _asking(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer({**self._conf, **_ASKING})
+        return self._consumer
+
+    def _partitions(self) -> dict[str, list[int]]:
+        topics = self._asking().list_topics(timeout=_TIMEOUT_S).topics
+        found = {}
+        for name in self._matching(list(topics)):
+            error = topics[name].error if name in topics else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if error is not None:
+                raise KafkaException(error)
+            found[name] = sorted(topics[name].partitions)
+        return found
+
+    def _matching(self, names: list[str]) -> list[str]:
+        if isinstance(self._topics, re.Pattern):
+            return sorted(name for name in names if self._topics.fullmatch(name))
+        return self._topics
+
+    def _named(self) -> str:
+        return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
+
+
+def read_range(conf: Mapping[str, Any], wanted: Range, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a range: of those offsets that hold any, each once, in order.
+
+    A range ends by offset, not by count: transaction markers and compaction leave gaps.
+
+    Raises:
+        ClusterError: they cannot be read, or are not there any more.
+    """
+    resets = wanted.is_new or not fail_on_data_loss
+    with closing(Consumer({**conf, "auto.offset.reset": "earliest" if resets else "error"})) as consumer:
+        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        position, silent_s = wanted.start, 0.0
+        while position < wanted.end:
+            messages = consumer.consume(min(_AT_ONCE, wanted.end - position), _WAIT_S)
+            found, position = _taken(messages, wanted, position, is_strict=not resets)
+            if found:
+                yield _batch(wanted, found)
+            silent_s = 0.0 if messages else silent_s + _WAIT_S
+            if silent_s >= _SILENT_S:
+                stall = "; ".join(state.stall for state in consumer.quota_state().values() if state.stall)
+                raise ClusterError(
+                    f"{_where(wanted, position)}: no data for {_SILENT_S:.0f} s; {stall or 'broker away?'}"
+                )
+
+
+def _where(wanted: Range, position: int) -> str:
+    return f"{wanted.topic} partition {wanted.partition} at offset {position} of {wanted.start} to {wanted.end}"
+
+
+def _taken(messages: list[Any], wanted: Range, position: int, *, is_strict: bool) -> tuple[list[Any], int]:
+    """What of `messages` belongs to the range, and the offset to go on from."""
+    found = []
+    for message in messages:
+        error = message.error()
+        offset = message.offset()
+        if error is None:
+            assert offset is not None, "a record has an offset"
+            if position <= offset < wanted.end:
+                found.append(message)
+            position = max(position, min(offset + 1, wanted.end))
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name is this
+            ended = offset if offset is not None else position
+            position = max(position, ended) if is_strict or ended >= wanted.end else wanted.end
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - as above
+            raise ClusterError(
+                f"{_where(wanted, position)}: these records are gone (retention, or the topic was made anew); "
+                "set failOnDataLoss to false to go on without them"
+            )
+        else:
+            raise failed(_where(wanted, position), error)
+    return found, position
+
+
+def _batch(wanted: Range, messages: list[Any]) -> pa.RecordBatch:
+    times = [message.timestamp() for message in messages]
+    count = len(messages)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([message.key() for message in messages], pa.binary()),
+            pa.array([message.value() for message in messages], pa.binary()),
+            pa.repeat(pa.scalar(wanted.topic), count),
+            pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
+            pa.array([message.offset() for message in messages], pa.int64()),
+            pa.array([at_ms * 1000 for _, at_ms in times], pa.timestamp("us", "UTC")),
+            pa.array([kind for kind, _ in times], pa.int32()),
+        ],
+        schema=SCHEMA,
+    )
