@@ -1,6 +1,6 @@
 """What a quota administrator says: filters and alterations, by KIP-546's names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -136,11 +136,11 @@ class ClientQuotaAlteration:
 
     Attributes:
         entity: whose quotas.
-        ops: one per key.
+        ops: one per key; kept as a tuple.
     """
 
     entity: ClientQuotaEntity
-    ops: tuple[ClientQuotaAlterationOp, ...]
+    ops: Sequence[ClientQuotaAlterationOp]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", tuple(self.ops))
