@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
+from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.tokens import TokenRules
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -185,3 +186,22 @@ def test_passwords_need_no_certificate(mutual):
 def test_demanding_certificates_takes_one_of_its_own(tmp_path):
     with pytest.raises(ConfigError, match="tls_client_ca needs tls_pem"):
         EmbeddedBroker(tls_client_ca=tmp_path / "ca.pem").start()
+
+
+def pushed_as(cluster, conf):
+    """Principals of the telemetry that a producer of ours with this configuration pushes."""
+    cluster.set_client_metrics("all", interval_ms=100)
+    with Producer({**conf, "enable.metrics.push": True}):
+        end = time.monotonic() + 10
+        while not (found := [p for p in cluster.pushes if p.client_id == conf["client.id"]]) and time.monotonic() < end:
+            time.sleep(0.02)
+    return {push.context.principal for push in found}
+
+
+def test_telemetry_logs_in_with_the_clients_own_token(cluster):
+    assert pushed_as(cluster, config(cluster, unsecured("carol"), "telemetry-token")) == {"User:carol"}
+
+
+def test_telemetry_shows_the_clients_own_certificate(mutual):
+    cluster, conf, own = mutual
+    assert pushed_as(cluster, {**conf, **own, "client.id": "telemetry-mtls"}) == {"User:CN=alice,O=Example\\, Inc"}
