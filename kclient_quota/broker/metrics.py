@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from kclient_quota.broker.node import Node
+from kclient_quota.broker.telemetry import ClientTelemetryService
 
 BrokerMetrics = dict[tuple[int, str, str, str], float]
 """By (broker id, group, name, "tag=value,...")."""
@@ -13,7 +14,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
-    """What Kafka's brokers say of quotas (§ Produce, Fetch, Request, ControllerMutation) and of their sockets."""
+    """What Kafka's brokers say of quotas (Produce, Fetch, Request, ControllerMutation), sockets and client metrics."""
     found: BrokerMetrics = {}
     for node in nodes:
         broker_id = node.info.id
@@ -24,6 +25,9 @@ def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
             found[broker_id, metric.group, metric.name, tags] = metric.value
         for name, value in _socket_metrics(node):
             found[broker_id, "socket-server-metrics", name, ""] = value
+        for metric_name, value in node.services.get(ClientTelemetryService).metrics(broker_id, now_ms).items():
+            tags = ",".join(f"{key}={tag}" for key, tag in metric_name.tags.items())
+            found[broker_id, metric_name.group, metric_name.name, tags] = value
     return found
 
 

@@ -13,6 +13,7 @@ from telemetry.messages import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
+from telemetry.metric import MetricName
 from telemetry.receiver.manager import ClientMetricsManager
 from telemetry.receiver.plugin import (
     AuthorizableRequestContext,
@@ -104,6 +105,11 @@ class ClientTelemetryService:
     def push(self, context: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
         """Answer API 72."""
         return self._manager(context).push_telemetry(request, request_context(context), context.now_ms)
+
+    def metrics(self, broker_id: int, now_ms: int) -> dict[MetricName, float]:
+        """A broker's metrics of Kafka's group `client-metrics`; none before its first client."""
+        manager = self._managers.get(broker_id)
+        return {} if manager is None else manager.metrics(now_ms)
 
     def export_metrics(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
         """A manager found a push valid: hand it on, keep it."""

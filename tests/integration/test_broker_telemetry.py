@@ -127,6 +127,16 @@ def test_every_broker_follows_the_same_subscriptions():
         assert cluster.pushes[0].broker_id == 2
 
 
+def test_the_broker_counts_its_telemetry_clients_as_kafka_does():
+    with EmbeddedBroker() as cluster, connect(cluster) as connection:
+        cluster.set_client_metrics("all", interval_ms=60_000)
+        told = subscribe(connection)
+        push(connection, told, b"\x0a\x00")
+        push(connection, told, b"\x0a\x00")
+        found = {name: value for (_, group, name, _), value in cluster.metrics().items() if group == "client-metrics"}
+        assert (found["instance-count"], found["plugin-export-count"], found["throttle-count"]) == (1, 1, 1)
+
+
 def test_an_exporter_that_refuses_makes_the_record_invalid():
     class Refusing:
         def export_metrics(self, context, payload):
