@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from pathlib import Path
 
+from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
 _JOBS = {
@@ -19,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "jobs:\n" + "\n".join(f"  {name:10} {what}" for name, what in _JOBS.items())
     parser.add_argument("job", choices=tuple(_JOBS), metavar="NAME", help="one of the jobs below")
-    parser.add_argument("--input", required=True, metavar="DIR", help="what the receiver has written")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--input", metavar="DIR", help="what the receiver has written")
+    source.add_argument("--topic", metavar="NAME,...", help="topics of pushes, instead of files")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the cluster that has the topics")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="properties for the connection, as Kafka's tools take them"
+    )
     parser.add_argument(
         "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
     )
@@ -69,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
         policy = Policy(options.entity, options.quantile, options.headroom, options.default_quantile)
         plan = Plan(
             job=options.job,
-            source=options.input,
+            source=options.topic or options.input,
+            client=configuration(options) if options.topic else None,
             output=options.output,
             source_format=options.format,
             dead_letters=options.dead_letters,

@@ -71,6 +71,7 @@ class Brokers:
 
     def __init__(self, conf: Mapping[str, Any], topics: list[str] | re.Pattern[str]) -> None:
         self._conf = dict(conf)
+        self._timeout_s = min(_TIMEOUT_S, int(conf.get("socket.timeout.ms", _TIMEOUT_S * 1000)) / 1000)
         self._topics = topics
         self._consumer: Consumer | None = None
 
@@ -86,7 +87,7 @@ class Brokers:
             for topic, partitions in self._partitions().items():
                 for partition in partitions:
                     part = TopicPartition(topic, partition)
-                    low, high = self._asking().get_watermark_offsets(part, timeout=_TIMEOUT_S)
+                    low, high = self._asking().get_watermark_offsets(part, timeout=self._timeout_s)
                     first.setdefault(topic, {})[str(partition)] = low
                     last.setdefault(topic, {})[str(partition)] = high
         except KafkaException as error:
@@ -97,7 +98,7 @@ class Brokers:
         """The first offset of every partition that is not older; its end where there is none."""
         asked = [TopicPartition(t, int(p), timestamp_ms) for t, of in last.items() for p in of]
         try:
-            found = self._asking().offsets_for_times(asked, timeout=_TIMEOUT_S)
+            found = self._asking().offsets_for_times(asked, timeout=self._timeout_s)
         except KafkaException as error:
             raise failed(f"the offsets of {self._named()} by time", error) from error
         result: Offsets = {}
@@ -132,7 +133,7 @@ class Brokers:
 
     def leaders(self) -> int:
         """How many brokers lead partitions of these topics."""
-        topics = self._asking().list_topics(timeout=_TIMEOUT_S).topics
+        topics = self._asking().list_topics(timeout=self._timeout_s).topics
         names = self._matching(list(topics))
         return len({part.leader for name in names for part in topics[name].partitions.values()}) or 1
 
@@ -148,7 +149,7 @@ class Brokers:
         return self._consumer
 
     def _partitions(self) -> dict[str, list[int]]:
-        topics = self._asking().list_topics(timeout=_TIMEOUT_S).topics
+        topics = self._asking().list_topics(timeout=self._timeout_s).topics
         found = {}
         for name in self._matching(list(topics)):
             error = topics[name].error if name in topics else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)

@@ -1,24 +1,29 @@
 """Runs a job from a source to files: in one go, or as a stream with a checkpoint."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.decode import dead_letters, points
+from kclient_quota.spark.decode import dead_letters, decode, points
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
+from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
 from kclient_quota.spark.measures import as_delta
 from kclient_quota.spark.quota_table import Limits, read_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend")
 
 
@@ -28,8 +33,9 @@ class Plan:
 
     Attributes:
         job: one of `JOBS`.
-        source: directory that the receiver writes.
-        source_format: one of `files.FORMATS`.
+        source: directory that the receiver writes; with `client` a topic of pushes instead, or several with commas.
+        source_format: one of `files.FORMATS`; plays no part with `client`.
+        client: a consumer's configuration, `bootstrap.servers` at least, to read a topic; None: files.
         output: directory of Parquet files; of `recommend` the file for `kafka-quotas`.
         dead_letters: directory for what could not be decoded; None passes it over.
         quotas: file of `kafka-quotas export`; None: no limits beside usage.
@@ -47,6 +53,7 @@ class Plan:
     source: str
     output: str
     source_format: str = "jsonl"
+    client: Mapping[str, Any] | None = None
     dead_letters: str | None = None
     quotas: str | None = None
     window: str = "1 minute"
@@ -72,24 +79,38 @@ def run(spark: "SparkSession", plan: Plan) -> str:
     if plan.job not in JOBS:
         raise ConfigError(f"job {plan.job}: write one of {', '.join(JOBS)}")
     limits = read_limits(plan.quotas) if plan.quotas else None
-    if not Path(plan.source).exists() and "://" not in plan.source:
+    if plan.client is None and not Path(plan.source).exists() and "://" not in plan.source:
         raise ConfigError(f"input {plan.source}: there is no such directory")
     try:
         return _stream(spark, plan, limits) if plan.checkpoint else _batch(spark, plan, limits)
-    except AnalysisException as error:
-        raise ConfigError(f"{plan.job} on {plan.source}: {_first_line(error)}") from error
     except StreamingQueryException as error:
-        raise ClusterError(f"the stream of {plan.job} failed: {_first_line(error)}") from error
+        raise ClusterError(f"the stream of {plan.job} failed: {_reason(error)}") from error
     except PySparkException as error:
-        raise ClusterError(f"{plan.job} failed: {_first_line(error)}") from error
+        is_wrong = isinstance(error, AnalysisException) and ClusterError.__name__ not in str(error)
+        raised = ConfigError if is_wrong else ClusterError
+        raise raised(f"{plan.job} on {plan.source}: {_reason(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _reason(error: Exception) -> str:
+    """Our own message if it is one that came back from a Python worker, else Spark's first line."""
+    lines = str(error).strip().splitlines()
+    ours = [found[1] for line in lines if (found := _OURS.match(line))]
+    return ours[-1] if ours else lines[0]
+
+
+def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
+    is_stream = plan.checkpoint is not None
+    if plan.client is None:
+        return read_files(spark, plan.source, plan.source_format, is_stream=is_stream)
+    spark.dataSource.register(KafkaSource)
+    options = {f"kafka.{key}": str(value) for key, value in plan.client.items()}
+    reader = (spark.readStream if is_stream else spark.read).format(FORMAT).options(subscribe=plan.source, **options)
+    pushes = reader.option("startingOffsets", "earliest").load()
+    return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")))
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
-    decoded = read_files(spark, plan.source, plan.source_format)
+    decoded = _read(spark, plan)
     table = points(decoded)
     if plan.dead_letters:
         dead_letters(decoded).write.mode("append").parquet(plan.dead_letters)
@@ -129,7 +150,7 @@ def _recommend(plan: Plan, table: "DataFrame") -> str:
 def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
     if plan.job == "recommend":
         raise ConfigError("recommend looks at a span of time as a whole: run it without a checkpoint")
-    table = points(read_files(spark, plan.source, plan.source_format, is_stream=True))
+    table = points(_read(spark, plan))
     writer = _table_job(plan, table, limits).writeStream.option("checkpointLocation", plan.checkpoint)
     if not plan.is_endless:
         writer = writer.trigger(availableNow=True)
