@@ -13,35 +13,24 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from kclient_quota.clients import consumer_settings as settings
 from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.consumer_gate import ConsumerGate
-from kclient_quota.clients.fetch_pacing import RECORD_BYTES
 from kclient_quota.clients.fetch_sizes import with_sizes
-from kclient_quota.clients.heartbeat import Beat
-from kclient_quota.clients.held import HeldMessages, Partition
+from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client_id
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka_keys import explained
+from kclient_quota.clients.paced_consumer import DOORS, PacedConsumer
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
-from kclient_quota.config import split
+from kclient_quota.config import Backoff, split
 from kclient_quota.metrics import CONSUMER, MetricName
 
-SLICE_MS: Final = 100
-"""Longest sleep of a waiting call: how soon Ctrl-C is noticed."""
 STORE_EVERY_MS: Final = 1_000
-MOST_AT_ONCE: Final = 1_000_000
-"""What confluent_kafka's `consume` takes at most."""
 NO_OFFSET: Final = 0
 """Offsets below this are librdkafka's signs for none."""
-
-_Plain = confluent_kafka.Consumer
-_DOORS: Final = ("poll", "consume")
-"""What is confluent_kafka's own again while nothing is to be paced."""
-_poll = _Plain.poll
-_consume = _Plain.consume
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 
 
-class Consumer(_Plain, TelemetryMethods):
+class Consumer(PacedConsumer, TelemetryMethods):
     """confluent_kafka's Consumer under a quota.
 
     While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly, and
@@ -60,25 +49,18 @@ class Consumer(_Plain, TelemetryMethods):
         conf, ours = split(given)
         self._asks_with = dict(conf)
         finder = settings.limit_finder(ours, self._asks_with)
-        limit = finder.find()
-        client_id = str(conf.get("client.id", "rdkafka"))
+        limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
+        warn_of_default_client_id(conf, limit)
         conf, sizes = with_sizes(conf, limit.byte_rate, known=limit.known)
-        self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
-        self._gate = gate = ConsumerGate(ours.backoff, client_id, limit, sizes, settings.max_poll_interval_ms(conf))
-        self._clock = gate.clock
-        self._held = HeldMessages()
-        self._paused: set[Partition] = set()
-        self._paused_by_us: list[TopicPartition] = []
+        interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
+        client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        gate = ConsumerGate(ours.backoff, client_id, limit, sizes, settings.max_poll_interval_ms(conf))
+        self._prepare(gate, interceptors)
         self._stores = settings.stores_offsets(conf)
-        self._stored: dict[Partition, int] = {}
-        self._stored_at_ms = self._clock.now_ms()
-        self._gated = True
-        self._closed = False
-        self._rebalancing = False
-        # Bytes that `poll` may take without further ado; 0 where every call needs a closer look.
-        self._quick = 0.0
-        me = weakref.ref(self)
+        self._stored: dict[tuple[str, int], int] = {}
+        self._stored_at_ms = gate.clock.now_ms()
         self._telemetry = new_telemetry(CONSUMER, conf, gate.metrics)
+        me = weakref.ref(self)
         try:
             super().__init__(
                 settings.with_callbacks(
@@ -86,7 +68,7 @@ class Consumer(_Plain, TelemetryMethods):
                     gate,
                     limit=limit,
                     after_statistics=partial(_after_statistics, me),
-                    interceptors=self._interceptors,
+                    interceptors=interceptors,
                     telemetry=self._telemetry,
                 )
             )
@@ -98,108 +80,8 @@ class Consumer(_Plain, TelemetryMethods):
         gate.ask_soon = watch.ask_soon
         self._stop_watch = weakref.finalize(self, watch.close)
         gate.review()
-        watch.start()
-
-    # Receiving ----------------------------------------------------------------------------------------------------
-
-    def poll(self, timeout: float = -1) -> Message | None:
-        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
-        if self._quick > 0.0:
-            message = _poll(self, timeout)
-            if message is not None:
-                self._quick -= len(message) + RECORD_BYTES
-            return message
-        messages = self._receive(1, timeout)
-        return messages[0] if messages else None
-
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
-        if not 0 < num_messages <= MOST_AT_ONCE or self._closed:
-            return _consume(self, num_messages, timeout)
-        return self._receive(num_messages, timeout)
-
-    def keep_alive(self) -> None:
-        """Stay in the group without receiving anything: for an application that waits for something else.
-
-        Cheap; call it a few times a second. Rebalances are served every few seconds, which takes messages out of
-        librdkafka's queue; they are held until the application receives them.
-        """
-        if self._closed or self._rebalancing:
-            return
-        self._settle_quick()
-        beat = self._gate.heartbeat.due(self._clock.now_ms())
-        if beat is Beat.TOUCH:
-            _consume(self, 0, 0)
-        elif beat is Beat.POLL:
-            self._poll_ahead()
-
-    def _receive(self, count: int, timeout: float) -> list[Message]:
-        gate = self._gate
-        clock = self._clock
-        now_ms = clock.now_ms()
-        self._settle_quick()
-        deadline_ms = None if timeout < 0 else now_ms + int(timeout * 1000)
-        while True:
-            if self._held:
-                messages = self._held.take(count, self._paused)
-                if messages:
-                    self._after_held()
-                    return self._deliver(messages)
-            wait_ms = gate.ask()
-            remaining_ms = SLICE_MS if deadline_ms is None else max(0, deadline_ms - clock.now_ms())
-            if not wait_ms:
-                messages = _consume(self, gate.most_messages(count), min(remaining_ms, SLICE_MS) / 1000)
-                gate.heartbeat.on_poll(now_ms)
-                if messages:
-                    gate.charge(messages)
-                    self._lend_quick(count)
-                    return self._deliver(messages)
-            else:
-                self.keep_alive()
-                clock.sleep_ms(min(wait_ms, remaining_ms, SLICE_MS))
-            now_ms = clock.now_ms()
-            if deadline_ms is not None and now_ms >= deadline_ms:
-                return []
-
-    def _lend_quick(self, count: int) -> None:
-        """Let the next calls of `poll` use up the grant by themselves."""
-        gate = self._gate
-        if count == 1 and gate.lends and not self._held and not self._interceptors:
-            self._quick, gate.left = gate.left, 0.0
-
-    def _settle_quick(self) -> None:
-        """Give back what `poll` has not used up."""
-        self._gate.left += self._quick
-        self._quick = 0.0
-
-    def _poll_ahead(self) -> None:
-        """Serve callbacks and rebalances; what comes out of the queue is held."""
-        messages = _consume(self, 1, 0)
-        if not messages:
-            return
-        self._gate.charge(messages)
-        self._held.add(messages)
-        if self._held.full and not self._paused_by_us:
-            mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._paused]
-            super().pause(mine)
-            self._paused_by_us = mine
-        self._gate.review()
-
-    def _after_held(self) -> None:
-        """Some of what was held has been handed over."""
-        if self._paused_by_us and not self._held.full:
-            mine, self._paused_by_us = self._paused_by_us, []
-            super().resume([part for part in mine if (part.topic, part.partition) not in self._paused])
-        if not self._held:
-            self._gate.review()
-
-    def _deliver(self, messages: list[Message]) -> list[Message]:
-        if not self._interceptors:
-            return messages
-        errors = [message for message in messages if message.error() is not None]
-        if len(errors) == len(messages):
-            return messages
-        return errors + self._interceptors.on_consume([message for message in messages if message.error() is None])
+        if ours.backoff is not Backoff.OFF:
+            watch.start()
 
     # Offsets: what the application has received -------------------------------------------------------------------
 
@@ -318,17 +200,6 @@ class Consumer(_Plain, TelemetryMethods):
         self._held.drop([partition])
         self._after_held()
 
-    def pause(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's; what is held of them is handed over after `resume()`."""
-        super().pause(partitions)
-        self._paused.update((part.topic, part.partition) for part in partitions)
-
-    def resume(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's."""
-        self._paused.difference_update((part.topic, part.partition) for part in partitions)
-        ours = {(part.topic, part.partition) for part in self._paused_by_us}
-        super().resume([part for part in partitions if (part.topic, part.partition) not in ours])
-
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         self._held.drop(partitions)
@@ -393,25 +264,19 @@ def _at(part: TopicPartition, first: tuple[int, int | None] | None) -> TopicPart
 def _on_gone(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being revoked, or were lost: what was received of them is stored, what is held is forgotten."""
     consumer._store_received(partitions)
-    consumer._rebalancing = True
     try:
         if call is not None:
-            call(consumer, partitions)
+            consumer._gate.call_back(call, consumer, partitions)
     finally:
-        consumer._rebalancing = False
         consumer._forget(partitions)
         if consumer._telemetry is not None:
             consumer._telemetry.rebalance_began()
 
 
 def _on_assign(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Within a rebalance callback nothing may poll, not even to stay alive."""
-    consumer._rebalancing = True
-    try:
-        if call is not None:
-            call(consumer, partitions)
-    finally:
-        consumer._rebalancing = False
+    """Partitions are being assigned; confluent_kafka does it unless the callback has."""
+    if call is not None:
+        consumer._gate.call_back(call, consumer, partitions)
     if consumer._telemetry is not None:
         consumer._telemetry.rebalance_ended()
 
@@ -434,4 +299,4 @@ def _take_stance(me: "weakref.ref[Consumer]") -> None:
     consumer._gated = gated
     consumer._settle_quick()
     consumer._gate.left = 0.0
-    consumer.__class__ = cls.__mro__[1] if gated else aside(cls, Consumer, _Plain, _DOORS)
+    consumer.__class__ = cls.__mro__[1] if gated else aside(cls, Consumer, confluent_kafka.Consumer, DOORS)

@@ -45,6 +45,7 @@ class ConsumerGate:
 
     Attributes:
         left: bytes granted and not yet taken, as `fetch_pacing` counts them; infinite without a pace.
+        in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ConsumerGate:
         self.clock = clock
         self.limit = limit
         self.left = 0.0
+        self.in_callback = False
         self.on_stance: Callable[[], None] | None = None
         self.ask_soon: Callable[[], None] | None = None
         self.heartbeat = Heartbeat(max_poll_interval_ms, now_ms)
@@ -185,6 +187,14 @@ class ConsumerGate:
         if limit.byte_rate != self.limit.byte_rate:
             self.left = 0.0
         self.review()
+
+    def call_back(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call the application, which is inside a poll now."""
+        self.in_callback = True
+        try:
+            call(*args)
+        finally:
+            self.in_callback = False
 
     def review(self) -> None:
         """Step in or aside, as things stand."""

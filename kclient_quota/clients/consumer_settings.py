@@ -2,15 +2,17 @@
 
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import QuotaConfig
+from kclient_quota.config import LimitSource, QuotaConfig
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 STATISTICS_MS: Final = 250
@@ -18,6 +20,8 @@ STATISTICS_MS: Final = 250
 CALM_STATISTICS_MS: Final = 1_000
 """How often it tells while nothing limits."""
 STORE_KEY: Final = "enable.auto.offset.store"
+NO_LIMIT: Final = Limit(None, None, LimitSource.CONFIG)
+"""What applies to a client that is not to be paced: by its own word, nothing."""
 
 
 def stores_offsets(conf: Mapping[str, Any]) -> bool:
@@ -66,15 +70,15 @@ def with_callbacks(
         after_statistics()
         if telemetry is not None:
             telemetry.on_statistics(text)
-        if tell_user is not None:
-            tell_user(text)
 
-    out["stats_cb"] = on_statistics
-    out["throttle_cb"] = _throttle_callback(gate, conf.get("throttle_cb"))
+    out["stats_cb"] = _then(on_statistics, tell_user, gate)
+    out["throttle_cb"] = _then(partial(_on_throttle, gate), conf.get("throttle_cb"), gate)
     if telemetry is not None:
         out[ENABLE_KEY] = False
-    if interceptors:
-        out["on_commit"] = _commit_callback(interceptors, conf.get("on_commit"))
+    if interceptors or callable(conf.get("on_commit")):
+        out["on_commit"] = _commit_callback(gate, interceptors, conf.get("on_commit"))
+    if callable(conf.get("error_cb")):
+        out["error_cb"] = partial(gate.call_back, conf["error_cb"])
     if stores_offsets(conf):
         out[STORE_KEY] = False
     return out
@@ -104,23 +108,32 @@ def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable
     return maybe
 
 
-def _throttle_callback(gate: ConsumerGate, theirs: Callable[[Any], Any] | None) -> Callable[[Any], None]:
-    def on_throttle(event: Any) -> None:
-        gate.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
-        if theirs is not None:
-            theirs(event)
+def _then(
+    ours: Callable[[Any], None], theirs: Callable[[Any], Any] | None, gate: ConsumerGate
+) -> Callable[[Any], None]:
+    """A callback that calls ours, then the user's, whose exceptions reach the caller of poll()."""
+    if theirs is None:
+        return interruptible(ours)
 
-    return on_throttle
+    def both(event: Any) -> None:
+        ours(event)
+        gate.call_back(theirs, event)
+
+    return both
+
+
+def _on_throttle(gate: ConsumerGate, event: Any) -> None:
+    gate.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
 
 
 def _commit_callback(
-    interceptors: ConsumerInterceptors, theirs: Callable[[Any, Any], Any] | None
+    gate: ConsumerGate, interceptors: ConsumerInterceptors, theirs: Callable[[Any, Any], Any] | None
 ) -> Callable[[Any, Any], None]:
     def on_commit(error: Any, offsets: Any) -> None:
         if error is None:
             interceptors.on_commit(offsets)
         if theirs is not None:
-            theirs(error, offsets)
+            gate.call_back(theirs, error, offsets)
 
     return on_commit
 

@@ -12,6 +12,8 @@ FETCH_MS: Final = 50
 """How much time one fetch's bytes stand for."""
 LEAST_FETCH_BYTES: Final = 1_000
 MOST_FETCH_BYTES: Final = 1_000_000
+SMALLEST_BYTES: Final = 1_024
+"""Sizes cannot be chosen smaller than this, however small the limit."""
 QUEUE_BACKOFF_MS: Final = 10
 """How soon librdkafka notices that the queue has room again."""
 UNKNOWN_QUEUE_KBYTES: Final = 2_048
@@ -41,9 +43,10 @@ class FetchSizes:
 
     def fit(self, byte_rate: float) -> bool:
         """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
-        longest_ms = max(self.fetch_bytes, self.queue_bytes) * 1000 / byte_rate
+        largest = max(self.fetch_bytes, self.queue_bytes)
+        spaced = largest <= SMALLEST_BYTES or largest * 1000 / byte_rate <= MOST_TIME_MS
         keeps_up = self.fetch_bytes >= MOST_FETCH_BYTES or self.fetch_bytes * 1000 / byte_rate >= LEAST_TIME_MS
-        return longest_ms <= MOST_TIME_MS and keeps_up
+        return spaced and keeps_up
 
 
 def sizes_for(byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:

@@ -48,6 +48,7 @@ def conf_of(broker: EmbeddedBroker, topic: str, **conf: Any) -> dict[str, Any]:
         "group.id": topic,
         "client.id": topic,
         "auto.offset.reset": "earliest",
+        "enable.metrics.push": False,
         **conf,
     }
 

@@ -46,6 +46,7 @@ def consumer_of(broker: EmbeddedBroker, topic: str, cls: type = Consumer, **conf
             "group.id": f"group-of-{topic}",
             "client.id": topic,
             "auto.offset.reset": "earliest",
+            "enable.metrics.push": False,
             **conf,
         }
     )

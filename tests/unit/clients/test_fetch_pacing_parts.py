@@ -13,7 +13,7 @@ from kclient_quota.quota.rate import SampledRate
 
 @pytest.mark.parametrize(
     ("byte_rate", "fetch_bytes", "kbytes"),
-    [(1_000_000, 50_000, 48), (100_000, 5_000, 4), (1_000, 1_000, 1), (1e9, 1_000_000, 976)],
+    [(1_000_000, 50_000, 48), (100_000, 5_000, 4), (1_000, 1_000, 1), (10, 1_000, 1), (1e9, 1_000_000, 976)],
 )
 def test_a_fetch_is_a_twentieth_of_a_second(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
     conf, sizes = sizes_for(byte_rate, known=True)
