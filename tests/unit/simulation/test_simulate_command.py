@@ -1,0 +1,63 @@
+"""`kclient-quota simulate`: options in, text, JSON and a drawing out."""
+
+import argparse
+import json
+
+import pytest
+
+from kclient_quota.cli import simulate
+from kclient_quota.errors import ConfigError
+from kclient_quota.simulation import Scenario, parts
+
+
+def run(*arguments):
+    parser = argparse.ArgumentParser()
+    simulate.add_arguments(parser)
+    return simulate.run(parser.parse_args([*arguments, "--seconds", "40", "--warm-up", "10"]))
+
+
+def test_text(capsys):
+    assert run("--clients", "2", "--quota", "51200", "--arrivals", "20:1", "--departures", "30:2") == 0
+    said = capsys.readouterr().out
+    assert "3 on 1 brokers" in said
+    for word in ("utilisation", "Jain", "p99", "settled, 0 s", "settled, 20 s", "settled, 30 s"):
+        assert word in said
+
+
+def test_json_is_the_same_for_the_same_seed_and_any_number_of_processes(capsys):
+    def found(*arguments):
+        run("--json", "--brokers", "2", "--clients", "4", "--quota", "51200", "--source", "learned", *arguments)
+        return json.loads(capsys.readouterr().out)
+
+    first = found("--seed", "7", "--jobs", "1")
+    assert found("--seed", "7", "--jobs", "2") == first
+    assert found("--seed", "8") != first
+    assert 0.5 < first["utilisation"] < 1.5
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "fleet.svg"
+    run("--clients", "2", "--quota", "51200", "--arrivals", "20:1", "--plot", str(file))
+    assert "<svg" in file.read_text()
+    with pytest.raises(ConfigError, match="--plot"):
+        run("--plot", str(tmp_path / "missing" / "fleet.svg"))
+
+
+def test_leaders_and_demands_reach_the_scenario(capsys):
+    run("--brokers", "3", "--clients", "2", "--leaders", "0,1", "--leaders", "2", "--demand", "1000", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["utilisation"] < 0.01
+    assert len(parts(Scenario(brokers=3, clients=2, leaders=((0, 1), (2,))))) == 2
+
+
+@pytest.mark.parametrize("wrong", [["--leaders", "a"], ["--arrivals", "5"], ["--arrivals", "5:0"], ["--source", "x"]])
+def test_wrong_options(wrong, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(*wrong)
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_options_that_do_not_fit_each_other():
+    with pytest.raises(ConfigError, match="depart"):
+        run("--clients", "1", "--departures", "5:2")
