@@ -50,7 +50,7 @@ def points(decoded: "DataFrame") -> "DataFrame":
     return good.select(
         _known("client_instance_id").alias("client_instance_id"),
         _known("client_id").alias("client_id"),
-        F.regexp_replace(_known("principal"), "^User:", "").alias("user"),
+        _without("User:", _known("principal")).alias("user"),
         F.col("resource")["group_id"].alias("group_id"),
         _broker().alias("broker"),
         _known("broker_id").alias("receiving_broker"),
@@ -73,9 +73,13 @@ def _known(name: str) -> "Column":
     return F.coalesce(F.col(name), F.col("resource")[name])
 
 
+def _without(prefix: str, text: "Column") -> "Column":
+    return F.when(text.startswith(prefix), F.substr(text, F.lit(len(prefix) + 1))).otherwise(text)
+
+
 def _broker() -> "Column":
     """`1` of librdkafka's `node.id` 1, of Java's `node_id` node-1, of its coordinator connection's node-2147483646."""
-    raw = F.regexp_replace(F.coalesce(F.col("attributes")["node.id"], F.col("attributes")["node_id"]), "^node-", "")
+    raw = _without("node-", F.coalesce(F.col("attributes")["node.id"], F.col("attributes")["node_id"]))
     number = raw.try_cast("bigint")
     return (
         F.when(number < 0, None)  # a bootstrap connection, before the broker's id is known
