@@ -66,13 +66,14 @@ class PacedConsumer(_Plain):
         Cheap; call it a few times a second. Rebalances are served every few seconds, which takes messages out of
         librdkafka's queue; they are held until the application receives them.
         """
-        if self._closed:
+        if self._closed or self._gate.in_callback:
+            # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
             return
         self._settle_quick()
         beat = self._gate.heartbeat.due(self._clock.now_ms())
         if beat is Beat.TOUCH:
             _consume(self, 0, 0)
-        elif beat is Beat.POLL and not self._gate.in_callback:
+        elif beat is Beat.POLL:
             self._poll_ahead()
 
     def _receive(self, count: int, timeout: float) -> list[Message]:
