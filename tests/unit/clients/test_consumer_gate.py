@@ -1,0 +1,329 @@
+"""The consumer's gate and configuration, without a broker."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, ThrottleEvent
+
+from kclient_quota.clients import consumer_settings as settings
+from kclient_quota.clients.consumer_gate import ConsumerGate, fetch_statistics
+from kclient_quota.clients.fetch_sizes import with_sizes
+from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.limits import Limit
+from kclient_quota.config import Backoff, LimitSource
+from kclient_quota.metrics import MetricName
+from kclient_quota.testing.clock import ManualClock
+
+QUOTA = 100_000.0
+
+
+def limit_of(byte_rate: float | None) -> Limit:
+    return Limit(byte_rate, None, LimitSource.CONFIG)
+
+
+def gate_of(
+    clock: ManualClock,
+    byte_rate: float | None = QUOTA,
+    *,
+    sized_for: float | None = QUOTA,
+    backoff: Backoff = Backoff.BLOCK,
+) -> ConsumerGate:
+    _, sizes = with_sizes({}, sized_for, known=True)
+    return ConsumerGate(backoff, "app", limit_of(byte_rate), sizes, 300_000, clock)
+
+
+def statistics(
+    at_ms: int,
+    *,
+    received: int = 0,
+    queued: tuple[int, int] = (0, 0),
+    messages: int = 0,
+    brokers: int = 1,
+    throttled: int = 0,
+) -> str:
+    """librdkafka's JSON, what of it counts."""
+    window = {"cnt": throttled, "sum": throttled * 300, "max": 300 if throttled else 0}
+    return json.dumps(
+        {
+            "ts": at_ms * 1000,
+            "rxmsgs": messages,
+            "brokers": {
+                f"b{node}:9092/{node}": {
+                    "name": f"b{node}:9092/{node}",
+                    "nodeid": node,
+                    "nodename": f"b{node}:9092",
+                    "source": "learned",
+                    "rx": received // 1_000,
+                    "rxbytes": received,
+                    "throttle": window,
+                }
+                for node in range(1, brokers + 1)
+            },
+            "topics": {
+                "t": {
+                    "partitions": {
+                        str(number): {
+                            "partition": number,
+                            "broker": number + 1,
+                            "fetchq_size": queued[0],
+                            "fetchq_cnt": queued[1],
+                            "fetch_state": "active",
+                        }
+                        for number in range(brokers)
+                    }
+                }
+            },
+        }
+    )
+
+
+def message(size: int = 990, partition: int = 0) -> Message:
+    return Message(topic="t", partition=partition, offset=0, value=b"x" * size)
+
+
+def test_messages_are_granted_at_the_pace_of_the_quota() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    taken = 0
+    while clock.now_ms() < 10_000:
+        wait_ms = gate.ask()
+        if wait_ms:
+            clock.sleep_ms(wait_ms)
+        else:
+            gate.charge([message()])
+            taken += 1_000
+    assert taken == pytest.approx(0.99 * QUOTA * 10, rel=0.01)
+
+
+def test_nothing_waits_where_nothing_limits_where_pacing_is_off_and_where_the_sizes_do_not_fit() -> None:
+    clock = ManualClock()
+    for gate in (
+        gate_of(clock, None, sized_for=None),
+        gate_of(clock, backoff=Backoff.OFF),
+        gate_of(clock, QUOTA, sized_for=None),
+    ):
+        assert not gate.paced
+        assert gate.ask() == 0
+        assert gate.left == float("inf")
+        assert gate.most_messages(1_000) == 1_000
+    assert gate_of(clock).paced
+
+
+def test_as_many_messages_are_taken_at_once_as_the_grant_is_worth() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(0, queued=(99_000, 100)))
+    clock.sleep_ms(1_000)
+    assert gate.ask() == 0
+    assert 1 <= gate.most_messages(1_000) <= 6
+
+
+def test_each_broker_pays_for_its_own_messages() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(0, brokers=2))
+    assert not gate.lends
+    taken = 0
+    turn = 0
+    while clock.now_ms() < 10_000:
+        wait_ms = gate.ask()
+        if wait_ms:
+            clock.sleep_ms(wait_ms)
+        else:
+            gate.charge([message(partition=turn % 2)])
+            turn += 1
+            taken += 1_000
+    assert taken == pytest.approx(2 * 0.99 * QUOTA * 10, rel=0.06)
+
+
+def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    gate = gate_of(clock, None, sized_for=QUOTA)
+    stances = []
+    gate.on_stance = lambda: stances.append(gate.paced)
+    gate.on_limit(limit_of(QUOTA))
+    assert gate.ask() == 0
+    gate.on_statistics(statistics(0))
+    assert stances[-1]
+    gate.charge([message(50_000)])
+    assert gate.ask() > 0
+
+
+def test_a_throttle_is_told_once_when_it_begins_and_once_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    asked: list[int] = []
+    gate.ask_soon = lambda: asked.append(clock.now_ms())
+    gate.on_statistics(statistics(0))
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        for _ in range(20):
+            gate.on_throttle("b1:9092/1", 1, 500)
+            gate.on_throttle("b1:9092/1", 1, 0)
+            clock.sleep_ms(500)
+            gate.on_statistics(statistics(clock.now_ms()))
+        clock.sleep_ms(6_000)
+        gate.on_statistics(statistics(clock.now_ms()))
+        gate.on_statistics(statistics(clock.now_ms()))
+    texts = [record.getMessage() for record in caplog.records]
+    assert len([text for text in texts if "throttles client 'app' for 500 ms" in text]) == 1
+    assert texts.count("Throttling of client 'app' has ended") == 1
+    assert asked == [0]
+
+
+def test_a_throttle_of_the_coordinator_goes_to_its_broker_by_address() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(0))
+    gate.on_throttle("b1:9092", -1, 700)
+    assert gate.state()[1].throttled_until_ms == 700
+
+
+def test_a_stall_is_in_the_log_the_state_and_the_metrics_until_messages_come(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    gate = gate_of(clock, 20_000, sized_for=20_000)
+    gate.on_statistics(statistics(0))
+    name = MetricName("fetch-stalled-brokers", "consumer-fetch-manager-metrics", (("client-id", "app"),))
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        gate.on_throttle("b1:9092/1", 1, 13_500)
+        clock.sleep_ms(13_500)
+        assert gate.state()[1].stall is None
+        gate.on_throttle("b1:9092/1", 1, 13_500)
+    assert "470,000" in str(gate.state()[1].stall)
+    assert caplog.text.count("never be delivered") == 1
+    assert gate.metrics()[name] == 1.0
+    gate.on_statistics(statistics(clock.now_ms(), messages=5))
+    assert gate.state()[1].stall is None
+    assert gate.metrics()[name] == 0.0
+
+
+def test_a_request_quotas_throttle_is_no_stall() -> None:
+    clock = ManualClock()
+    _, sizes = with_sizes({}, 20_000, known=True)
+    gate = ConsumerGate(Backoff.BLOCK, "app", Limit(20_000, 5.0, LimitSource.CONFIG), sizes, 300_000, clock)
+    gate.on_statistics(statistics(0))
+    for _ in range(30):
+        gate.on_throttle("b1:9092/1", 1, 1_000)
+        clock.sleep_ms(1_000)
+    gate.on_statistics(statistics(clock.now_ms()))
+    assert gate.state()[1].stall is None
+
+
+def test_throttle_times_count_every_response_and_polling_has_its_metrics() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(0))
+    clock.sleep_ms(250)
+    gate.on_statistics(statistics(250, received=10_000, throttled=1))
+    clock.sleep_ms(2_000)
+    found = {(name.name, name.tag("node-id")): value for name, value in gate.metrics().items()}
+    assert found["fetch-throttle-time-avg", None] == 30
+    assert found["fetch-throttle-time-max", "node-1"] == 300
+    assert found["last-poll-seconds-ago", None] == 2.0
+    assert found["poll-headroom-ms", None] == 298_000
+
+
+def test_a_clock_that_jumps_does_not_make_statistics_old() -> None:
+    clock = ManualClock(5_000_000)
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(1_000))
+    assert gate._made_at_ms({"ts": 1_250_000}, 5_000_300) == 5_000_250
+    assert gate._made_at_ms({"ts": 1_500_000}, 9_000_000) == 9_000_000
+    assert gate._made_at_ms({"ts": 1_750_000}, 9_000_260) == 9_000_250
+
+
+def test_statistics_of_the_coordinators_connection_and_of_idle_partitions_do_not_count() -> None:
+    seen = json.loads(statistics(0, received=7_000, queued=(500, 2)))
+    seen["brokers"]["GroupCoordinator"] = {"nodeid": 1, "source": "logical", "rxbytes": 99}
+    seen["topics"]["t"]["partitions"]["-1"] = {
+        "partition": -1,
+        "broker": -1,
+        "fetchq_size": 0,
+        "fetchq_cnt": 0,
+        "fetch_state": "none",
+    }
+    found = fetch_statistics(seen, {1: 4}, 77)
+    assert found.received == {1: (7_000, 4)}
+    assert found.leaders == {("t", 0): 1}
+    assert (found.queued_bytes, found.queued_count, found.at_ms) == (500, 2, 77)
+
+
+# Configuration
+
+
+def callbacks_of(conf: dict[str, Any], clock: ManualClock, byte_rate: float | None = QUOTA) -> dict[str, Any]:
+    gate = gate_of(clock, byte_rate)
+    return settings.with_callbacks(
+        conf,
+        gate,
+        limit=limit_of(byte_rate),
+        after_statistics=lambda: None,
+        interceptors=ConsumerInterceptors([]),
+        clock=clock,
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "byte_rate", "period_ms"),
+    [(None, QUOTA, 250), (None, None, 1_000), (100, QUOTA, 100), (60_000, QUOTA, 250), ("oops", QUOTA, 250)],
+)
+def test_statistics_come_as_often_as_the_quicker_of_us_needs(
+    theirs: Any, byte_rate: float | None, period_ms: int
+) -> None:
+    conf = {} if theirs is None else {"statistics.interval.ms": theirs, "stats_cb": lambda text: None}
+    assert callbacks_of(conf, ManualClock(), byte_rate)["statistics.interval.ms"] == period_ms
+
+
+def test_the_users_statistics_come_as_often_as_they_asked_for() -> None:
+    clock = ManualClock()
+    seen: list[int] = []
+    conf = {"statistics.interval.ms": 1_000, "stats_cb": lambda text: seen.append(clock.now_ms())}
+    stats_cb = callbacks_of(conf, clock)["stats_cb"]
+    for _ in range(40):
+        clock.sleep_ms(250)
+        stats_cb(statistics(clock.now_ms()))
+    assert seen == list(range(1_000, 10_001, 1_000))
+
+
+def test_callbacks_of_the_users_are_called_after_ours_and_marked() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    gate.on_statistics(statistics(0))
+    seen: list[tuple[str, bool, int]] = []
+
+    def hear(name: str) -> Any:
+        return lambda *_: seen.append((name, gate.in_callback, gate.state()[1].throttled_until_ms))
+
+    conf = {"throttle_cb": hear("throttle"), "error_cb": hear("error"), "on_commit": hear("commit")}
+    out = settings.with_callbacks(
+        conf,
+        gate,
+        limit=limit_of(QUOTA),
+        after_statistics=lambda: None,
+        interceptors=ConsumerInterceptors([]),
+        clock=clock,
+    )
+    out["throttle_cb"](ThrottleEvent("b1:9092/1", 1, 0.4))
+    out["error_cb"]("error")
+    out["on_commit"](None, [])
+    assert seen == [("throttle", True, 400), ("error", True, 400), ("commit", True, 400)]
+    assert not gate.in_callback
+
+
+@pytest.mark.parametrize(
+    ("given", "stores"), [(None, True), (True, True), ("true", True), (False, False), ("false", False)]
+)
+def test_offsets_are_stored_by_us_where_librdkafka_would_have(given: Any, stores: bool) -> None:
+    conf = {} if given is None else {"enable.auto.offset.store": given}
+    assert settings.stores_offsets(conf) is stores
+    out = callbacks_of(conf, ManualClock())
+    assert out["enable.auto.offset.store"] == (False if stores else given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, 300_000), ({"max.poll.interval.ms": "6000"}, 6_000), ({"max.poll.interval.ms": "x"}, 300_000)],
+)
+def test_the_poll_interval_is_librdkafkas(given: dict[str, Any], expected: int) -> None:
+    assert settings.max_poll_interval_ms(given) == expected
