@@ -1,0 +1,207 @@
+"""A consume-transform-produce loop throttled for longer than max.poll.interval.ms keeps its group; on both brokers.
+
+Every message of a topic is copied once, under a producer quota that makes one batch take twice `max.poll.interval.ms`.
+The scenes wait rather than work, so those of all protocols and assignors run side by side.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.producer import Producer
+
+Unique = Callable[[str], str]
+POLL_INTERVAL_S = 6.0
+QUOTA = 4_000
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 500},
+    "cooperative": {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 500,
+    },
+    "kip-848": {"group.protocol": "consumer"},
+}
+
+
+class Copier:
+    """One member that copies what it is assigned, commits after each batch, and when it loses partitions."""
+
+    def __init__(self, cluster: Any, name: str, topic: str, protocol: str) -> None:
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        self.moves: list[tuple[str, int]] = []
+        self.first_assigned = threading.Event()
+        self.stop = threading.Event()
+        self.longest_batch_s = 0.0
+        self.delivered = 0
+        self.failed: list[Any] = []
+        self._topic = topic
+        self._next: dict[int, int] = {}
+        self._mine: set[int] = set()
+        self._consumer = Consumer(
+            {
+                **servers,
+                **PROTOCOLS[protocol],
+                "group.id": topic,
+                "client.id": f"{name}-consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "max.poll.interval.ms": int(POLL_INTERVAL_S * 1000),
+                "enable.metrics.push": False,
+            }
+        )
+        cluster.set_quota(client_id=name, producer_byte_rate=QUOTA)
+        self._producer = Producer(
+            {**servers, "client.id": name, "enable.metrics.push": False}, heartbeat=self._consumer
+        )
+
+    def run(self, deadline: float) -> None:
+        consumer = self._consumer
+        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        while not self.stop.is_set() and time.monotonic() < deadline:
+            begin = time.monotonic()
+            self._copy(consumer.consume(100, 0.5))
+            self.longest_batch_s = max(self.longest_batch_s, time.monotonic() - begin)
+        consumer.close()
+        self._producer.close()
+
+    def _copy(self, messages: list[Message]) -> None:
+        for message in messages:
+            assert message.error() is None
+            if message.partition() not in self._mine or message.offset() < self._next.get(message.partition(), 0):
+                continue  # revoked while an earlier one waited
+            self._next[message.partition()] = message.offset() + 1
+            self._producer.produce(f"{self._topic}-copy", message.value(), on_delivery=self._on_delivery)
+        if messages:
+            self._producer.flush()
+            self._commit(self._mine)
+
+    def _commit(self, partitions: set[int]) -> None:
+        offsets = [TopicPartition(self._topic, part, self._next[part]) for part in partitions if part in self._next]
+        if offsets:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+
+    def _on_delivery(self, error: Any, _message: Message) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.delivered += 1
+
+    def _on_assign(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self.moves.append(("assign", len(partitions)))
+        self._mine |= {part.partition for part in partitions}
+        if partitions:
+            self.first_assigned.set()
+
+    def _on_revoke(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self.moves.append(("revoke", len(partitions)))
+        gone = {part.partition for part in partitions}
+        # Inside a produce() that waits, when another member joins.
+        assert self._producer.flush(10) == 0
+        self._commit(gone)
+        self._forget(gone)
+
+    def _on_lost(self, _consumer: Any, partitions: list[TopicPartition]) -> None:
+        self.moves.append(("lost", len(partitions)))
+        self._forget({part.partition for part in partitions})
+
+    def _forget(self, gone: set[int]) -> None:
+        self._mine -= gone
+        for part in gone:
+            self._next.pop(part, None)
+
+
+def fill(cluster: Any, topic: str, count: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(count):
+        producer.produce(topic, b"%06d" % number + b"x" * 994, partition=number % 2)
+    assert producer.flush(20) == 0
+    producer.close()
+
+
+def copies(cluster: Any, topic: str) -> Counter[bytes]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    consumer.assign([TopicPartition(f"{topic}-copy", 0, 0)])
+    seen: Counter[bytes] = Counter()
+    while messages := consumer.consume(1_000, 1.0):
+        seen.update(message.value()[:6] for message in messages if message.error() is None)
+    consumer.close()
+    return seen
+
+
+def finish(copiers: list[Copier], threads: list[threading.Thread], count: int) -> None:
+    """Wait until all is copied, and a little longer: for what comes too late, or twice."""
+    deadline = time.monotonic() + 20
+    while sum(copier.delivered for copier in copiers) < count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    for copier in copiers:
+        copier.stop.set()
+    for thread in threads:
+        thread.join(20)
+
+
+def alone(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Counter[bytes]]:
+    """One member copies one batch, which takes long."""
+    cluster.create_topic(topic, 2)
+    cluster.create_topic(f"{topic}-copy", 1)
+    fill(cluster, topic, 60)
+    copier = Copier(cluster, f"{topic}-one", topic, protocol)
+    thread = threading.Thread(target=copier.run, args=(time.monotonic() + 25,))
+    thread.start()
+    assert copier.first_assigned.wait(15)
+    finish([copier], [thread], 60)
+    return copier, copies(cluster, topic)
+
+
+def joined(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Copier, float, Counter[bytes]]:
+    """A second member joins while the first one's produce() waits; after how many seconds it had a partition."""
+    cluster.create_topic(topic, 2)
+    cluster.create_topic(f"{topic}-copy", 1)
+    fill(cluster, topic, 90)
+    first = Copier(cluster, f"{topic}-one", topic, protocol)
+    second = Copier(cluster, f"{topic}-two", topic, protocol)
+    deadline = time.monotonic() + 30
+    threads = [threading.Thread(target=copier.run, args=(deadline,)) for copier in (first, second)]
+    threads[0].start()
+    assert first.first_assigned.wait(15)
+    time.sleep(2)
+    begin = time.monotonic()
+    threads[1].start()
+    assert second.first_assigned.wait(20)
+    served_s = time.monotonic() - begin
+    finish([first, second], threads, 90)
+    return first, second, served_s, copies(cluster, topic)
+
+
+def ids(count: int) -> dict[bytes, int]:
+    return {b"%06d" % number: 1 for number in range(count)}
+
+
+@pytest.mark.slow
+def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, unique: Unique) -> None:
+    with ThreadPoolExecutor(2 * len(PROTOCOLS)) as pool:
+        single = {name: pool.submit(alone, cluster, unique(f"alone-{name}"), name) for name in PROTOCOLS}
+        double = {name: pool.submit(joined, cluster, unique(f"joined-{name}"), name) for name in PROTOCOLS}
+    for name, scene in single.items():
+        copier, seen = scene.result()
+        assert (name, copier.moves[:1], copier.failed) == (name, [("assign", 2)], [])
+        # The only other move is that of closing.
+        assert [move for move, _ in copier.moves[1:]] in ([], ["revoke"]), name
+        assert copier.longest_batch_s > 2 * POLL_INTERVAL_S, name
+        assert seen == ids(60), name
+    for name, scene in double.items():
+        first, second, served_s, seen = scene.result()
+        assert (name, first.failed, second.failed) == (name, [], [])
+        assert "lost" not in {move for move, _ in first.moves + second.moves}, name
+        # Members of the KIP-848 protocol hear of each other at their next heartbeats, five seconds apart.
+        assert served_s < (14 if name == "kip-848" else 6), name
+        assert seen == ids(90), name
