@@ -225,6 +225,11 @@ class Gate:
         self.left += self._grant
 
     @property
+    def next_grant(self) -> int:
+        """Bytes that will be granted at once, as `wait_ms` has reckoned last."""
+        return self._grant
+
+    @property
     def handed(self) -> int:
         """Bytes handed to librdkafka so far."""
         return self._granted - self.left

@@ -118,6 +118,7 @@ class ProducerGates:
         now_ms = self.clock.now_ms()
         with self.lock:
             route.steer(cost, now_ms)
+            route.count(route.gates[route.partition].next_grant)
             return route.partition
 
     def learn(self, topic: str, leaders: Mapping[int, int], router: Router) -> None:

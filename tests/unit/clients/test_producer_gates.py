@@ -9,6 +9,7 @@ import pytest
 from kclient_quota.clients.admission import Gate
 from kclient_quota.clients.gate import CALM_MS, ProducerGates, warn_of_default_client_id
 from kclient_quota.clients.limits import UNKNOWN, Limit
+from kclient_quota.clients.routing import Route
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
 from kclient_quota.testing.clock import ManualClock
@@ -171,3 +172,11 @@ def test_a_limit_that_could_not_be_asked_for_is_asked_for_again_once_the_broker_
         gates.on_statistics(statistics())
         clock.sleep_ms(1_000)
     assert asked == [1_000, 31_000]
+
+
+def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -> None:
+    gates, clock, _ = made(LIMITED)
+    gate = only(gates)
+    route = Route([1, 1, 1], lambda _leader: gate, clock.now_ms())
+    chosen = [gates.choose(route, 1_000) for _ in range(9)]
+    assert sorted(chosen) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
