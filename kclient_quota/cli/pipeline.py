@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--default-quantile", type=float, default=0.9, help="part that the default serves (default: %(default)s)"
     )
     policy.add_argument("--most-overrides", type=int, default=1_000, help="default: %(default)s")
+    policy.add_argument(
+        "--hold-out", type=float, default=0.0, help="last part of the time, to try the quotas on (default: %(default)s)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
             capacity=options.capacity,
             policy=policy,
             most_overrides=options.most_overrides,
+            hold_out=options.hold_out,
         )
         print(run_plan(spark, plan))
     finally:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.decode import dead_letters, decode, points
 from kclient_quota.spark.files import read_files
+from kclient_quota.spark.jobs.backtest import backtest
 from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.jobs.throttled import throttled
@@ -47,6 +48,7 @@ class Plan:
         capacity: bytes per second that one broker has.
         policy: of `recommend`.
         most_overrides: of `recommend`: more than these are refused.
+        hold_out: of `recommend`: the part of the time, the last, that is left out and tried on; 0 tries nothing.
     """
 
     job: str
@@ -64,6 +66,11 @@ class Plan:
     capacity: float | None = None
     policy: Policy = field(default_factory=Policy)
     most_overrides: int = 1_000
+    hold_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hold_out < 1:
+            raise ConfigError(f"hold_out {self.hold_out}: write 0 or more, below 1")
 
 
 def run(spark: "SparkSession", plan: Plan) -> str:
@@ -132,6 +139,10 @@ def _table_job(plan: Plan, table: "DataFrame", limits: Limits | None) -> "DataFr
 
 
 def _recommend(plan: Plan, table: "DataFrame") -> str:
+    held = None
+    if plan.hold_out:
+        table = table.cache()
+        table, held = _split(table, plan.hold_out)
     rows = recommend(table, plan.policy).limit(plan.most_overrides + 3).collect()  # two of them are defaults
     if len(rows) > plan.most_overrides + 2:
         raise ConfigError(
@@ -144,7 +155,34 @@ def _recommend(plan: Plan, table: "DataFrame") -> str:
             "org.apache.kafka.producer.node. and org.apache.kafka.consumer.node. of Java's clients"
         )
     Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
-    return f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
+    said = f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
+    return said if held is None else f"{said}\n{_tried(held, read_limits(plan.output))}"
+
+
+def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
+    """Usage before and since the moment that leaves the last `part` of the time."""
+    begin = F.unix_millis("window_start")
+    found = table.agg(F.min(begin).alias("first"), F.max(begin).alias("last")).collect()[0]
+    cut = (found["last"] or 0) - part * ((found["last"] or 0) - (found["first"] or 0))
+    return table.where(begin < cut), table.where(begin >= cut)
+
+
+def _tried(held: "DataFrame", limits: Limits) -> str:
+    """How the recommendation would have done."""
+    found = (
+        backtest(held, limits)
+        .agg(
+            F.count("*").alias("clients"),
+            F.count_if(F.col("throttles") > 0).alias("throttled"),
+            F.coalesce(F.sum("throttled_ms"), F.lit(0)).alias("throttled_ms"),
+            F.coalesce(F.sum("seconds"), F.lit(0)).alias("seconds"),
+        )
+        .collect()[0]
+    )
+    return (
+        f"tried on the time held out: {found['throttled']} of {found['clients']} clients (by broker) throttled, "
+        f"{found['throttled_ms'] / 1000:.0f} of {found['seconds']} client seconds"
+    )
 
 
 def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:

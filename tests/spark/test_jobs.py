@@ -1,5 +1,6 @@
 """Jobs on what a receiver wrote, against plain Python over the same files."""
 
+import dataclasses
 import json
 import math
 from collections import defaultdict
@@ -180,6 +181,17 @@ def test_recommendations_are_a_file_for_kafka_quotas(spark, folder, lines):
     found = {entry.entity: {str(quota): value for quota, value in entry.wanted.items()} for entry in file.entries}
     assert found == {entity: {"producer_byte_rate:broker_bps": value} for entity, value in entities.items()}
     assert 1 < len(found) < len(wanted)
+
+
+def test_recommendations_are_tried_on_time_held_out(spark, folder, tmp_path):
+    plan = Plan("recommend", str(folder / "jsonl"), str(tmp_path / "tight.yaml"), hold_out=0.4)
+    tight = Policy(quantile=0.01, headroom=1.0, default_quantile=1.0)
+    wide = Policy(quantile=1.0, headroom=3.0, default_quantile=1.0)
+    said = [run(spark, dataclasses.replace(plan, policy=policy)).splitlines()[1] for policy in (tight, wide)]
+    assert said[1].startswith("tried on the time held out: 0 of 14 clients (by broker) throttled, 0 of ")
+    assert " of 14 clients" in said[0]
+    with pytest.raises(ConfigError, match="hold_out"):
+        dataclasses.replace(plan, hold_out=1.0)
 
 
 def test_cumulative_sums_as_deltas_and_back(spark, folder, lines):
