@@ -6,11 +6,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any, Final
 
+from kclient_quota.clients import interrupts
 from kclient_quota.clients.admission import RECORD_BYTES
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import Clock
@@ -111,7 +114,7 @@ def with_callbacks(
     throttle_cb = conf.get("throttle_cb")
 
     def on_statistics(text: str) -> None:
-        guard.called_from(sys._getframe(1))  # noqa: SLF001 - the poll's caller; there is no public name
+        guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - the poll's caller; there is no public name
         gates.on_statistics(text)
         if telemetry is not None:
             telemetry.on_statistics(text)
@@ -119,16 +122,23 @@ def with_callbacks(
             tell_user(text)
 
     def on_throttle(event: Any) -> None:
-        guard.called_from(sys._getframe(1))  # noqa: SLF001 - as above
+        guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - as above
         gates.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
         if throttle_cb is not None:
             throttle_cb(event)
 
-    out["stats_cb"] = on_statistics
-    out["throttle_cb"] = on_throttle
+    # What the user's own callback raises must reach the caller of poll().
+    out["stats_cb"] = on_statistics if tell_user is not None else interruptible(on_statistics)
+    out["throttle_cb"] = on_throttle if throttle_cb is not None else interruptible(on_throttle)
     if telemetry is not None:
         out[ENABLE_KEY] = False
     return out
+
+
+def _poller(frame: FrameType) -> FrameType:
+    """The frame that polls, of the one that called a callback: the callback's own wrapper stands between them."""
+    caller = frame.f_back if frame.f_code.co_filename == interrupts.__file__ else frame
+    return caller or frame
 
 
 def _statistics_ms(conf: Mapping[str, Any]) -> int:
