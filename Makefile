@@ -34,7 +34,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 # Needs uv; writes the versions and hashes that everybody installs.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --group test --no-header \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --extra spark --group test --no-header \
 		pyproject.toml build-requirements.in -o requirements.lock
 
 clean:

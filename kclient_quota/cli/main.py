@@ -39,6 +39,12 @@ _COMMANDS = (
         "Plays clients and brokers with the code that paces and throttles for real, in virtual time: utilisation, "
         "fairness, throttle times, settling time.",
     ),
+    _Command(
+        "pipeline",
+        "kclient_quota.cli.pipeline",
+        "Spark jobs over what clients have pushed",
+        "Runs a Spark job over client telemetry: who is throttled, who is the outlier, which quota to set.",
+    ),
 )
 
 
