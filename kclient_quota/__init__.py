@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kclient_quota.admin.aio import AIOQuotaAdmin
+    from kclient_quota.admin.applying import ConflictError
     from kclient_quota.admin.model import (
         ClientQuotaAlteration,
         ClientQuotaAlterationOp,
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
         ClientQuotaMatchType,
     )
     from kclient_quota.admin.quotas import QuotaAdmin
+    from kclient_quota.admin.results import PartialAlterationError
+    from kclient_quota.clients.aio import AIOConsumer, AIOProducer
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.clients.interceptor import (
         ConsumerInterceptor,
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
         RecordMetadata,
     )
     from kclient_quota.clients.producer import Producer
+    from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
     from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
     from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
     from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 _HOMES = {
+    "AIOConsumer": "clients.aio",
+    "AIOProducer": "clients.aio",
     "AIOQuotaAdmin": "admin.aio",
     "ClientQuotaAlteration": "admin.model",
     "ClientQuotaAlterationOp": "admin.model",
@@ -41,17 +47,21 @@ _HOMES = {
     "ClientQuotaType": "quota.callback",
     "ClusterError": "errors",
     "ConfigError": "errors",
+    "ConflictError": "admin.applying",
     "Consumer": "clients.consumer",
     "ConsumerInterceptor": "clients.interceptor",
     "DEFAULT": "quota.entity",
+    "DeserializingConsumer": "clients.serializing",
     "KclientQuotaError": "errors",
     "MetricName": "metrics",
+    "PartialAlterationError": "admin.results",
     "Producer": "clients.producer",
     "ProducerInterceptor": "clients.interceptor",
     "ProducerRecord": "clients.interceptor",
     "QuotaAdmin": "admin.quotas",
     "QuotaThrottledError": "errors",
     "RecordMetadata": "clients.interceptor",
+    "SerializingProducer": "clients.serializing",
     "WireError": "errors",
 }
 
@@ -59,6 +69,8 @@ _REFUSED = {"ShareConsumer", "DeserializingShareConsumer"}
 
 __all__ = [
     "DEFAULT",
+    "AIOConsumer",
+    "AIOProducer",
     "AIOQuotaAdmin",
     "ClientQuotaAlteration",
     "ClientQuotaAlterationOp",
@@ -70,16 +82,20 @@ __all__ = [
     "ClientQuotaType",
     "ClusterError",
     "ConfigError",
+    "ConflictError",
     "Consumer",
     "ConsumerInterceptor",
+    "DeserializingConsumer",
     "KclientQuotaError",
     "MetricName",
+    "PartialAlterationError",
     "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
     "QuotaAdmin",
     "QuotaThrottledError",
     "RecordMetadata",
+    "SerializingProducer",
     "WireError",
 ]
 
