@@ -7,9 +7,8 @@ import asyncio
 import math
 from collections import Counter
 
-from kclient_quota import QuotaThrottledError
+from kclient_quota import AIOProducer, QuotaThrottledError
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.aio import AIOProducer
 
 
 async def answer(producer: AIOProducer, order: bytes) -> str:
