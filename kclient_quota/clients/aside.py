@@ -11,12 +11,9 @@ called from, and threads that may be inside another one wait without polling unt
 
 import sys
 import threading
-import weakref
 from enum import Enum
 from types import FrameType
-from typing import Any, Final
-
-import confluent_kafka
+from typing import Final
 
 DOORS: Final = ("produce", "produce_batch", "poll", "flush")
 """What is confluent_kafka's own while no quota applies."""
@@ -77,17 +74,3 @@ class CallbackGuard:
                 return Where.INSIDE
             frame = frame.f_back
         return Where.OUTSIDE
-
-
-_ASIDE: weakref.WeakKeyDictionary[type[Any], type[Any]] = weakref.WeakKeyDictionary()
-
-
-def class_aside(cls: type[Any], gated: type[Any]) -> type[Any]:
-    """`cls` with confluent_kafka's own doors, except for those that a user's subclass of `gated` overrides."""
-    found = _ASIDE.get(cls)
-    if found is None:
-        plain = {door: getattr(confluent_kafka.Producer, door) for door in DOORS}
-        doors = {door: own for door, own in plain.items() if getattr(cls, door) is getattr(gated, door)}
-        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        found = _ASIDE[cls] = type(cls.__name__, (cls,), {**names, **doors, "_class_gated": cls})
-    return found

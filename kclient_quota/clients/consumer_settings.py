@@ -10,6 +10,7 @@ from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import LimitSource, QuotaConfig
@@ -59,11 +60,8 @@ def with_callbacks(
         clock: decides when the user's own statistics are due.
     """
     out = dict(conf)
-    theirs_ms = _statistics_ms(conf)
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
-    period_ms = min(theirs_ms, ours_ms) if theirs_ms else ours_ms
-    out["statistics.interval.ms"] = period_ms
-    tell_user = _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock) if theirs_ms else None
+    out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, clock)
 
     def on_statistics(text: str) -> None:
         gate.on_statistics(text)
@@ -82,30 +80,6 @@ def with_callbacks(
     if stores_offsets(conf):
         out[STORE_KEY] = False
     return out
-
-
-def _statistics_ms(conf: Mapping[str, Any]) -> int:
-    """How often the user wants statistics; 0 for never."""
-    if not callable(conf.get("stats_cb")):
-        return 0
-    try:
-        return max(0, int(conf.get("statistics.interval.ms", 0)))
-    except (TypeError, ValueError):
-        return 0
-
-
-def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
-    """`call`, but not more often than every `period_ms`."""
-    due_ms = clock.now_ms() + period_ms
-
-    def maybe(text: str) -> None:
-        nonlocal due_ms
-        now_ms = clock.now_ms()
-        if now_ms >= due_ms:
-            due_ms = max(due_ms + period_ms, now_ms)
-            call(text)
-
-    return maybe
 
 
 def _then(

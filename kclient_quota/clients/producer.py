@@ -11,13 +11,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients import producer_settings as settings
 from kclient_quota.clients.admission import RECORD_BYTES, BrokerQuotaState, Gate
-from kclient_quota.clients.aside import CallbackGuard, class_aside
+from kclient_quota.clients.aside import DOORS, CallbackGuard
 from kclient_quota.clients.gate import ProducerGates, warn_of_default_client_id
 from kclient_quota.clients.gated import Callback, GatedProducer, header_bytes
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.limits import UNKNOWN
 from kclient_quota.clients.partition import DEFAULT, Partitioner
 from kclient_quota.clients.routing import Router
+from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
@@ -247,12 +248,12 @@ class Producer(GatedProducer, TelemetryMethods):
         """In or aside. Only the doors that nobody has overridden can be C's own; the others find an open gate."""
         self._gated = gated
         if gated:
-            self.__class__ = getattr(type(self), "_class_gated", type(self))
+            self.__class__ = getattr(type(self), "class_gated", type(self))
             self._only = None if self._chain else self._gates.only
             self._guard.stepped_in()
         elif not self._chain:
             self._only = _OPEN
-            self.__class__ = class_aside(type(self), Producer)
+            self.__class__ = aside(type(self), Producer, confluent_kafka.Producer, DOORS)
 
     # Batches ------------------------------------------------------------------------------------------------------
 

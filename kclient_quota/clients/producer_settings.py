@@ -15,8 +15,8 @@ from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
-from kclient_quota.clock import Clock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
@@ -106,11 +106,8 @@ def with_callbacks(
         telemetry: hears of statistics, too; librdkafka's own is switched off for it.
     """
     out = dict(conf)
-    theirs_ms = _statistics_ms(conf)
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
-    period_ms = min(theirs_ms, ours_ms) if theirs_ms else ours_ms
-    out["statistics.interval.ms"] = period_ms
-    tell_user = _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], gates.clock) if theirs_ms else None
+    out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, gates.clock)
     throttle_cb = conf.get("throttle_cb")
 
     def on_statistics(text: str) -> None:
@@ -139,30 +136,6 @@ def _poller(frame: FrameType) -> FrameType:
     """The frame that polls, of the one that called a callback: the callback's own wrapper stands between them."""
     caller = frame.f_back if frame.f_code.co_filename == interrupts.__file__ else frame
     return caller or frame
-
-
-def _statistics_ms(conf: Mapping[str, Any]) -> int:
-    """How often the user wants statistics; 0 for never."""
-    if not callable(conf.get("stats_cb")):
-        return 0
-    try:
-        return max(0, int(conf.get("statistics.interval.ms", 0)))
-    except (TypeError, ValueError):
-        return 0
-
-
-def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
-    """`call`, but not more often than every `period_ms`."""
-    due_ms = clock.now_ms() + period_ms
-
-    def maybe(text: str) -> None:
-        nonlocal due_ms
-        now_ms = clock.now_ms()
-        if now_ms >= due_ms:
-            due_ms = max(due_ms + period_ms, now_ms)
-            call(text)
-
-    return maybe
 
 
 def keep_alive(heartbeat: Any) -> Callable[[], None] | None:

@@ -19,11 +19,11 @@ def aside(cls: type[Client], ours: type[Any], plain: type[Any], doors: Iterable[
         doors: names of these methods.
 
     Returns:
-        a subclass of `cls`, always the same one, by the name of `cls`.
+        a subclass of `cls`, always the same one, by the name of `cls`, which it keeps as `class_gated`.
     """
     found = _ASIDE.get(cls)
     if found is None:
         methods = {door: getattr(plain, door) for door in doors if getattr(cls, door) is getattr(ours, door)}
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        found = _ASIDE[cls] = type(cls.__name__, (cls,), {**names, **methods})
+        found = _ASIDE[cls] = type(cls.__name__, (cls,), {**names, **methods, "class_gated": cls})
     return cast("type[Client]", found)

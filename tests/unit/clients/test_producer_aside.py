@@ -9,8 +9,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from kclient_quota.clients.aside import CallbackGuard, Where, class_aside
+from kclient_quota.clients.aside import DOORS, CallbackGuard, Where
 from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.stepping_aside import aside
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 OFF = {**NOWHERE, "quota.backoff": "off"}
@@ -64,7 +65,8 @@ def test_a_subclass_keeps_the_doors_it_overrides() -> None:
 
 
 def test_the_class_aside_is_made_once() -> None:
-    assert class_aside(Producer, Producer) is class_aside(Producer, Producer)
+    made = [aside(Producer, Producer, confluent_kafka.Producer, DOORS) for _ in range(2)]
+    assert made[0] is made[1]
 
 
 def test_a_producer_that_is_dropped_is_gone_without_a_collector() -> None:

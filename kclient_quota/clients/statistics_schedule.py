@@ -1,0 +1,48 @@
+"""How often librdkafka tells statistics: as often as we need, and the user no more often than they asked for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kclient_quota.clock import Clock
+
+
+def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[int, Callable[[str], Any] | None]:
+    """Reconcile the user's wish with ours.
+
+    Args:
+        conf: the user's, with `stats_cb` and `statistics.interval.ms` if they want statistics.
+        ours_ms: how often we do.
+        clock: tells when the user's next turn is.
+
+    Returns:
+        `statistics.interval.ms` for librdkafka, and what tells the user, or None where they do not want to be told.
+    """
+    theirs_ms = _statistics_ms(conf)
+    if not theirs_ms:
+        return ours_ms, None
+    period_ms = min(theirs_ms, ours_ms)
+    return period_ms, _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock)
+
+
+def _statistics_ms(conf: Mapping[str, Any]) -> int:
+    """How often the user wants statistics; 0 for never."""
+    if not callable(conf.get("stats_cb")):
+        return 0
+    try:
+        return max(0, int(conf.get("statistics.interval.ms", 0)))
+    except (TypeError, ValueError):
+        return 0
+
+
+def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
+    """`call`, but not more often than every `period_ms`."""
+    due_ms = clock.now_ms() + period_ms
+
+    def maybe(text: str) -> None:
+        nonlocal due_ms
+        now_ms = clock.now_ms()
+        if now_ms >= due_ms:
+            due_ms = max(due_ms + period_ms, now_ms)
+            call(text)
+
+    return maybe
