@@ -34,8 +34,8 @@ $(STAMP): requirements.lock pyproject.toml
 
 # Needs uv; writes the versions and hashes that everybody installs.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --extra spark --group test --no-header \
-		pyproject.toml build-requirements.in -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --extra spark --group test --group build --no-header \
+		pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
