@@ -76,7 +76,8 @@ class BrokerTransport:
     def _connected(self, timeout_ms: int) -> Connection:
         if self._closed:
             raise ClusterError("telemetry is closed")
-        if self._connection is None:
+        connection = self._connection
+        if connection is None:
             if not self._addresses:
                 self._addresses = parse_bootstrap_servers(self._conf)
                 random.shuffle(self._addresses)  # spreads clients over brokers, nothing secret
@@ -84,9 +85,11 @@ class BrokerTransport:
             connection = Connection(settings, self._clock)
             # before it is open: close() must reach a connection that is still being made
             self._connection = connection
+            if self._closed:
+                raise ClusterError("telemetry is closed")
             connection.open(timeout_ms)
             self._learn(connection)
-        return self._connection
+        return connection
 
     def _learn(self, connection: Connection) -> None:
         """Which brokers there are beside those that were named: where to go when this one is gone."""

@@ -38,6 +38,7 @@ class Connection(Speaker):
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
         super().__init__(settings, clock)
         self._socket: socket.socket | None = None
+        self._closed = False
 
     def open(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Self:
         """Connect, ask for versions and log in.
@@ -48,6 +49,8 @@ class Connection(Speaker):
         deadline = self._deadline(timeout_ms, "accept a connection")
         try:
             self._socket = self._connect(deadline)
+            if self._closed:
+                self.close()
             self._run(negotiate(self._session), self._deadline(timeout_ms, "answer ApiVersions"))
             if self.settings.sasl:
                 self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
@@ -100,7 +103,9 @@ class Connection(Speaker):
             self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
 
     def close(self) -> None:
-        """Close the socket; harmless when it is closed."""
+        """Close the socket, for good; may be called again, and from another thread while it is opened."""
+        # told before the socket is looked for: an `open` that has not got it yet closes it itself
+        self._closed = True
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -195,6 +195,23 @@ def test_a_deadline_that_is_over_before_it_starts():
         Connection(settings, SYSTEM_CLOCK).open(timeout_ms=0)
 
 
+def test_closed_by_another_thread_while_it_is_opened(monkeypatch):
+    connect = Connection._connect
+
+    def connect_and_lose_interest(connection, deadline):
+        connected = connect(connection, deadline)
+        connection.close()
+        opened.append(connected)
+        return connected
+
+    opened = []
+    monkeypatch.setattr(Connection, "_connect", connect_and_lose_interest)
+    with broker(answer_versions) as settings:
+        with pytest.raises(ClusterError, match="is closed"):
+            Connection(settings, SYSTEM_CLOCK).open(5_000)
+        assert opened[0].fileno() == -1
+
+
 def test_an_unwritable_request_leaves_the_connection_open():
     def answering(peer):
         answer_versions(peer)
