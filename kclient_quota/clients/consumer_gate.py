@@ -14,18 +14,15 @@ from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.stall import StallWatch
 from kclient_quota.clients.statistics import StatisticsReader
+from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 
 logger = logging.getLogger("kclient_quota")
 
-WARN_EVERY_MS: Final = 60_000
-ASK_AGAIN_MS: Final = 30_000
 COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
-# Throttles that come closer than this are one stretch of throttling to the log.
-QUIET_MS: Final = 5_000
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
 REQUEST_THROTTLE_MS: Final = 1_000
@@ -79,10 +76,7 @@ class ConsumerGate:
         self._received_messages = 0
         self._new_limit: Limit | None = None
         self._ts_offset_ms: int | None = None
-        self._throttling = False
-        self._last_throttle_ms: int | None = None
-        self._warned_at_ms: int | None = None
-        self._asked_at_ms: int | None = None
+        self._log = ThrottleLog(client_id, "fetches are spaced")
         self._said_misfit = False
 
     # Taking -------------------------------------------------------------------------------------------------------
@@ -166,7 +160,7 @@ class ConsumerGate:
         self._only = next(iter(nodes)) if len(nodes) == 1 else None
         self._note_messages(int(statistics.get("rxmsgs", 0)))
         self._note_stalls(now_ms)
-        self._note_calm(now_ms)
+        self._log.on_time(now_ms)
         self.review()
 
     def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int) -> None:
@@ -178,7 +172,10 @@ class ConsumerGate:
             broker_id = _known(self._reader.node_id(broker_name.rpartition("/")[0] or broker_name), broker_id)
         self._watch_stall(broker_id, throttle_ms, now_ms)
         self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
-        self._note_throttle(broker_name, throttle_ms, now_ms)
+        self._log.on_throttle(broker_name, throttle_ms, self.limit, now_ms)
+        if self.ask_soon is not None and self._log.asks(now_ms):
+            self.ask_soon()
+        self._warn_misfit()
         self.review()
 
     def on_limit(self, limit: Limit) -> None:
@@ -208,7 +205,7 @@ class ConsumerGate:
         before, self.limit = self.limit, limit
         if before.byte_rate != limit.byte_rate:
             self._pacer.set_limit(limit.byte_rate)
-            logger.info("The consumer quota of client %r is now %s", self._client_id, _words(limit))
+            logger.info("The consumer quota of client %r is now %s", self._client_id, words(limit))
         self._warn_misfit()
 
     def _made_at_ms(self, statistics: Mapping[str, Any], now_ms: int) -> int:
@@ -290,34 +287,8 @@ class ConsumerGate:
             "Client %r fetches in sizes that its quota (%s) cannot be followed with, and librdkafka's sizes are fixed "
             "when a client is made: make it anew, or set consumer_byte_rate before a quota applies",
             self._client_id,
-            _words(self.limit),
+            words(self.limit),
         )
-
-    def _note_throttle(self, broker_name: str, throttle_ms: int, now_ms: int) -> None:
-        self._last_throttle_ms = now_ms + throttle_ms
-        if not self._throttling:
-            self._throttling = True
-            if self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS:
-                self._warned_at_ms = now_ms
-                logger.warning(
-                    "Broker %s throttles client %r for %d ms: fetches are spaced (quota: %s)",
-                    broker_name,
-                    self._client_id,
-                    throttle_ms,
-                    _words(self.limit),
-                )
-        asked_ms = self._asked_at_ms
-        if self.ask_soon is not None and (asked_ms is None or now_ms - asked_ms >= ASK_AGAIN_MS):
-            self._asked_at_ms = now_ms
-            self.ask_soon()
-        self._warn_misfit()
-
-    def _note_calm(self, now_ms: int) -> None:
-        last_ms = self._last_throttle_ms
-        if self._throttling and last_ms is not None and now_ms - last_ms >= QUIET_MS:
-            self._throttling = False
-            if self._warned_at_ms is not None and last_ms >= self._warned_at_ms:
-                logger.info("Throttling of client %r has ended", self._client_id)
 
 
 def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int], at_ms: int) -> FetchStatistics:
@@ -343,13 +314,6 @@ def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int]
         if broker["nodeid"] >= 0 and broker["source"] != "logical"
     }
     return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders)
-
-
-def _words(limit: Limit) -> str:
-    if limit.byte_rate is not None:
-        by = f", {limit.decided_by}" if limit.decided_by else ""
-        return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
-    return "none" if limit.unlimited else "not known, being learnt"
 
 
 def _number(partition: int | None) -> int:

@@ -9,6 +9,7 @@ from kclient_quota.clients.admission import BrokerQuotaState, Gate
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.routing import NO_LEADER, Route, Router
 from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
@@ -20,10 +21,6 @@ ONLY_BROKER: Final = -1
 """Key of the one gate of a client that sees one broker."""
 CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
-ASK_AGAIN_MS: Final = 30_000
-WARN_EVERY_MS: Final = 60_000
-# Throttles that come closer than this are one stretch of throttling to the log.
-QUIET_MS: Final = 5_000
 DEFAULT_CLIENT_ID: Final = "rdkafka"
 
 
@@ -54,11 +51,7 @@ class ProducerGates:
         self._gates: dict[int, Gate] = {}
         self.only: Gate | None = self._new_gate(ONLY_BROKER)
         self._only_id = ONLY_BROKER
-        self._last_throttle_ms: int | None = None
-        self._throttling = False
-        self._said = False
-        self._warned_at_ms: int | None = None
-        self._asked_at_ms: int | None = None
+        self._log = ThrottleLog(client_id, "produce() backs off")
 
     # Which gate ---------------------------------------------------------------------------------------------------
 
@@ -146,7 +139,7 @@ class ProducerGates:
         now_ms = self.clock.now_ms()
         for delta in self._reader.read(text):
             self._on_delta(delta, now_ms)
-        self._note_calm(now_ms)
+        self._log.on_time(now_ms)
         if not self.limit.known:
             self._ask(now_ms)
         self.review()
@@ -177,7 +170,8 @@ class ProducerGates:
             broker_id = broker_id if found is None else found
         with self.lock:
             self.gate(broker_id).on_throttle(throttle_ms, now_ms)
-        self._note_throttle(broker_name, throttle_ms, now_ms)
+        self._log.on_throttle(broker_name, throttle_ms, self.limit, now_ms)
+        self._ask(now_ms)
         self.review()
 
     def on_limit(self, limit: Limit) -> None:
@@ -190,7 +184,7 @@ class ProducerGates:
                 for gate in self._gates.values():
                     gate.set_limit(limit.byte_rate, now_ms)
         if changed:
-            logger.info("The producer quota of client %r is now %s", self._client_id, _words(limit))
+            logger.info("The producer quota of client %r is now %s", self._client_id, words(limit))
 
     # Stepping aside -----------------------------------------------------------------------------------------------
 
@@ -200,7 +194,8 @@ class ProducerGates:
             return False
         if not self.limit.unlimited:
             return True
-        return self._last_throttle_ms is not None and now_ms - self._last_throttle_ms < CALM_MS
+        last_ms = self._log.last_ms
+        return last_ms is not None and now_ms - last_ms < CALM_MS
 
     def review(self) -> None:
         """Step in or aside, as things stand."""
@@ -223,42 +218,10 @@ class ProducerGates:
                 for node, gate in self._gates.items()
             }
 
-    def _note_throttle(self, broker_name: str, throttle_ms: int, now_ms: int) -> None:
-        self._last_throttle_ms = now_ms + throttle_ms
-        if not self._throttling:
-            self._throttling = True
-            self._said = self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_EVERY_MS
-            if self._said:
-                self._warned_at_ms = now_ms
-                logger.warning(
-                    "Broker %s throttles client %r for %d ms: produce() backs off (quota: %s)",
-                    broker_name,
-                    self._client_id,
-                    throttle_ms,
-                    _words(self.limit),
-                )
-        self._ask(now_ms)
-
     def _ask(self, now_ms: int) -> None:
         """Have the limit asked for again, now and then."""
-        asked_ms = self._asked_at_ms
-        if self.ask_soon is not None and (asked_ms is None or now_ms - asked_ms >= ASK_AGAIN_MS):
-            self._asked_at_ms = now_ms
+        if self.ask_soon is not None and self._log.asks(now_ms):
             self.ask_soon()
-
-    def _note_calm(self, now_ms: int) -> None:
-        last_ms = self._last_throttle_ms
-        if self._throttling and last_ms is not None and now_ms - last_ms >= QUIET_MS:
-            self._throttling = False
-            if self._said:
-                logger.info("Throttling of client %r has ended", self._client_id)
-
-
-def _words(limit: Limit) -> str:
-    if limit.byte_rate is not None:
-        by = f", {limit.decided_by}" if limit.decided_by else ""
-        return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
-    return "none" if limit.unlimited else "not known, being learnt"
 
 
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
