@@ -1,162 +1,134 @@
 """Pushes to points on the executors, whatever the compression and whatever is wrong with some of them."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark.fast_decode import decode_many
-from kclient_quota.spark.schema import CARRIED, COLUMNS, DECODED, SERIES, ddl
+from kclient_quota.spark.point_rows import ALL, Shape, senders, table_rows
+from kclient_quota.spark.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
 from kclient_quota.spark.slow_decode import decode_one
 from telemetry.compression import CompressionType, decompress
 from telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 """What a push may inflate to; Kafka's own bound is `telemetry.max.bytes`, 1 MiB."""
 
-_AT_ONCE: Final = 1_000
-_COORDINATOR: Final = 2**31 - 1
-_INPUT: Final = ("value", "compression_type", *CARRIED.names)
+_AT_ONCE: Final = 2_000
 _UNPACKED: Final = int(CompressionType.NONE)
 
 
-def decode(pushes: "DataFrame") -> "DataFrame":
+def decode(pushes: "DataFrame", shape: Shape = ALL) -> "DataFrame":
     """Pushes decoded, malformed ones included; take `points` and `dead_letters` of it.
 
     Args:
         pushes: column `value`: OTLP as a client or a receiver sent it. Optional: `compression_type` (Kafka's id; none
-            means not compressed) and the columns of `kclient_quota.spark.schema.CARRIED`, which count more than what
-            the push says of its sender.
+            means not compressed) and columns of the sender by the receiver's names (`schema.KNOWN_AS`), which count
+            more than what the push says of its sender.
+        shape: which points, and which columns of them; `measures.MEASURED` is all that the jobs need, and faster.
     """
     given = set(pushes.columns)
-    types = {field.name: field for field in CARRIED}
+    types = {"value": "binary", "compression_type": "int"}
+    types |= {known: ddl(pa.schema([TABLE.field(name)])).split()[-1] for name, known in KNOWN_AS.items()}
     columns = [
-        F.col(name)
-        if name in given
-        else F.lit(None).cast(ddl(pa.schema([types[name]])).split()[-1] if name in types else "int").alias(name)
-        for name in _INPUT
+        (F.col(name) if name in given else F.lit(None)).cast(kind).alias(name)
+        for name, kind in types.items()
+        if name in given or name == "value"
     ]
-    return pushes.select(*columns).mapInArrow(_decode_batches, ddl(DECODED))
+    return pushes.select(*columns).mapInArrow(partial(_decode_batches, shape=shape), ddl(shape.decoded))
 
 
 def points(decoded: "DataFrame") -> "DataFrame":
-    """The flat table (`kclient_quota.spark.schema`) of what could be decoded."""
-    good = decoded.where(F.col("error").isNull())
-    time_ms = F.coalesce("time_ms", "received_unix_ms")
-    return good.select(
-        _known("client_instance_id").alias("client_instance_id"),
-        _known("client_id").alias("client_id"),
-        _without("User:", _known("principal")).alias("user"),
-        F.col("resource")["group_id"].alias("group_id"),
-        _broker().alias("broker"),
-        _known("broker_id").alias("receiving_broker"),
-        _known("cluster_id").alias("cluster_id"),
-        _known("client_software_name").alias("software_name"),
-        _known("client_software_version").alias("software_version"),
-        _known("client_source_address").alias("source_address"),
-        *("terminating", "push_interval_ms", F.col("received_unix_ms").alias("received_ms")),
-        *(name for name in SERIES.names if name != "row"),
-        F.timestamp_millis(time_ms).alias("time"),
-    ).select(*COLUMNS)
+    """The flat table (`kclient_quota.spark.schema`) of what could be decoded, in the shape it was decoded to."""
+    return decoded.where(F.col("error").isNull()).drop(*LETTER.names)
 
 
 def dead_letters(decoded: "DataFrame") -> "DataFrame":
     """What could not be decoded: `error` (why), `payload` (as it came) and who sent it, as far as that is known."""
-    return decoded.where(F.col("error").isNotNull()).select("error", "payload", *CARRIED.names)
+    sender = [name for name in SENDER if name in decoded.columns]
+    return decoded.where(F.col("error").isNotNull()).select(*LETTER.names, *sender)
 
 
-def _known(name: str) -> "Column":
-    return F.coalesce(F.col(name), F.col("resource")[name])
-
-
-def _without(prefix: str, text: "Column") -> "Column":
-    return F.when(text.startswith(prefix), F.substr(text, F.lit(len(prefix) + 1))).otherwise(text)
-
-
-def _broker() -> "Column":
-    """`1` of librdkafka's `node.id` 1, of Java's `node_id` node-1, of its coordinator connection's node-2147483646."""
-    raw = _without("node-", F.coalesce(F.col("attributes")["node.id"], F.col("attributes")["node_id"]))
-    number = raw.try_cast("bigint")
-    return (
-        F.when(number < 0, None)  # a bootstrap connection, before the broker's id is known
-        .when(number > _COORDINATOR // 2, (F.lit(_COORDINATOR) - number).cast("string"))
-        .otherwise(raw)
-    )
-
-
-def _decode_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decode_batches(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for start in range(0, batch.num_rows, _AT_ONCE):
-            yield from _decode_batch(batch.slice(start, _AT_ONCE))
+            yield from _decode_batch(batch.slice(start, _AT_ONCE), shape)
 
 
-def _decode_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _decode_batch(batch: pa.RecordBatch, shape: Shape) -> Iterator[pa.RecordBatch]:
     payloads, errors = _inflated(batch)
-    for found in decode_all(payloads, errors):
-        rows = found.column("row")
-        carried = [
-            batch.column(name).take(rows).cast(kind) for name, kind in zip(CARRIED.names, CARRIED.types, strict=True)
-        ]
-        series = [found.column(name) for name in SERIES.names if name != "row"]
-        nothing = [pa.nulls(found.num_rows, pa.string()), pa.nulls(found.num_rows, pa.binary())]
-        yield pa.RecordBatch.from_arrays([*carried, *series, *nothing], schema=DECODED)
+    known = senders(batch)
+    for found in decode_all(payloads, errors, shape.wanted(known)):
+        yield table_rows(found, known, shape)
     if errors:
-        yield _letters(batch, errors)
+        yield _letters(batch, known, errors, shape)
 
 
-def decode_all(payloads: pa.Array, errors: dict[int, str]) -> Iterator[pa.RecordBatch]:
-    """The points of all payloads, by the fast decoder where it can, else by the other one; see `_bisected`."""
-    yield from _bisected(payloads, 0, errors)
+def decode_all(payloads: pa.Array, errors: dict[int, str], wanted: Wanted = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """The points of all payloads, by the fast decoder where it can, else by the other one.
+
+    Args:
+        payloads: not compressed.
+        errors: gets what is wrong with those that nobody reads, by position.
+        wanted: which points, what of them.
+    """
+    yield from _bisected(payloads, 0, errors, wanted)
 
 
-def _bisected(payloads: pa.Array, first: int, errors: dict[int, str]) -> Iterator[pa.RecordBatch]:
+def _bisected(payloads: pa.Array, first: int, errors: dict[int, str], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Halve until the payloads that the fast decoder refuses stand alone; what nobody reads goes to `errors`."""
     try:
-        found = decode_many(payloads)
+        found = decode_many(payloads, wanted)
     except (TelemetryError, pa.ArrowInvalid):
         pass  # who is to blame is found below
     else:
         for batch in found:
-            rows = pa.compute.add(batch.column("row"), first)
-            yield batch.set_column(0, SERIES.field(0), rows)
+            rows = pc.add(batch.column("row"), first) if first else batch.column("row")
+            yield batch.set_column(0, wanted.schema.field(0), rows)
         return
     if len(payloads) > 1:
         half = len(payloads) // 2
-        yield from _bisected(payloads.slice(0, half), first, errors)
-        yield from _bisected(payloads.slice(half), first + half, errors)
+        yield from _bisected(payloads.slice(0, half), first, errors, wanted)
+        yield from _bisected(payloads.slice(half), first + half, errors, wanted)
         return
     try:
-        yield decode_one(payloads[0].as_py(), first)
+        yield decode_one(payloads[0].as_py(), first, wanted)
     except (TelemetryError, pa.ArrowInvalid) as error:
         errors[first] = str(error)
 
 
 def _inflated(batch: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
-    values, types = batch.column("value"), batch.column("compression_type")
+    values = batch.column("value")
     errors: dict[int, str] = {}
-    if types.null_count == len(types):
+    if "compression_type" not in batch.schema.names:
+        return values, errors
+    types = pc.fill_null(batch.column("compression_type"), _UNPACKED)
+    if pc.all(pc.equal(types, _UNPACKED)).as_py():
         return values, errors
     inflated: list[bytes | None] = []
     for row, (value, kind) in enumerate(zip(values.to_pylist(), types.to_pylist(), strict=True)):
         inflated.append(None)
         if value:
             try:
-                inflated[row] = decompress(value, _UNPACKED if kind is None else kind, MAX_PAYLOAD_BYTES)
+                inflated[row] = decompress(value, kind, MAX_PAYLOAD_BYTES)
             except TelemetryError as error:
                 errors[row] = str(error)
     return pa.array(inflated, pa.binary()), errors
 
 
-def _letters(batch: pa.RecordBatch, errors: dict[int, str]) -> pa.RecordBatch:
+def _letters(batch: pa.RecordBatch, known: dict[str, pa.Array], errors: dict[int, str], shape: Shape) -> pa.RecordBatch:
     rows = sorted(errors)
-    columns: dict[str, Any] = {name: batch.column(name).take(pa.array(rows)) for name in CARRIED.names}
+    columns: dict[str, Any] = {name: column.take(pa.array(rows)) for name, column in known.items()}
     columns["error"] = pa.array([errors[row] for row in rows])
     columns["payload"] = batch.column("value").take(pa.array(rows))
     return pa.RecordBatch.from_arrays(
-        [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(rows), f.type) for f in DECODED],
-        schema=DECODED,
+        [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(rows), f.type) for f in shape.decoded],
+        schema=shape.decoded,
     )

@@ -5,25 +5,35 @@ The same for a batch and for a stream; a stream takes up files as they get their
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.decode import decode
-from kclient_quota.spark.schema import CARRIED, DECODED, SERIES, ddl
+from kclient_quota.spark.point_rows import ALL, COORDINATOR, NODE, NODE_PREFIX, USER_PREFIX, Shape
+from kclient_quota.spark.schema import KNOWN_AS, LETTER, SENDER, SERIES, TABLE, ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 FORMATS: Final = ("jsonl", "parquet", "pushes")
 """Points as JSON lines; points as Parquet; Parquet of pushes as they came (`value`, and what `decode` takes beside)."""
 
 _NANOS: Final = {"start_ms": "start_unix_nano", "time_ms": "time_unix_nano"}
+_MILLIS: Final = {nanos: millis for millis, nanos in _NANOS.items()}
+_SERIES: Final = tuple(_NANOS.get(name, name) for name in SERIES.names if name != "row")
 _CORRUPT: Final = "_corrupt_record"
 
 
 def read_files(
-    spark: "SparkSession", path: str, kind: str, *, is_stream: bool = False, at_once: int = 100
+    spark: "SparkSession",
+    path: str,
+    kind: str,
+    *,
+    is_stream: bool = False,
+    at_once: int = 100,
+    shape: Shape = ALL,
 ) -> "DataFrame":
     """Points and dead letters of a directory; see `kclient_quota.spark.decode.points` and `dead_letters`.
 
@@ -33,6 +43,7 @@ def read_files(
         kind: one of `FORMATS`.
         is_stream: whether to go on with files that come later.
         at_once: of a stream, the most files in a batch.
+        shape: of raw pushes, which points and which columns of them; see `kclient_quota.spark.decode.decode`.
 
     Raises:
         ConfigError: the format is none of these, or the files have other columns.
@@ -44,12 +55,11 @@ def read_files(
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
         return _named(reader.schema(f"{_file_ddl()}, {_CORRUPT} string").json(path))
     schema = spark.read.parquet(path).schema
-    wanted = ["value"] if kind == "pushes" else [column for column in _file_columns() if column not in CARRIED.names]
-    _check(schema, wanted, path)
+    _check(schema, ["value"] if kind == "pushes" else list(_SERIES), path)
     if kind == "pushes" and schema["value"].dataType.typeName() != "binary":
         raise ConfigError(f"{path}: the column value is no binary of pushes; give the --format that wrote the files")
     frame = reader.schema(schema).parquet(path)
-    return decode(frame) if kind == "pushes" else _named(frame.withColumn(_CORRUPT, F.lit(None).cast("string")))
+    return decode(frame, shape) if kind == "pushes" else _named(frame)
 
 
 def _check(schema: "StructType", wanted: list[str], path: str) -> None:
@@ -58,21 +68,53 @@ def _check(schema: "StructType", wanted: list[str], path: str) -> None:
         raise ConfigError(f"{path}: the files have no column {', '.join(missing)}; give the --format that wrote them")
 
 
-def _file_columns() -> list[str]:
-    return [*CARRIED.names, *(_NANOS.get(name, name) for name in SERIES.names if name != "row")]
-
-
 def _file_ddl() -> str:
-    text = ddl(DECODED)
-    for millis, nanos in _NANOS.items():
-        text = text.replace(f"`{millis}`", f"`{nanos}`")
-    return text.removesuffix(", `error` string, `payload` binary")
+    sender = [pa.field(known, TABLE.field(name).type) for name, known in KNOWN_AS.items() if known != "group_id"]
+    points = [pa.field(name, SERIES.field(_MILLIS.get(name, name)).type) for name in _SERIES]
+    return ddl(pa.schema([*sender, *points]))
 
 
 def _named(frame: "DataFrame") -> "DataFrame":
     """A file's columns as the decoder names them."""
-    millis = [F.expr(f"{nanos} div 1000000").alias(name) for name, nanos in _NANOS.items()]
-    reason = F.when(F.col(_CORRUPT).isNotNull() | F.col("metric").isNull(), "the line is no data point in JSON")
+    given: dict[str, Column] = {}
+    for name in SERIES.names[1:]:
+        nanos = _NANOS.get(name)
+        given[name] = F.expr(f"{nanos} div 1000000") if nanos else F.col(name)
+    for name in SENDER:
+        if name not in {"broker", "group_id"}:
+            given[name] = _known(frame, name)
+    given["user"] = _without(USER_PREFIX, given["user"])
+    given["group_id"] = F.col("resource")["group_id"]
+    given["broker"] = _broker()
+    given["time"] = F.timestamp_millis(F.coalesce(given["time_ms"], given["received_ms"]))
+    corrupt = F.col(_CORRUPT) if _CORRUPT in frame.columns else F.lit(None).cast("string")
+    reason = F.when(corrupt.isNotNull() | F.col("metric").isNull(), "the line is no data point in JSON")
     return frame.select(
-        "*", *millis, reason.alias("error"), F.encode(F.coalesce(F.col(_CORRUPT), F.lit("")), "UTF-8").alias("payload")
-    ).select(*DECODED.names)
+        *(given[name].alias(name) for name in TABLE.names),
+        reason.alias(LETTER.names[0]),
+        F.encode(F.coalesce(corrupt, F.lit("")), "UTF-8").alias(LETTER.names[1]),
+    )
+
+
+def _known(frame: "DataFrame", name: str) -> "Column":
+    known = KNOWN_AS[name]
+    kind = TABLE.field(name).type
+    beside = (
+        F.col(known) if known in frame.columns else F.lit(None).cast(ddl(pa.schema([TABLE.field(name)])).split()[-1])
+    )
+    return F.coalesce(beside, F.col("resource")[known]) if kind == pa.string() else beside
+
+
+def _without(prefix: str, text: "Column") -> "Column":
+    return F.when(text.startswith(prefix), F.substr(text, F.lit(len(prefix) + 1))).otherwise(text)
+
+
+def _broker() -> "Column":
+    """See `point_rows.broker_id`."""
+    raw = _without(NODE_PREFIX, F.coalesce(*(F.col("attributes")[name] for name in NODE)))
+    number = raw.try_cast("bigint")
+    return (
+        F.when(number < 0, None)
+        .when(number > COORDINATOR // 2, (F.lit(COORDINATOR) - number).cast("string"))
+        .otherwise(raw)
+    )

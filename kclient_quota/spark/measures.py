@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.spark.point_rows import Shape
+from kclient_quota.spark.schema import COLUMNS, SENDER
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -42,9 +45,25 @@ def _names() -> dict[str, tuple[str, str]]:
 METRICS: Final = _names()
 """Metric -> (role, measure), of Java's clients, librdkafka's and ours."""
 
+MEASURED: Final = Shape(
+    columns=tuple(
+        name
+        for name in COLUMNS
+        if name in {*SENDER, "metric", "kind", "temporality", "start_ms", "time_ms", "value", "attributes", "time"}
+        and name not in {"receiving_broker", "software_name", "software_version", "source_address", "terminating"}
+    ),
+    measures=METRICS,
+)
+"""The shape that every job but `points` needs: for `decode`, far faster than the whole table."""
+
 
 def measured(points: "DataFrame") -> "DataFrame":
-    """The points that measure anything, with `role` (producer, consumer) and `measure` (constants of this module)."""
+    """The points that measure anything, with `role` (producer, consumer) and `measure` (constants of this module).
+
+    Nothing to do if they have been decoded to the shape `MEASURED`.
+    """
+    if "measure" in points.columns:
+        return points
     parts = [F.lit(text) for name, (role, measure) in METRICS.items() for text in (name, f"{role}/{measure}")]
     found = F.try_element_at(F.create_map(*parts), F.col("metric"))
     return (

@@ -20,6 +20,7 @@
 | time | timestamp | `time_ms`, or `received_ms` where the client gave none: the event time of windows and watermarks |
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -64,42 +65,79 @@ CARRIED: Final = pa.schema(
 )
 """What may stand beside a payload, by the receiver's names; what does not is taken from the resource's attributes."""
 
-DECODED: Final = pa.schema(
-    [*CARRIED, *(field for field in SERIES if field.name != "row"), ("error", pa.string()), ("payload", pa.binary())]
+TABLE: Final = pa.schema(
+    [
+        ("client_instance_id", pa.string()),
+        ("client_id", pa.string()),
+        ("user", pa.string()),
+        ("group_id", pa.string()),
+        ("broker", pa.string()),
+        ("receiving_broker", pa.string()),
+        ("cluster_id", pa.string()),
+        ("software_name", pa.string()),
+        ("software_version", pa.string()),
+        ("source_address", pa.string()),
+        ("terminating", pa.bool_()),
+        ("push_interval_ms", pa.int64()),
+        ("received_ms", pa.int64()),
+        *((field.name, field.type) for field in SERIES if field.name != "row"),
+        ("time", pa.timestamp("us", "UTC")),
+    ]
 )
-"""Rows between the executors' decoder and the table of points: points, and dead letters that have an `error`."""
+"""The table of points."""
 
-COLUMNS: Final = (
-    "client_instance_id",
-    "client_id",
-    "user",
-    "group_id",
-    "broker",
-    "receiving_broker",
-    "cluster_id",
-    "software_name",
-    "software_version",
-    "source_address",
-    "terminating",
-    "push_interval_ms",
-    "received_ms",
-    "metric",
-    "unit",
-    "kind",
-    "temporality",
-    "monotonic",
-    "start_ms",
-    "time_ms",
-    "value",
-    "count",
-    "sum",
-    "bounds",
-    "bucket_counts",
-    "attributes",
-    "resource",
-    "time",
-)
-"""The columns of the table of points, in order."""
+COLUMNS: Final = tuple(TABLE.names)
+"""Its columns, in order."""
+
+SENDER: Final = COLUMNS[: COLUMNS.index("metric")]
+"""Those that are about who pushed; a dead letter has them, too (but for `group_id` and `broker`, from columns only)."""
+
+LETTER: Final = pa.schema([("error", pa.string()), ("payload", pa.binary())])
+"""What a row has besides until points and dead letters are parted; `error` is null in points."""
+
+KNOWN_AS: Final = {
+    "client_instance_id": "client_instance_id",
+    "client_id": "client_id",
+    "user": "principal",
+    "group_id": "group_id",
+    "receiving_broker": "broker_id",
+    "cluster_id": "cluster_id",
+    "software_name": "client_software_name",
+    "software_version": "client_software_version",
+    "source_address": "client_source_address",
+    "terminating": "terminating",
+    "push_interval_ms": "push_interval_ms",
+    "received_ms": "received_unix_ms",
+}
+"""Columns of the table by the receiver's names: of columns beside a payload, of attributes of its resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a decoder is asked for: whatever is left out costs nothing.
+
+    Attributes:
+        columns: of `SERIES`; `row` always comes.
+        metrics: only these; None: all.
+        resource: attributes of the client that become columns of texts, null where it has none.
+        attributes: attributes of the data point, the same.
+    """
+
+    columns: frozenset[str] = frozenset(SERIES.names)
+    metrics: frozenset[str] | None = None
+    resource: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What comes: of `SERIES` in its order, then `resource.NAME` and `attributes.NAME`."""
+        found = [field for field in SERIES if field.name == "row" or field.name in self.columns]
+        found += [pa.field(f"resource.{name}", pa.string()) for name in self.resource]
+        found += [pa.field(f"attributes.{name}", pa.string()) for name in self.attributes]
+        return pa.schema(found)
+
+
+EVERYTHING: Final = Wanted()
 
 _DDL: Final = {
     pa.string(): "string",
@@ -107,6 +145,7 @@ _DDL: Final = {
     pa.int64(): "bigint",
     pa.float64(): "double",
     pa.binary(): "binary",
+    pa.timestamp("us", "UTC"): "timestamp",
     _TEXTS: "map<string,string>",
     pa.list_(pa.float64()): "array<double>",
     pa.list_(pa.int64()): "array<bigint>",

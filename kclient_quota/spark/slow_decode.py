@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 
-from kclient_quota.spark.schema import SERIES
+from kclient_quota.spark.schema import EVERYTHING, Wanted
 from telemetry.errors import InvalidPayloadError
 from telemetry.receiver.rows import text_attributes
 
@@ -17,12 +17,13 @@ _LARGEST = 2**63 - 1
 _KINDS = frozenset({"gauge", "sum", "histogram"})
 
 
-def decode_one(payload: bytes, row: int) -> pa.RecordBatch:
+def decode_one(payload: bytes, row: int, wanted: Wanted = EVERYTHING) -> pa.RecordBatch:
     """The data points of one payload.
 
     Args:
         payload: an ExportMetricsServiceRequest, not compressed.
         row: its number, for the column `row`.
+        wanted: which points, what of them.
 
     Raises:
         InvalidPayloadError: it is none.
@@ -33,14 +34,20 @@ def decode_one(payload: bytes, row: int) -> pa.RecordBatch:
         raise InvalidPayloadError(f"the payload is no OTLP metrics message: {error}") from error
     rows = []
     for resource_metrics in request.resource_metrics:
-        resource = list(text_attributes(resource_metrics.resource.attributes).items())
+        resource = text_attributes(resource_metrics.resource.attributes)
+        common = {"row": row, **_attributes("resource", resource, wanted.resource)}
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
-                rows += _points(metric, {"row": row, "resource": resource})
-    return pa.RecordBatch.from_pylist(rows, SERIES)
+                if wanted.metrics is None or metric.name in wanted.metrics:
+                    rows += _points(metric, common, wanted)
+    return pa.RecordBatch.from_pylist(rows, wanted.schema)
 
 
-def _points(metric: Any, common: dict[str, Any]) -> list[dict[str, Any]]:
+def _attributes(of: str, texts: dict[str, str], names: tuple[str, ...]) -> dict[str, Any]:
+    return {of: list(texts.items()), **{f"{of}.{name}": texts.get(name) for name in names}}
+
+
+def _points(metric: Any, common: dict[str, Any], wanted: Wanted) -> list[dict[str, Any]]:
     kind = metric.WhichOneof("data")
     if kind not in _KINDS:
         return []
@@ -56,7 +63,7 @@ def _points(metric: Any, common: dict[str, Any]) -> list[dict[str, Any]]:
             **values(point),
             "start_ms": point.start_time_unix_nano // _NANOS_PER_MS or None,
             "time_ms": point.time_unix_nano // _NANOS_PER_MS or None,
-            "attributes": list(text_attributes(point.attributes).items()),
+            **_attributes("attributes", text_attributes(point.attributes), wanted.attributes),
         }
         for point in data.data_points
     ]

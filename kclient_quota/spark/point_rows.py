@@ -1,0 +1,170 @@
+"""What a decoder found as rows of the table of points: who sent it, about which broker, when."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kclient_quota.spark.schema import COLUMNS, KNOWN_AS, LETTER, SENDER, SERIES, TABLE, Wanted
+
+COORDINATOR: Final = 2**31 - 1
+"""What Java's clients take from the coordinator's id to name the connection to it."""
+
+USER_PREFIX: Final = "User:"
+"""The kind of principal that quotas know."""
+
+NODE: Final = ("node.id", "node_id")
+"""Attributes that name a broker, librdkafka's and Java's."""
+
+NODE_PREFIX: Final = "node-"
+"""Of Java's names of brokers."""
+
+_MEASURE: Final = pa.schema([("role", pa.string()), ("measure", pa.string())])
+_TEXTS: Final = frozenset(name for name in KNOWN_AS if TABLE.field(name).type == pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which points are wanted, and what of them.
+
+    Attributes:
+        columns: of the table, in its order.
+        measures: metric -> (role, measure): only these metrics come, with two more columns that say so, and only
+            points that have a value.
+    """
+
+    columns: tuple[str, ...] = COLUMNS
+    measures: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The rows' columns."""
+        found = [TABLE.field(name) for name in self.columns]
+        return pa.schema([*found, *_MEASURE] if self.measures else found)
+
+    @property
+    def decoded(self) -> pa.Schema:
+        """The same, with room for dead letters."""
+        return pa.schema([*self.schema, *LETTER])
+
+    def wanted(self, known: Mapping[str, pa.Array]) -> Wanted:
+        """What to ask of a decoder, when so much is known of the senders."""
+        asked = {name for name in self.columns if name in SERIES.names}
+        asked |= {"metric"} if self.measures else set()
+        asked |= {"time_ms"} if "time" in self.columns else set()
+        unsure = [name for name in self.columns if name in _TEXTS and (name not in known or known[name].null_count)]
+        return Wanted(
+            columns=frozenset(asked | ({"value"} if self.measures else set())),
+            metrics=frozenset(self.measures) if self.measures else None,
+            resource=tuple(KNOWN_AS[name] for name in unsure),
+            attributes=NODE if "broker" in self.columns else (),
+        )
+
+
+ALL: Final = Shape()
+"""Every point, every column."""
+
+
+def senders(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """What stands beside pushes, by the table's names; columns that say nothing are left out."""
+    found = {}
+    for name in SENDER:
+        known = KNOWN_AS.get(name)
+        if known is not None and known in batch.schema.names:
+            column = batch.column(known)
+            if column.null_count < len(column):
+                found[name] = _named(name, column.cast(TABLE.field(name).type))
+    return found
+
+
+def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shape) -> pa.RecordBatch:
+    """Rows of a shape.
+
+    Args:
+        found: what a decoder made of `shape.wanted(known)`.
+        known: columns of the senders; `row` of `found` points into them.
+        shape: what is wanted.
+    """
+    metrics = {}
+    if shape.measures:
+        kept = pc.indices_nonzero(pc.is_valid(found.column("value")))
+        found = found if len(kept) == found.num_rows else found.take(kept)
+        metrics = _measures(found.column("metric"), shape.measures)
+    names = frozenset(found.schema.names)
+    arrays = []
+    for each in shape.decoded:
+        if each.name in metrics:
+            arrays.append(metrics[each.name])
+        elif each.name in KNOWN_AS:
+            arrays.append(_sender(each, found, known))
+        elif each.name == "broker":
+            arrays.append(_broker(found))
+        elif each.name == "time":
+            arrays.append(_time(found, known))
+        else:
+            arrays.append(found.column(each.name) if each.name in names else pa.nulls(found.num_rows, each.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=shape.decoded)
+
+
+def _sender(column: pa.Field, found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+    given = _given(column.name, found, known)
+    name = f"resource.{KNOWN_AS[column.name]}"
+    if name not in found.schema.names or found.column(name).null_count == found.num_rows:
+        return pa.nulls(found.num_rows, column.type) if given is None else given
+    told = _named(column.name, found.column(name))
+    return told if given is None else pc.coalesce(given, told)
+
+
+def _given(name: str, found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array | None:
+    return known[name].take(found.column("row")) if name in known else None
+
+
+def _named(name: str, texts: pa.Array) -> pa.Array:
+    """Users without the kind of the principal."""
+    if name != "user":
+        return texts
+    return pc.if_else(pc.starts_with(texts, USER_PREFIX), pc.utf8_slice_codeunits(texts, len(USER_PREFIX)), texts)
+
+
+def _time(found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+    time_ms = found.column("time_ms")
+    received = _given("received_ms", found, known) if time_ms.null_count else None
+    if received is not None:
+        time_ms = pc.coalesce(time_ms, received)
+    return time_ms.cast(pa.timestamp("ms", "UTC")).cast(TABLE.field("time").type)
+
+
+def _broker(found: pa.RecordBatch) -> pa.Array:
+    first, second = (found.column(f"attributes.{name}") for name in NODE)
+    if first.null_count == second.null_count == found.num_rows:
+        return pa.nulls(found.num_rows, pa.string())
+    coded = pc.coalesce(first, second).dictionary_encode()
+    brokers = pa.array([broker_id(raw) for raw in coded.dictionary.to_pylist()], pa.string())
+    return brokers.take(coded.indices)
+
+
+def broker_id(raw: str) -> str | None:
+    """The broker that a client means.
+
+    `1` of librdkafka's `node.id` 1, of Java's `node_id` node-1, of its coordinator connection's node-2147483646; None
+    of a bootstrap connection, before the broker's id is known.
+    """
+    text = raw.removeprefix(NODE_PREFIX)
+    try:
+        number = int(text)
+    except ValueError:
+        return text
+    if number < 0:
+        return None
+    return str(COORDINATOR - number) if number > COORDINATOR // 2 else text
+
+
+def _measures(metrics: pa.Array, measures: Mapping[str, tuple[str, str]]) -> dict[str, pa.Array]:
+    coded = metrics.dictionary_encode()
+    pairs = [measures[name] for name in coded.dictionary.to_pylist()]
+    return {
+        column: pa.array([pair[place] for pair in pairs], pa.string()).take(coded.indices)
+        for place, column in enumerate(_MEASURE.names)
+    }
