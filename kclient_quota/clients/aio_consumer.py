@@ -3,7 +3,8 @@
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,7 +22,22 @@ _REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")
 
 
 class _InnerConsumer(Consumer):
-    """Our Consumer that takes messages back which nobody was there to receive."""
+    """Our Consumer that takes messages back which nobody was there to receive; its polls are slices of one of ours."""
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time what the application takes for one poll."""
+        self._idle.began(self._clock.now_ms())
+        try:
+            yield
+        finally:
+            self._idle.ended(self._clock.now_ms())
+
+    def _timed(self, count: int, timeout: float) -> list[Message]:
+        return self._receive(count, timeout)
+
+    def _sample(self) -> None:
+        pass
 
     def take_back(self, messages: list[Message]) -> None:
         """Hold `messages` before everything else that is held, as if they had not been received."""
@@ -116,11 +132,12 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
 
     async def _receive(self, count: int, within_s: float) -> list[Message]:
         deadline_s = None if within_s < 0 else time.monotonic() + within_s
-        while True:
-            slice_s = SLICE_S if deadline_s is None else min(SLICE_S, max(0.0, deadline_s - time.monotonic()))
-            messages = await self._run(self._consume, self._unreceived, count, slice_s)
-            if messages or (deadline_s is not None and time.monotonic() >= deadline_s):
-                return list(messages)
+        with self._consumer.timed():
+            while True:
+                slice_s = SLICE_S if deadline_s is None else min(SLICE_S, max(0.0, deadline_s - time.monotonic()))
+                messages = await self._run(self._consume, self._unreceived, count, slice_s)
+                if messages or (deadline_s is not None and time.monotonic() >= deadline_s):
+                    return list(messages)
 
     def _consume(self, count: int, within_s: float) -> list[Message]:
         # Looked up when it is its turn: the consumer may have stepped in or aside meanwhile.

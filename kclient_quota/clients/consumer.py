@@ -59,7 +59,8 @@ class Consumer(PacedConsumer, TelemetryMethods):
         self._stores = settings.stores_offsets(conf)
         self._stored: dict[tuple[str, int], int] = {}
         self._stored_at_ms = gate.clock.now_ms()
-        self._telemetry = new_telemetry(CONSUMER, conf, gate.metrics)
+        self._metrics = partial(settings.metrics, gate, self._idle, client_id)
+        self._telemetry = new_telemetry(CONSUMER, conf, self._metrics)
         me = weakref.ref(self)
         try:
             super().__init__(
@@ -219,7 +220,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle times and polling by Kafka's names: `{MetricName(name, group, tags): float}`, in milliseconds."""
-        return self._gate.metrics()
+        return self._metrics()
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by broker id; `stall` says why nothing comes."""
@@ -283,7 +284,10 @@ def _on_assign(call: RebalanceCallback | None, consumer: Consumer, partitions: l
 
 def _after_statistics(me: "weakref.ref[Consumer]") -> None:
     consumer = me()
-    if consumer is not None and consumer._clock.now_ms() - consumer._stored_at_ms >= STORE_EVERY_MS:
+    if consumer is None:
+        return
+    consumer._sample()
+    if consumer._clock.now_ms() - consumer._stored_at_ms >= STORE_EVERY_MS:
         consumer._store_received()
 
 
@@ -292,11 +296,13 @@ def _take_stance(me: "weakref.ref[Consumer]") -> None:
     consumer = me()
     if consumer is None:
         return
-    gated = consumer._gate.paced or bool(consumer._held) or bool(consumer._interceptors)
+    gated = consumer._gate.paced or bool(consumer._held or consumer._interceptors or consumer._idle.wanted)
     if consumer._gated == gated:
         return
     cls = type(consumer)
     consumer._gated = gated
     consumer._settle_quick()
     consumer._gate.left = 0.0
+    if not gated:
+        consumer._idle.forget()
     consumer.__class__ = cls.__mro__[1] if gated else aside(cls, Consumer, confluent_kafka.Consumer, DOORS)

@@ -10,10 +10,12 @@ from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.poll_idle import PollIdle
 from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import LimitSource, QuotaConfig
+from kclient_quota.metrics import MetricName
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 STATISTICS_MS: Final = 250
@@ -110,6 +112,11 @@ def _commit_callback(
             gate.call_back(theirs, error, offsets)
 
     return on_commit
+
+
+def metrics(gate: ConsumerGate, idle: PollIdle, client_id: str) -> dict[MetricName, float]:
+    """All that a consumer counts by itself; does not keep the consumer alive."""
+    return {**gate.metrics(), **idle.metrics(client_id, gate.clock.now_ms())}
 
 
 def watch(finder: LimitFinder, gate: ConsumerGate) -> LimitWatch:

@@ -10,6 +10,7 @@ from kclient_quota.clients.fetch_pacing import RECORD_BYTES
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.held import HeldMessages, Partition
 from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.poll_idle import PollIdle
 
 SLICE_MS: Final = 100
 """Longest sleep of a waiting call: how soon Ctrl-C is noticed."""
@@ -34,6 +35,7 @@ class PacedConsumer(_Plain):
         self._gate = gate
         self._interceptors = interceptors
         self._clock = gate.clock
+        self._idle = PollIdle()
         self._held = HeldMessages()
         self._paused: set[Partition] = set()
         self._paused_by_us: list[TopicPartition] = []
@@ -51,14 +53,14 @@ class PacedConsumer(_Plain):
             if message is not None:
                 self._quick -= len(message) + RECORD_BYTES
             return message
-        messages = self._receive(1, timeout)
+        messages = self._timed(1, timeout)
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
         if not 0 < num_messages <= MOST_AT_ONCE or self._closed:
             return _consume(self, num_messages, timeout)
-        return self._receive(num_messages, timeout)
+        return self._timed(num_messages, timeout)
 
     def keep_alive(self) -> None:
         """Stay in the group without receiving anything: for an application that waits for something else.
@@ -75,6 +77,26 @@ class PacedConsumer(_Plain):
             _consume(self, 0, 0)
         elif beat is Beat.POLL:
             self._poll_ahead()
+
+    def _timed(self, count: int, timeout: float) -> list[Message]:
+        """Receive, and note how long that took."""
+        idle, clock = self._idle, self._clock
+        idle.began(clock.now_ms())
+        try:
+            return self._receive(count, timeout)
+        finally:
+            wanted = idle.wanted
+            idle.ended(clock.now_ms())
+            if self._quick > 0.0:
+                idle.forget()
+            if wanted and not idle.wanted:
+                self._gate.review()
+
+    def _sample(self) -> None:
+        """Have the next polls timed, whoever serves them now."""
+        self._settle_quick()
+        self._idle.sample()
+        self._gate.review()
 
     def _receive(self, count: int, timeout: float) -> list[Message]:
         gate = self._gate
@@ -107,7 +129,7 @@ class PacedConsumer(_Plain):
     def _lend_quick(self, count: int) -> None:
         """Let the next calls of `poll` use up the grant by themselves."""
         gate = self._gate
-        if count == 1 and gate.lends and not self._held and not self._interceptors:
+        if count == 1 and gate.lends and not (self._held or self._interceptors or self._idle.wanted):
             self._quick, gate.left = gate.left, 0.0
 
     def _settle_quick(self) -> None:

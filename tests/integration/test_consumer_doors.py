@@ -74,6 +74,10 @@ def steps_aside(consumer: Consumer) -> bool:
     return type(consumer).poll is PlainConsumer.poll and type(consumer).consume is PlainConsumer.consume
 
 
+def limit_of(consumer: Consumer) -> float | None:
+    return next((state.limit for state in consumer.quota_state().values()), None)
+
+
 LIMITS: list[dict[str, Any]] = [{}, {"consumer_byte_rate": 1_000_000}]
 
 
@@ -170,8 +174,8 @@ def test_it_steps_aside_while_nothing_limits_and_in_again_when_something_does(
     drain(consumer, 1)
     # Sizes that were chosen for no limit can be followed from 26 MB/s on.
     callback.limit = 50_000_000
-    wait_for(lambda: (consumer.poll(0.05), not steps_aside(consumer))[1])
-    assert next(iter(consumer.quota_state().values())).limit == 50_000_000
+    wait_for(lambda: (consumer.poll(0.05), limit_of(consumer) == 50_000_000)[1])
+    assert not steps_aside(consumer)
     callback.limit = None
     wait_for(lambda: (consumer.poll(0.05), steps_aside(consumer))[1])
     assert type(consumer).__name__ == "Consumer"
@@ -184,6 +188,25 @@ def wait_for(condition: Any, seconds: float = 15) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def test_the_part_of_its_time_spent_in_poll_is_measured_though_polls_are_confluent_kafkas_own(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    """An application that works for 40 ms of every 60: from start to start 60 ms, in poll() 20, hence 20 / 80."""
+    consumer = started(broker, topic)
+    drain(consumer, MESSAGES)
+    aside = 0
+    end = time.monotonic() + 3.5
+    while time.monotonic() < end:
+        aside += steps_aside(consumer)
+        consumer.poll(0.02)
+        time.sleep(0.04)
+    name = MetricName("poll-idle-ratio-avg", "consumer-metrics", (("client-id", topic),))
+    # Wide for a busy machine, where both take longer.
+    assert 0.1 < consumer.metrics()[name] < 0.45
+    assert aside > 10
+    consumer.close()
 
 
 def test_a_users_override_is_never_stepped_over(broker: EmbeddedBroker, topic: str) -> None:
@@ -223,7 +246,7 @@ def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
     callback.limit = 100_000
     with caplog.at_level(logging.WARNING, "kclient_quota"):
         wait_for(lambda: (consumer.poll(0.05), "sizes" in caplog.text)[1])
-    assert steps_aside(consumer)
+    wait_for(lambda: (consumer.poll(0.05), steps_aside(consumer))[1])
     fill(broker, topic, 30)
     assert len(drain(consumer, 30)) == 30
     assert caplog.text.count("sizes are fixed") == 1
