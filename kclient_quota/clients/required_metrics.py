@@ -1,29 +1,31 @@
-"""What KIP-714 requires of every client, as far as librdkafka tells: its statistics as Kafka's metrics.
+"""What KIP-714 requires of every client, as far as librdkafka tells, and bytes: its statistics as Kafka's metrics.
 
 | Kafka's metric | from |
 |---|---|
 | `connection-creation-rate/-total` | `brokers[].connects` (attempts, not successes) |
 | `node-request-latency-avg/-max`, `request-latency-avg/-max` | `brokers[].rtt` |
 | `record-queue-time-avg/-max` | `brokers[].int_latency`, from produce() to its batch |
-| `produce-throttle-time-*`, `fetch-throttle-time-*` | the client's own `metrics()` |
+| `outgoing-byte-*`, `incoming-byte-*`, `request-*`: `-rate`, `-total` | `brokers[].txbytes`, `rxbytes`, `tx` |
+| `produce-throttle-time-*`, `fetch-throttle-time-*`, `poll-idle-ratio-avg` | the client's own `metrics()` |
 | `assigned-partitions`, `rebalance-total` | `cgrp.assignment_size`, `cgrp.rebalance_cnt` |
 | `records-lag-max` | `topics[].partitions[].consumer_lag` |
 | `commit-latency-avg/-max`, `rebalance-latency-avg/-max/-total` | timed at `commit()` and at rebalance callbacks |
 
 What librdkafka does not tell is left out: see `UNKNOWN`. Windows are Java's: two samples of 30 s. An average or maximum
-over nothing is left out as well, where Java sends NaN.
+over nothing is left out as well, where Java sends NaN. A broker's figures include those of the coordinator's connection
+to it, which Java tells apart, and of the connection it was found by; quotas hold per broker, not per connection.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
 UNKNOWN: Final[Mapping[str, str]] = {
     "consumer.fetch.manager.fetch.latency.avg": "librdkafka's round trips are of all requests together",
     "consumer.fetch.manager.fetch.latency.max": "librdkafka's round trips are of all requests together",
-    "consumer.poll.idle.ratio.avg": "an unthrottled poll() is confluent_kafka's own and is not timed",
 }
 """Required metrics that are not pushed, and why."""
 
@@ -60,6 +62,35 @@ class Latencies:
             yield MetricName(f"{prefix}-max", group, tags), self._max.measure(now_ms)
 
 
+class Traffic:
+    """Bytes and requests of one connection or of all: Kafka's Meters, a rate and a total each."""
+
+    __slots__ = ("_rates", "_totals")
+
+    NAMES: Final = ("outgoing-byte", "incoming-byte", "request")
+
+    def __init__(self) -> None:
+        self._rates = tuple(SampledRate(STAT_SAMPLES, STAT_WINDOW_MS) for _ in self.NAMES)
+        self._totals = [0, 0, 0]
+
+    def record(self, delta: BrokerDelta, now_ms: int, *, recent: bool) -> None:
+        """Add what a statistics event tells; to the rates only if it is `recent`."""
+        for index, value in enumerate((delta.request_bytes, delta.response_bytes, delta.requests)):
+            self._totals[index] += value
+            if recent:
+                self._rates[index].record(value, now_ms)
+
+    def rates(self, group: str, tags: Tags, now_ms: int) -> Iterator[Sample]:
+        """Per second, over the window."""
+        for name, rate in zip(self.NAMES, self._rates, strict=True):
+            yield MetricName(f"{name}-rate", group, tags), rate.measure(now_ms)
+
+    def totals(self, group: str, tags: Tags) -> Iterator[Sample]:
+        """Since the client was made."""
+        for name, total in zip(self.NAMES, self._totals, strict=True):
+            yield MetricName(f"{name}-total", group, tags), total
+
+
 class RequiredMetrics:
     """One client's required metrics; not thread-safe.
 
@@ -77,6 +108,10 @@ class RequiredMetrics:
         self._request = Latencies()
         self._queue = Latencies()
         self._nodes: dict[int, Latencies] = {}
+        self._reader = StatisticsReader()
+        self._event_at_ms: int | None = None
+        self._traffic = Traffic()
+        self._node_traffic: dict[int, Traffic] = {}
         self._commit = Latencies()
         self._rebalance = Latencies()
         self._assigned: int | None = None
@@ -85,8 +120,12 @@ class RequiredMetrics:
 
     def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
         """Take one statistics event of librdkafka's."""
+        recent = self._recent(statistics, now_ms)
         for broker in statistics.get("brokers", {}).values():
-            self._on_broker(broker, now_ms)
+            self._on_broker(broker, now_ms, recent=recent)
+        for delta in self._reader.differences(statistics):
+            self._traffic.record(delta, now_ms, recent=recent)
+            self._node_traffic.setdefault(delta.node_id, Traffic()).record(delta, now_ms, recent=recent)
         group = statistics.get("cgrp")
         if group is not None:
             self._assigned = int(group["assignment_size"])
@@ -106,10 +145,12 @@ class RequiredMetrics:
         """What goes up and down."""
         group = f"{self._kind}-metrics"
         yield MetricName("connection-creation-rate", group, self._tags), self._creation_rate.measure(now_ms)
+        yield from self._traffic.rates(group, self._tags, now_ms)
         yield from self._request.samples("request-latency", group, self._tags, now_ms)
         for node_id, latencies in self._nodes.items():
-            tags = (*self._tags, ("node-id", f"node-{node_id}"))
-            yield from latencies.samples("request-latency", f"{self._kind}-node-metrics", tags, now_ms)
+            yield from latencies.samples("request-latency", *self._of_node(node_id), now_ms)
+        for node_id, traffic in self._node_traffic.items():
+            yield from traffic.rates(*self._of_node(node_id), now_ms)
         if self._kind == CONSUMER:
             yield from self._consumer_gauges(now_ms)
         else:
@@ -118,6 +159,9 @@ class RequiredMetrics:
     def sums(self) -> Iterator[Sample]:
         """What only grows."""
         yield MetricName("connection-creation-total", f"{self._kind}-metrics", self._tags), self._created
+        yield from self._traffic.totals(f"{self._kind}-metrics", self._tags)
+        for node_id, traffic in self._node_traffic.items():
+            yield from traffic.totals(*self._of_node(node_id))
         if self._kind == CONSUMER:
             group = "consumer-coordinator-metrics"
             yield MetricName("rebalance-latency-total", group, self._tags), self._rebalance.total_ms
@@ -132,14 +176,25 @@ class RequiredMetrics:
         if self._lag is not None:
             yield MetricName("records-lag-max", "consumer-fetch-manager-metrics", self._tags), self._lag
 
-    def _on_broker(self, broker: Mapping[str, Any], now_ms: int) -> None:
+    def _of_node(self, node_id: int) -> tuple[str, Tags]:
+        """Group and tags of a broker's metrics."""
+        return f"{self._kind}-node-metrics", (*self._tags, ("node-id", f"node-{node_id}"))
+
+    def _recent(self, statistics: Mapping[str, Any], now_ms: int) -> bool:
+        """Whether all that an event tells happened within a window; not so after a time without a subscription."""
+        before_ms, self._event_at_ms = self._event_at_ms, now_ms
+        since_ms = int(statistics.get("age", 0)) // 1_000 if before_ms is None else now_ms - before_ms
+        return since_ms <= STAT_WINDOW_MS
+
+    def _on_broker(self, broker: Mapping[str, Any], now_ms: int, *, recent: bool) -> None:
         name, connects = str(broker["name"]), int(broker.get("connects", 0))
         before = self._connects.get(name, 0)
         # an entry that librdkafka made anew starts from zero again
         created = connects - before if connects >= before else connects
         self._connects[name] = connects
         self._created += created
-        self._creation_rate.record(created, now_ms)
+        if recent:
+            self._creation_rate.record(created, now_ms)
         trips = _window(broker.get("rtt"))
         self._request.record(*trips, now_ms)
         self._queue.record(*_window(broker.get("int_latency")), now_ms)

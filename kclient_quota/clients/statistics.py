@@ -5,6 +5,7 @@ every event; `rx` counts every response, so that zeros can be added back (Java's
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,11 @@ class StatisticsReader:
             one entry per broker connection that is known by id, the coordinator's included; bootstrap entries that
             have not been identified yet are left out until they are, with their counts.
         """
-        brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
+        return self.differences(json.loads(text))
+
+    def differences(self, statistics: Mapping[str, Any]) -> list[BrokerDelta]:
+        """As `read`, of an event that is decoded already."""
+        brokers: Mapping[str, dict[str, Any]] = statistics.get("brokers", {})
         for broker in brokers.values():
             if broker["nodeid"] >= 0:
                 self._node_ids[broker["nodename"]] = broker["nodeid"]

@@ -1,10 +1,15 @@
 """librdkafka's statistics as the metrics that KIP-714 requires."""
 
+from pathlib import Path
+
 import pytest
 
+import telemetry.metric
 from kclient_quota.clients.required_metrics import UNKNOWN, RequiredMetrics
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
-from telemetry.naming import telemetry_name
+from telemetry.metric import MetricKind
+from telemetry.naming import point_of, telemetry_name
+from telemetry.otlp import parse
 
 # The lists of KIP-714, without `org.apache.kafka.`
 REQUIRED = {
@@ -34,16 +39,21 @@ REQUIRED = {
         "consumer.fetch.manager.fetch.latency.max",
     },
 }
-ELSEWHERE = {"producer.produce.throttle.time.avg", "producer.produce.throttle.time.max"}
+ELSEWHERE = {
+    "producer.produce.throttle.time.avg",
+    "producer.produce.throttle.time.max",
+    "consumer.poll.idle.ratio.avg",
+}
+"""Of the clients' own `metrics()`."""
 
 
 def window(count=0, total_us=0, longest_us=0):
     return {"cnt": count, "sum": total_us, "max": longest_us, "min": 0, "avg": 0}
 
 
-def broker(name="b:9092/1", node=1, connects=1, rtt=None, queue=None):
-    entry = {"name": name, "nodeid": node, "connects": connects, "rtt": rtt or window()}
-    return {**entry, "int_latency": queue or window()}
+def broker(name="b:9092/1", node=1, connects=1, rtt=None, queue=None, **counters):
+    entry = {"name": name, "nodename": name.partition("/")[0], "nodeid": node, "connects": connects}
+    return {**entry, "rtt": rtt or window(), "int_latency": queue or window(), **counters}
 
 
 def statistics(*brokers, **more):
@@ -108,10 +118,87 @@ def test_the_largest_lag_of_any_partition():
     assert ("records-lag-max", "consumer-fetch-manager-metrics", None) not in values(metrics)
 
 
+METERS = ("outgoing-byte", "incoming-byte", "request")
+
+
+def test_bytes_and_requests_per_node_and_together_as_java_names_them():
+    metrics = RequiredMetrics(PRODUCER, "c")
+    for second in range(1, 31):
+        one = broker(tx=second, txbytes=1_000 * second, rxbytes=50 * second)
+        two = broker("c:1/2", 2, tx=2 * second, txbytes=500 * second, rxbytes=10 * second)
+        metrics.on_statistics(statistics(one, two), second * 1_000)
+    found = values(metrics, 30_000)
+    for node, out, incoming, requests in ((1, 1_000, 50, 1), (2, 500, 10, 2)):
+        key = ("producer-node-metrics", f"node-{node}")
+        assert found["outgoing-byte-total", *key] == 30 * out
+        assert found["incoming-byte-total", *key] == 30 * incoming
+        assert found["request-total", *key] == 30 * requests
+        # Kafka's Rate takes at least one whole window for elapsed: 30 s and what has passed since.
+        assert found["outgoing-byte-rate", *key] == pytest.approx(out * 30 / 59)
+    assert found["outgoing-byte-total", "producer-metrics", None] == 45_000
+    assert found["request-total", "producer-metrics", None] == 90
+
+
+def test_what_happened_before_anybody_subscribed_is_in_the_totals_not_in_the_rates():
+    metrics = RequiredMetrics(CONSUMER, "c")
+    metrics.on_statistics(statistics(broker(rxbytes=3_600_000, connects=7), age=3_600_000_000), 0)
+    found = values(metrics)
+    assert found["incoming-byte-total", "consumer-node-metrics", "node-1"] == 3_600_000
+    assert found["incoming-byte-rate", "consumer-node-metrics", "node-1"] == 0
+    assert found["connection-creation-total", "consumer-metrics", None] == 7
+    assert found["connection-creation-rate", "consumer-metrics", None] == 0
+    metrics.on_statistics(statistics(broker(rxbytes=3_601_000, connects=7)), 1_000)
+    assert values(metrics, 1_000)["incoming-byte-rate", "consumer-node-metrics", "node-1"] > 0
+    metrics.on_statistics(statistics(broker(rxbytes=9_000_000, connects=7)), 200_000)
+    assert values(metrics, 200_000)["incoming-byte-rate", "consumer-node-metrics", "node-1"] == 0
+
+
+def test_connections_to_one_broker_are_counted_together():
+    metrics = RequiredMetrics(CONSUMER, "c")
+    found_by = broker("b:9092/bootstrap", -1, txbytes=100)
+    coordinator = {**broker("GroupCoordinator", 1, txbytes=10), "nodename": "b:9092"}
+    metrics.on_statistics(statistics(found_by, broker(txbytes=1), coordinator), 0)
+    found = values(metrics)
+    assert found["outgoing-byte-total", "consumer-node-metrics", "node-1"] == 111
+    assert found["outgoing-byte-total", "consumer-metrics", None] == 111
+
+
+PAYLOADS = Path(__file__).parents[1] / "telemetry" / "payloads"
+
+
+def shapes(metrics):
+    """Name -> (kind, attribute names), as pushed."""
+    points = [point_of(push(name), value) for name, value in metrics.gauges(0)]
+    points += [point_of(push(name), value, MetricKind.SUM) for name, value in metrics.sums()]
+    return {point.key.name: (point.kind.value, [key for key, _ in point.key.attributes]) for point in points}
+
+
+def push(name):
+    return telemetry.metric.MetricName(name.name, name.group, tags=dict(name.tags))
+
+
+@pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])
+def test_names_kinds_and_attributes_are_those_of_a_recorded_push_of_javas_client(kind):
+    theirs = {}
+    for resource in parse((PAYLOADS / f"java-{kind}-0.bin").read_bytes()).resource_metrics:
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            shape = metric.WhichOneof("data")
+            point = getattr(metric, shape).data_points[0]
+            theirs[metric.name] = (shape, [item.key for item in point.attributes])
+    metrics = RequiredMetrics(kind, "c")
+    metrics.on_statistics(statistics(broker(tx=1, txbytes=10, rxbytes=5, rtt=window(1, 5, 5))), 0)
+    ours = shapes(metrics)
+    checked = {name for name in ours if any(meter.replace("-", ".") + "." in name for meter in METERS)}
+    checked = {name for name in checked if not name.endswith((".avg", ".max"))}
+    assert len(checked) == 2 * 2 * len(METERS)
+    assert {name: ours[name] for name in checked} == {name: theirs[name] for name in checked}
+
+
 def test_nothing_is_invented_before_the_first_event():
     assert set(values(RequiredMetrics(CONSUMER, "c"))) == {
         ("connection-creation-rate", "consumer-metrics", None),
         ("connection-creation-total", "consumer-metrics", None),
+        *((f"{name}-{kind}", "consumer-metrics", None) for name in METERS for kind in ("rate", "total")),
         ("rebalance-latency-total", "consumer-coordinator-metrics", None),
         ("rebalance-total", "consumer-coordinator-metrics", None),
     }
