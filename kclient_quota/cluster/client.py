@@ -84,7 +84,7 @@ class ClusterClient:
             return self._talk(node_id, [request], end_ms)[0]
 
     def ask_controller(self, request: Request, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Any:
-        """Ask the controller, or in KRaft the broker that stands for it; again if it has just moved.
+        """Ask the controller, or in KRaft the broker that stands for it; again if it has just moved or gone.
 
         Raises:
             ClusterError: no controller answered in time.
@@ -104,7 +104,7 @@ class ClusterClient:
     def ask_coordinator(
         self, request: Request, key: str, *, key_type: int = GROUP, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> Any:
-        """Ask the coordinator of a group or transactional id; again if it has just moved.
+        """Ask the coordinator of a group or transactional id; again if it has just moved or gone.
 
         Args:
             request: what to ask.
@@ -134,17 +134,28 @@ class ClusterClient:
     def _route(
         self, request: Request, locate: Callable[[int], int], forget: Callable[[], None] | None, timeout_ms: int
     ) -> Any:
-        """Ask the broker that `locate` names until it no longer says that it is the wrong one."""
+        """Ask the broker that `locate` names until it answers and does not say that it is the wrong one."""
         end_ms = self._clock.now_ms() + timeout_ms
         with self._lock:
             while True:
-                response = self._talk(locate(end_ms), [request], end_ms)[0]
-                code = getattr(response, "error_code", 0)
-                if code not in _ASK_AGAIN or self._clock.now_ms() + _RETRY_PAUSE_MS >= end_ms:
-                    return response
-                if forget:
-                    forget()
+                try:
+                    node_id = locate(end_ms)
+                    self._connected(node_id, self._halfway(end_ms))
+                    response = self._talk(node_id, [request], end_ms)[0]
+                except ClusterError as error:
+                    # it may be gone, and another one have taken its place
+                    if error.error_code is not None or self._is_late(end_ms, forget):
+                        raise
+                else:
+                    if getattr(response, "error_code", 0) not in _ASK_AGAIN or self._is_late(end_ms, forget):
+                        return response
                 self._clock.sleep_ms(_RETRY_PAUSE_MS)
+
+    def _is_late(self, end_ms: int, forget: Callable[[], None] | None) -> bool:
+        """Forget whom we asked; whether there is no time left for asking another."""
+        if forget:
+            forget()
+        return self._clock.now_ms() + _RETRY_PAUSE_MS >= end_ms
 
     def _find_coordinator(self, key: str, key_type: int, end_ms: int) -> int:
         while True:
@@ -177,7 +188,8 @@ class ClusterClient:
             self._connections.pop(node_id, None)
             if not reused or self._left_ms(end_ms) <= 0:
                 raise
-        return self._connected(node_id, end_ms).send_many(requests, timeout_ms=self._left_ms(end_ms))
+        reopened = self._connected(node_id, end_ms if node_id == _ANY else self._halfway(end_ms))
+        return reopened.send_many(requests, timeout_ms=self._left_ms(end_ms))
 
     def _connected(self, node_id: int, end_ms: int) -> Connection:
         found = self._connections.get(node_id)
@@ -216,6 +228,10 @@ class ClusterClient:
         metadata = self._talk(_ANY, [MetadataRequest(topics=[])], end_ms)[0]
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         self._controller_id = metadata.controller_id
+
+    def _halfway(self, end_ms: int) -> int:
+        """Until when to try a broker that may be gone, so that time is left for another."""
+        return end_ms - self._left_ms(end_ms) // 2
 
     def _left_ms(self, end_ms: int) -> int:
         return max(0, end_ms - self._clock.now_ms())

@@ -169,9 +169,10 @@ def list_config_resources(
     wanted = [int(kind) for kind in resource_types]
     response = client.ask(ListConfigResourcesRequest(resource_types=wanted), timeout_ms=timeout_ms)
     if response.error_code:
+        denied = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        remedy = "; DESCRIBE_CONFIGS on the cluster is needed" if denied else ""
         raise ClusterError(
-            f"config resources were not listed: {error_name(response.error_code)}; "
-            "DESCRIBE_CONFIGS on the cluster is needed",
+            f"config resources were not listed: {error_name(response.error_code)}{remedy}",
             error_code=response.error_code,
         )
     return [(found.resource_type, found.resource_name) for found in response.config_resources]

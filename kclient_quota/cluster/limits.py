@@ -25,6 +25,7 @@ from kclient_quota.quota.entity import (
     ClientQuotaEntity,
 )
 from kclient_quota.quota.resolution import Level, levels
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import MetadataRequest
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def _entries(client: ClusterClient, user: str, client_id: str, timeout_ms: int) 
         if level[1] != ""  # no entry can be for the empty client-id
     ]
     answers = client.ask_many(asked, timeout_ms=timeout_ms)
-    return [entry for answer in answers for entry in read_description(answer)]
+    # Redpanda before 25 knows quotas of client-ids only, and says so to every question that names a user.
+    told = [answer for answer in answers if answer.error_code != ErrorCode.UNSUPPORTED_VERSION] or answers
+    return [entry for answer in told for entry in read_description(answer)]
 
 
 def _components(level: Level) -> list[Component]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import CLIENT_ID, ClientQuotaEntity
 from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS
-from kclient_quota.wire.error_codes import error_name
+from kclient_quota.wire.error_codes import ErrorCode, error_name
 from kclient_quota.wire.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ def read_description(response: Any) -> list[QuotaEntry]:
         ClusterError: the broker refused; its code and words.
     """
     if response.error_code:
-        raise ClusterError(
-            f"client quotas were not described: {error_name(response.error_code)} {response.error_message or ''}; "
-            "DESCRIBE_CONFIGS on the cluster is needed",
-            error_code=response.error_code,
-        )
+        said = f"{error_name(response.error_code)} {response.error_message or ''}".strip()
+        denied = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        remedy = "; DESCRIBE_CONFIGS on the cluster is needed" if denied else ""
+        raise ClusterError(f"client quotas were not described: {said}{remedy}", error_code=response.error_code)
     return [
         (_entity(entry.entity), {value.key: value.value for value in entry.values}) for entry in response.entries or []
     ]

@@ -50,3 +50,14 @@ def test_limits(cluster, conf):
         everyone = ClientQuotaEntity.of(user=DEFAULT)
         alter_client_quotas(client, [(everyone, {"producer_byte_rate": 10_000.0})])
     assert discover_limit(conf, None, "orders", 2000).deciding == {"producer_byte_rate": everyone}
+
+
+def test_a_controller_that_was_killed_is_replaced_by_the_next(cluster, conf):
+    alice = ClientQuotaEntity.of(user="alice")
+    with ClusterClient(conf, SYSTEM_CLOCK) as client:
+        alter_client_quotas(client, [(alice, {"producer_byte_rate": 5.0})])
+        cluster.stop_broker(1)
+        (result,) = alter_client_quotas(client, [(alice, {"producer_byte_rate": 6.0})], timeout_ms=10_000)
+        assert result.error_code == 0
+        assert describe_client_quotas(client) == [(alice, {"producer_byte_rate": 6.0})]
+    assert {seen.broker_id for seen in cluster.requests if seen.api_name == "AlterClientQuotas"} == {1, 2}

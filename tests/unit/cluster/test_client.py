@@ -13,6 +13,8 @@ from kclient_quota.testing.clock import ManualClock
 from kclient_quota.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     EndTxnRequest,
     EndTxnResponse,
     FindCoordinatorRequest,
@@ -122,6 +124,41 @@ def test_the_controller_is_found_again_when_it_has_moved(script):
     assert script.clock.now_ms() == 100
 
 
+def test_a_dead_controller_is_forgotten(script):
+    script.answers[EndTxnRequest] = lambda *_: EndTxnResponse(error_code=0)
+    client = client_of(script)
+    client.ask_controller(EndTxnRequest(), timeout_ms=1000)
+    script.down = {"one"}
+    script.controller_id = 2
+    script.log.clear()
+    assert client.ask_controller(EndTxnRequest(), timeout_ms=5_000).error_code == 0
+    assert script.log[-1] == "two EndTxnRequest"
+    script.log.clear()
+    client.ask_controller(EndTxnRequest(), timeout_ms=1000)
+    assert script.log == ["two EndTxnRequest"]
+
+
+def test_a_controller_that_died_is_forgotten_even_when_the_time_is_over(script):
+    script.answers[EndTxnRequest] = lambda *_: EndTxnResponse(error_code=0)
+    client = client_of(script)
+    client.ask_controller(EndTxnRequest(), timeout_ms=1000)
+    script.down = {"one"}
+    with pytest.raises(ClusterError, match="one did not accept"):
+        client.ask_controller(EndTxnRequest(), timeout_ms=1000)
+    script.controller_id = 2
+    assert client.ask_controller(EndTxnRequest(), timeout_ms=1000).error_code == 0
+
+
+def test_a_refusal_is_not_repeated(script):
+    def refuse(*_):
+        raise ClusterError("not for you", error_code=31)
+
+    script.answers[EndTxnRequest] = refuse
+    with pytest.raises(ClusterError, match="not for you"):
+        client_of(script).ask_controller(EndTxnRequest(), timeout_ms=1000)
+    assert script.clock.now_ms() == 0
+
+
 def test_a_controller_that_is_never_found_ends_with_the_deadline(script):
     script.answers[EndTxnRequest] = lambda _peer, _request: EndTxnResponse(error_code=41)
     response = client_of(script).ask_controller(EndTxnRequest(), timeout_ms=1000)
@@ -147,7 +184,7 @@ def test_coordinators_are_found_in_old_and_new_versions(script, version):
     script.answers[EndTxnRequest] = lambda peer, _request: EndTxnResponse(error_code=0 if peer == "two" else 16)
     response = client_of(script).ask_coordinator(EndTxnRequest(), "t", key_type=TRANSACTION, timeout_ms=5000)
     assert response.error_code == 0
-    assert script.log[-2:] == ["open two 4900", "two EndTxnRequest"]
+    assert script.log[-2:] == ["open two 2450", "two EndTxnRequest"]
 
 
 def test_a_coordinator_that_is_refused_is_an_error(script):
@@ -187,3 +224,28 @@ def test_only_entries_that_can_apply_are_asked_for(script):
             [any_app],
         )
     ]
+
+
+@pytest.mark.parametrize(("code", "remedy"), [(31, True), (35, False), (42, False)])
+def test_only_a_lack_of_permission_has_permission_for_its_remedy(script, code, remedy):
+    script.answers[DescribeClientQuotasRequest] = lambda *_: DescribeClientQuotasResponse(
+        error_code=code, error_message="because"
+    )
+    denied = discover_limit({"bootstrap.servers": "one"}, "alice", "app", 1000, script.clock).denied
+    assert "because" in denied
+    assert ("DESCRIBE_CONFIGS" in denied) == remedy
+
+
+def test_brokers_that_know_quotas_of_client_ids_only_are_asked_for_those(script):
+    def describe(_peer, request):
+        if any(part.entity_type == "user" for part in request.components):
+            return DescribeClientQuotasResponse(error_code=35, error_message="Entity type 'user' not yet supported")
+        entity = [DescribeClientQuotasResponse.EntityData(entity_type="client-id", entity_name="app")]
+        values = [DescribeClientQuotasResponse.ValueData(key="producer_byte_rate", value=7.0)]
+        found = [DescribeClientQuotasResponse.EntryData(entity=entity, values=values)]
+        return DescribeClientQuotasResponse(entries=found if request.components[0].match == "app" else [])
+
+    script.answers[DescribeClientQuotasRequest] = describe
+    script.answers[DescribeConfigsRequest] = lambda *_: DescribeConfigsResponse(results=[])
+    limits = discover_limit({"bootstrap.servers": "one"}, None, "app", 1000, script.clock)
+    assert (limits.denied, limits.producer_byte_rate, limits.decided_by) == (None, 7.0, "{client-id=app}")
