@@ -1,6 +1,16 @@
 """An embedded, quota-enforcing Kafka broker."""
 
 from kclient_quota.broker.control import HANG_UP, IGNORE, Intercepted, SeenRequest
+from kclient_quota.broker.manners import MANNERS, Delay, ThrottleManner
 from kclient_quota.broker.server import EmbeddedBroker
 
-__all__ = ["HANG_UP", "IGNORE", "EmbeddedBroker", "Intercepted", "SeenRequest"]
+__all__ = [
+    "HANG_UP",
+    "IGNORE",
+    "MANNERS",
+    "Delay",
+    "EmbeddedBroker",
+    "Intercepted",
+    "SeenRequest",
+    "ThrottleManner",
+]

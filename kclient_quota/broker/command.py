@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kclient_quota.broker.manners import KAFKA, MANNERS
 from kclient_quota.broker.server import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
@@ -35,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ENTITY,KEY=VALUE,...",
         help="set quotas, such as client-id=orders,producer_byte_rate=51200 or 'user=<default>,request_percentage=25'; "
         "may be repeated",
+    )
+    parser.add_argument(
+        "--manner",
+        choices=list(MANNERS),
+        default=KAFKA.name,
+        help="throttle as these brokers do (default: %(default)s; managed: Kafka without access to quotas)",
     )
     parser.add_argument(
         "--user", action="append", default=[], metavar="NAME:PASSWORD", help="add a user for SASL; may be repeated"
@@ -85,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         sasl_ports=options.sasl_port,
         data_dir=options.data,
         metrics_port=options.metrics_port,
+        manner=options.manner,
         exporters=[_exporter(url) for url in options.otlp],
     )
     stopped = threading.Event()

@@ -48,6 +48,7 @@ class ConnectionState:
         client_id: as in its last request.
         client_software: name and version the client gave in ApiVersions.
         close_after_response: the connection is closed once the response has been written.
+        held_until_ms: by API, until when the next response is held back (brokers with `Delay.NEXT`).
         on_close: called when the connection is gone.
     """
 
@@ -60,6 +61,7 @@ class ConnectionState:
     client_id: str | None = None
     client_software: tuple[str, str] = ("unknown", "unknown")
     close_after_response: bool = False
+    held_until_ms: dict[int, int] = field(default_factory=dict)
     client_port: int = 0
     on_close: list[Callable[[], None]] = field(default_factory=list)
 

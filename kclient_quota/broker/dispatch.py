@@ -8,6 +8,7 @@ import logging
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.context import ConnectionState, Context
@@ -15,6 +16,8 @@ from kclient_quota.broker.control import Break, Intercepted, SeenRequest
 from kclient_quota.broker.enforcement import Session, longer
 from kclient_quota.broker.handlers import REGISTRY, Registration
 from kclient_quota.broker.handlers.api_versions import advertised
+from kclient_quota.broker.handlers.produce import refusal
+from kclient_quota.broker.manners import Delay
 from kclient_quota.broker.node import Node
 from kclient_quota.broker.promise import Drive
 from kclient_quota.errors import WireError
@@ -41,6 +44,7 @@ class Outcome:
     Attributes:
         parts: the response frame as buffers; empty when there is no response.
         mute_ms: how long nothing more is read from the connection once the response has been written.
+        late_ms: how long the response is held back, nothing being read meanwhile.
         must_close: whether the connection is closed once the response has been written.
         is_ignored: the request is never answered and nothing more is read (a test asked for that).
         written: to be called when the response has been handed to the socket, or None.
@@ -48,6 +52,7 @@ class Outcome:
 
     parts: "list[Part]" = field(default_factory=list)
     mute_ms: int = 0
+    late_ms: int = 0
     must_close: bool = False
     is_ignored: bool = False
     written: Callable[[], None] | None = None
@@ -79,7 +84,8 @@ def dispatch(
         return None
     connection.client_id = header.client_id
     entry = REGISTRY.get(header.api_key)
-    if entry is None or not (entry.before_authentication or _is_authenticated(node, connection)):
+    is_there = entry is not None and header.api_key not in node.cluster.manner.absent
+    if entry is None or not is_there or not (entry.before_authentication or _is_authenticated(node, connection)):
         _LOG.warning("broker %s: API %s is not to be had for %s", node.info.id, header.api_key, connection)
         done(Outcome(must_close=True))
         return None
@@ -99,14 +105,27 @@ def _unsupported(node: Node, header: RequestHeader) -> Outcome:
     if header.api_key != _API_VERSIONS:
         _LOG.warning("broker %s: API %s v%s is not spoken", node.info.id, header.api_key, header.api_version)
         return Outcome(must_close=True)
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised())
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(node.cluster.manner))
     return Outcome(encode_response(response, 0, header.correlation_id))
 
 
 class _Exchange:
     """One request on its way through a node."""
 
-    __slots__ = ("_busy_ns", "_connection", "_done", "_header", "_node", "_request", "_session", "_size", "_started_ns")
+    __slots__ = (
+        "_ahead_ms",
+        "_busy_ns",
+        "_connection",
+        "_done",
+        "_header",
+        "_is_too_late",
+        "_manner",
+        "_node",
+        "_request",
+        "_session",
+        "_size",
+        "_started_ns",
+    )
 
     def __init__(self, node: Node, connection: ConnectionState, header: RequestHeader, size: int, done: Done) -> None:
         self._node = node
@@ -117,6 +136,9 @@ class _Exchange:
         self._session = Session(connection.principal, header.client_id)
         self._started_ns = node.enforcement.thread_ns()
         self._busy_ns = -1
+        self._ahead_ms = 0
+        self._is_too_late = False
+        self._manner = node.cluster.manner
         self._request: Request | None = None
 
     def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[Response | None] | None:
@@ -131,8 +153,10 @@ class _Exchange:
         if self._node.controls.is_armed and self._is_intercepted(request):
             return None
         context = self._context()
+        if self._is_refused(request, context.now_ms):
+            return None
         if isinstance(request, FetchRequest):
-            self._node.enforcement.cap(self._session, request)
+            self._before_fetch(request, context.now_ms)
         drive = Drive(entry.call(context, request), lambda response: self._answer(context, response), self._fail)
         if drive.is_finished:
             return None
@@ -190,12 +214,53 @@ class _Exchange:
         except WireError as error:
             self._fail(error)
             return
-        mute_ms = max(throttle.time_ms, 0)
-        if mute_ms:
+        time_ms = max(throttle.time_ms, 0)
+        if time_ms:
             self._node.enforcement.throttle(self._session, throttle, now_ms, self._connection)
-        self._note(now_ms, sum(map(len, parts)), mute_ms)
+        self._note(now_ms, sum(map(len, parts)), time_ms)
         closes = self._connection.close_after_response
-        self._done(Outcome(parts, mute_ms, closes, written=self._network_time()))
+        outcome = Outcome(parts, must_close=closes, written=self._network_time())
+        if self._manner.delay is Delay.MUTE:
+            outcome.mute_ms = time_ms
+        elif self._manner.delay is Delay.LATE:
+            outcome.late_ms = time_ms
+        else:
+            outcome.late_ms = self._held_ms(context, time_ms, now_ms)
+        self._done(outcome)
+
+    def _held_ms(self, context: Context, throttle_ms: int, now_ms: int) -> int:
+        """What is left of the last throttle of this API, whose place `throttle_ms` takes."""
+        held = self._connection.held_until_ms
+        left_ms = max(0, held.get(context.api_key, 0) - now_ms)
+        if throttle_ms or left_ms:
+            held[context.api_key] = context.now_ms + throttle_ms
+            self._node.enforcement.unthrottle(now_ms)
+        return left_ms
+
+    def _before_fetch(self, request: FetchRequest, now_ms: int) -> None:
+        enforcement = self._node.enforcement
+        if self._manner.empties_fetches:
+            enforcement.cap(self._session, request)
+        if self._manner.delay is Delay.NEXT:
+            self._ahead_ms = enforcement.ahead_of_fetch_ms(self._session, now_ms)
+
+    def _is_refused(self, request: Request, now_ms: int) -> bool:
+        """Refuse, unseen by any handler, what would be late beyond its own timeout."""
+        most_ms = self._manner.most_ms
+        if most_ms is None or not self._manner.refuses_at_most or not isinstance(request, ProduceRequest):
+            return False
+        most_ms = max(most_ms, request.timeout_ms)
+        time_ms = self._node.enforcement.refused_produce_ms(self._session, self._size, most_ms, now_ms)
+        if not time_ms:
+            return False
+        header, response = self._header, refusal(request, ErrorCode.POLICY_VIOLATION)
+        parts = []
+        if response is not None:
+            response.throttle_time_ms = time_ms
+            parts = encode_response(response, header.api_version, header.correlation_id)
+        self._note(now_ms, sum(map(len, parts)), time_ms)
+        self._done(Outcome(parts))
+        return True
 
     def _judge(self, context: Context, response: Response | None, now_ms: int) -> "tuple[Throttle, list[Part]]":
         """Let quotas have their say and encode."""
@@ -203,15 +268,16 @@ class _Exchange:
         injected_ms = self._injected_ms()
         if isinstance(response, FetchResponse):
             parts = encode_response(response, header.api_version, header.correlation_id)
-            throttle = longer(self._after_fetch(parts, now_ms), injected_ms)
+            throttle = self._bounded(longer(self._after_fetch(parts, now_ms), injected_ms))
             if throttle.time_ms <= 0:
                 return throttle, parts
-            response = FetchResponse()
+            if self._manner.empties_fetches or self._is_too_late:
+                response = FetchResponse()
         else:
-            throttle = longer(self._after(context, now_ms), injected_ms)
+            throttle = self._bounded(longer(self._after(context, now_ms), injected_ms))
         if response is None:
             return throttle, []
-        if throttle.time_ms > 0 and hasattr(response, "throttle_time_ms"):
+        if throttle.time_ms > 0 and self._manner.tells and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle.time_ms
         return throttle, encode_response(response, header.api_version, header.correlation_id)
 
@@ -221,7 +287,17 @@ class _Exchange:
 
     def _after_fetch(self, parts: "list[Part]", now_ms: int) -> Throttle:
         nbytes = _fetched_bytes(parts, self._header)
-        return self._node.enforcement.after_fetch(self._session, nbytes, self._busy_ns, now_ms)
+        manner, enforcement = self._manner, self._node.enforcement
+        most_sent_ms = 0.0 if manner.empties_fetches else inf
+        if manner.refuses_at_most and manner.most_ms is not None:
+            most_sent_ms = manner.most_ms
+        throttle = enforcement.after_fetch(self._session, nbytes, self._busy_ns, now_ms, most_sent_ms=most_sent_ms)
+        self._is_too_late = throttle.time_ms > most_sent_ms
+        return Throttle(self._ahead_ms, throttle.quota_type) if manner.delay is Delay.NEXT else throttle
+
+    def _bounded(self, throttle: Throttle) -> Throttle:
+        most_ms = self._manner.most_ms
+        return throttle if most_ms is None or throttle.time_ms <= most_ms else throttle._replace(time_ms=most_ms)
 
     def _after(self, context: Context, now_ms: int) -> Throttle:
         enforcement, request = self._node.enforcement, self._request

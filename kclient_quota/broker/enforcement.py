@@ -112,11 +112,32 @@ class Enforcement:
             return NOT_THROTTLED
         return self.managers.on_produce(*session, nbytes, busy_ns, now_ms, acks=acks)
 
-    def after_fetch(self, session: Session, nbytes: int, busy_ns: int, now_ms: int) -> Throttle:
-        """`nbytes` of response are ready; if that is throttled, they are not sent and not counted."""
+    def after_fetch(
+        self, session: Session, nbytes: int, busy_ns: int, now_ms: int, *, most_sent_ms: float = 0
+    ) -> Throttle:
+        """`nbytes` of response are ready; throttled for longer than `most_sent_ms`, they are neither sent nor counted.
+
+        Kafka sends none that are throttled.
+        """
         if self._is_idle:
             return NOT_THROTTLED
-        return self.managers.on_fetch(*session, nbytes, busy_ns, now_ms)
+        throttle = self.managers.on_fetch(*session, nbytes, busy_ns, now_ms)
+        if 0 < throttle.time_ms <= most_sent_ms and self.managers.fetch.quotas_enabled:
+            self.managers.fetch.record_no_throttle(*session, nbytes, now_ms)
+        return throttle
+
+    def ahead_of_fetch_ms(self, session: Session, now_ms: int) -> int:
+        """For how long what was fetched so far throttles a fetch."""
+        return 0 if self._is_idle else self.managers.fetch.projected_throttle_time_ms(*session, now_ms)
+
+    def refused_produce_ms(self, session: Session, nbytes: int, most_ms: int, now_ms: int) -> int:
+        """0, or for how long `nbytes` would be throttled when that is longer than `most_ms`; counts nothing."""
+        manager = self.managers.produce
+        if self._is_idle or not manager.quotas_enabled:
+            return 0
+        time_ms = manager.record_and_get_throttle_time_ms(*session, nbytes, now_ms)
+        manager.unrecord(*session, nbytes, now_ms)
+        return time_ms if time_ms > most_ms else 0
 
     def after_request(
         self, session: Session, mutations: ControllerMutationQuota, busy_ns: int, now_ms: int

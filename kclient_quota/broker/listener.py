@@ -1,7 +1,7 @@
 """Connections: bytes to frames, frames to the dispatcher, responses back; one request at a time, in order.
 
-A connection that has a request under way, a response not yet written out, or is muted for a throttle (KIP-219: respond,
-then mute) is not read from, so that the client feels it through TCP as it would with Kafka.
+A connection that has a request under way, a response held back or not yet written out, or is muted for a throttle
+(KIP-219: respond, then mute) is not read from, so that the client feels it through TCP as it would with Kafka.
 """
 
 import asyncio
@@ -194,6 +194,13 @@ class Connection(asyncio.BufferedProtocol):
         if outcome.is_ignored or self._transport is None:
             return
         self._drive = None
+        if outcome.late_ms > 0:
+            scheduler = self.node.scheduler
+            self._unmute = scheduler.call_at(scheduler.now_ms() + outcome.late_ms, lambda: self._answer(outcome))
+        else:
+            self._answer(outcome)
+
+    def _answer(self, outcome: Outcome) -> None:
         self._outcome = outcome
         parts = outcome.parts
         if len(parts) > 1 and sum(map(len, parts)) <= _JOINED_BYTES:

@@ -16,6 +16,7 @@ from kclient_quota.broker.listeners import (
     listener_specs,
     spread_ports,
 )
+from kclient_quota.broker.manners import KAFKA, ThrottleManner, manner_of
 from kclient_quota.broker.properties import BrokerProperties
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.scheduling import LoopScheduler
@@ -68,6 +69,8 @@ class EmbeddedBroker(Doors):
         throttle_rule: Kafka's, or the draft of KIP-124.
         metrics_port: serve a Prometheus page there, see `metrics_url`; 0 picks a free port, None serves none.
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
+        manner: whose brokers to throttle like: "kafka", "redpanda", "event-hubs", "managed" (Kafka whose provider
+            keeps quotas from clients), or one of your own; see `kclient_quota.broker.manners`.
         exporters: take every telemetry push (KIP-714) on: sinks of `telemetry.receiver`, closed with the broker, or
             plug-ins in the form of KIP-1217.
 
@@ -94,6 +97,7 @@ class EmbeddedBroker(Doors):
         throttle_rule: ThrottleRule = ThrottleRule.KAFKA,
         metrics_port: int | None = None,
         data_dir: Path | str | None = None,
+        manner: str | ThrottleManner = KAFKA,
         exporters: "Sequence[TelemetrySink | ClientTelemetryExporter]" = (),
     ) -> None:
         if brokers < 1:
@@ -102,7 +106,8 @@ class EmbeddedBroker(Doors):
         self._topics = dict(topics or {})
         self._host = host
         self._clock = clock
-        self._properties = BrokerProperties(properties or {})
+        self._manner = manner_of(manner)
+        self._properties = BrokerProperties({**self._manner.properties, **(properties or {})})
         self._settings = self._properties.quota_settings(quota_callback, throttle_rule)
         self._users = dict(users or {})
         self._tls_pem = tls_pem
@@ -210,6 +215,7 @@ class EmbeddedBroker(Doors):
             cluster.cluster_id = storage.cluster_id(cluster.cluster_id)
         cluster.users.update(self._users)
         cluster.tokens = self._oauth
+        cluster.manner = self._manner
         self._properties.apply(cluster)
 
     # -- addresses

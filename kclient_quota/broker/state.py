@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kclient_quota.broker.log import LogConfig, PartitionLog
+from kclient_quota.broker.manners import KAFKA, ThrottleManner
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
@@ -98,6 +99,7 @@ class ClusterState:
         tokens: which bearer tokens are taken; None for none.
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
+        manner: how its brokers throttle.
         on_quota: called with every quota that is set (None: removed).
         on_config: called with the type and name of every resource whose configuration is set.
         on_save: called before a change is acknowledged, if it is to be kept; or None.
@@ -122,6 +124,7 @@ class ClusterState:
         self.tokens: TokenRules | None = None
         self.is_auto_create_enabled = True
         self.default_partitions = 1
+        self.manner: ThrottleManner = KAFKA
         self.on_quota: list[QuotaObserver] = []
         self.on_config: list[Callable[[int, str], None]] = []
         self.on_save: Callable[[ClusterState], None] | None = None

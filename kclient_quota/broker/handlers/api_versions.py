@@ -7,14 +7,16 @@ Gaps: no features are advertised, so clients use none that needs one.
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import REGISTRY, handler
+from kclient_quota.broker.manners import ThrottleManner
 from kclient_quota.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 
-def advertised() -> list[ApiVersionsResponse.ApiVersion]:
-    """Every registered API with its versions."""
+def advertised(manner: ThrottleManner) -> list[ApiVersionsResponse.ApiVersion]:
+    """Every registered API that brokers of this manner have, with its versions."""
     return [
         ApiVersionsResponse.ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
         for key, entry in sorted(REGISTRY.items())
+        if key not in manner.absent
     ]
 
 
@@ -22,4 +24,4 @@ def advertised() -> list[ApiVersionsResponse.ApiVersion]:
 async def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Answer with the registry and remember the client's software."""
     context.connection.client_software = (request.client_software_name, request.client_software_version)
-    return ApiVersionsResponse(api_keys=advertised())
+    return ApiVersionsResponse(api_keys=advertised(context.cluster.manner))

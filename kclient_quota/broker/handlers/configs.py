@@ -33,6 +33,7 @@ from kclient_quota.wire.messages import (
 _BROKER_LOGGER, _GROUP = 8, 32
 _LISTED_TYPES = (TOPIC, BROKER, _BROKER_LOGGER, CLIENT_METRICS, _GROUP)
 _TYPES_NAMED_SINCE = 1
+_WINDOW_KEYS = "quota.window."
 
 
 # -- DescribeConfigs
@@ -52,11 +53,17 @@ def _describe(
     result = DescribeConfigsResponse.DescribeConfigsResult(
         error_code=0, error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
     )
+    manner = context.cluster.manner
+    if manner.denies_quotas and asked.resource_type == BROKER:
+        result.error_code, result.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+        return result
     try:
         found = describe(context.cluster, asked.resource_type, asked.resource_name)
     except ResourceError as error:
         result.error_code, result.error_message = error.error_code, str(error)
         return result
+    if asked.resource_type == BROKER and not manner.tells_window:
+        found = [entry for entry in found if not entry.name.startswith(_WINDOW_KEYS)]
     keys = asked.configuration_keys
     result.configs = [_config(entry, with_synonyms) for entry in found if not keys or entry.name in keys]
     return result
@@ -130,6 +137,8 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Alter
 def _alter(
     context: Context, resource_type: int, name: str, operations: list[tuple[str, int, str | None]], validate_only: bool
 ) -> tuple[int, str | None]:
+    if context.cluster.manner.denies_quotas and resource_type == BROKER:
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     try:
         alter(context.cluster, resource_type, name, operations, validate_only=validate_only)
     except ResourceError as error:

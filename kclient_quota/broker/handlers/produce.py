@@ -90,6 +90,22 @@ def _append(
     )
 
 
+def refusal(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
+    """The answer when nothing of a request is stored; None when it wants none."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[_refused(Appended(error), part.index) for part in data.partition_data],
+            )
+            for data in request.topic_data
+        ]
+    )
+
+
 def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
     if context.api_version >= _TOPIC_IDS_SINCE:
         return context.cluster.topics_by_id.get(data.topic_id)

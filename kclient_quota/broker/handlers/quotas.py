@@ -8,6 +8,7 @@ Gaps: `connection_creation_rate` of addresses is kept and described, not enforce
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
+from kclient_quota.broker.manners import ThrottleManner
 from kclient_quota.broker.state import QuotaEntity
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity, entity_problem, quota_problem
 from kclient_quota.wire.error_codes import ErrorCode
@@ -19,6 +20,8 @@ from kclient_quota.wire.messages import (
 )
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
+_KINDS = {USER, CLIENT_ID, IP}
+_DENIED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _IP_ALONE = (
     "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter "
     "component."
@@ -35,7 +38,11 @@ async def describe_client_quotas(
     context: Context, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """Every entity that the filter lets through, with all its quotas."""
-    problem = _filter_problem(request.components)
+    manner = context.cluster.manner
+    if manner.denies_quotas:
+        error, message = _DENIED
+        return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
+    problem = _filter_problem(request.components, _KINDS if manner.has_user_quotas else {CLIENT_ID})
     if problem is not None:
         error, message = problem
         return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
@@ -47,7 +54,7 @@ async def describe_client_quotas(
     return DescribeClientQuotasResponse(error_code=0, error_message=None, entries=found)
 
 
-def _filter_problem(components: list[Component]) -> tuple[ErrorCode, str] | None:
+def _filter_problem(components: list[Component], kinds: set[str]) -> tuple[ErrorCode, str] | None:
     seen: set[str] = set()
     for component in components:
         kind = component.entity_type
@@ -55,7 +62,7 @@ def _filter_problem(components: list[Component]) -> tuple[ErrorCode, str] | None
             return ErrorCode.INVALID_REQUEST, "Unexpected empty filter component entity type"
         if kind in seen:
             return ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
-        if kind not in {USER, CLIENT_ID, IP}:
+        if kind not in kinds:
             return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}"
         seen.add(kind)
         problem = _match_problem(component)
@@ -109,29 +116,39 @@ def _entry(entity: QuotaEntity, values: dict[str, float]) -> DescribeClientQuota
 @handler(AlterClientQuotasRequest, min_version=0, max_version=1)
 async def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Alter each entity on its own: the first error decides for it, the others are altered all the same."""
-    results: dict[tuple[tuple[str, str | None], ...], str | None] = {}
+    results: dict[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str | None]] = {}
     for entry in request.entries:
         named = tuple((data.entity_type, data.entity_name) for data in entry.entity)
         keys = [op.key for op in entry.ops]
         if named in results or len(set(keys)) < len(keys):
-            results[named] = f"Ignoring duplicate entity {_shown(named)}"
+            results[named] = (ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_shown(named)}")
             continue
-        problem = entity_problem(named) or _ops_problem(entry)
-        results[named] = problem
-        if problem is None and not request.validate_only:
+        results[named] = error, _ = _alteration_problem(context.cluster.manner, named, entry)
+        if error is ErrorCode.NONE and not request.validate_only:
             _apply(context, ClientQuotaEntity(dict(named)), entry)
     return AlterClientQuotasResponse(
         entries=[
             AlterClientQuotasResponse.EntryData(
-                error_code=ErrorCode.INVALID_REQUEST if problem else ErrorCode.NONE,
-                error_message=problem,
+                error_code=error,
+                error_message=message,
                 entity=[
                     AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name) for kind, name in named
                 ],
             )
-            for named, problem in results.items()
+            for named, (error, message) in results.items()
         ]
     )
+
+
+def _alteration_problem(
+    manner: ThrottleManner, named: tuple[tuple[str, str | None], ...], entry: AlterClientQuotasRequest.EntryData
+) -> tuple[ErrorCode, str | None]:
+    if manner.denies_quotas:
+        return _DENIED
+    if not manner.has_user_quotas and {kind for kind, _ in named} != {CLIENT_ID}:
+        return ErrorCode.UNSUPPORTED_VERSION, "Only quotas of client-ids are supported"
+    problem = entity_problem(named) or _ops_problem(entry)
+    return (ErrorCode.INVALID_REQUEST if problem else ErrorCode.NONE), problem
 
 
 def _ops_problem(entry: AlterClientQuotasRequest.EntryData) -> str | None:
