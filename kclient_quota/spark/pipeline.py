@@ -18,7 +18,8 @@ from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
-from kclient_quota.spark.measures import as_delta
+from kclient_quota.spark.measures import MEASURED, as_delta
+from kclient_quota.spark.point_rows import ALL
 from kclient_quota.spark.quota_table import Limits, read_limits
 
 if TYPE_CHECKING:
@@ -107,13 +108,14 @@ def _reason(error: Exception) -> str:
 
 def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
     is_stream = plan.checkpoint is not None
+    shape = ALL if plan.job == "points" else MEASURED
     if plan.client is None:
-        return read_files(spark, plan.source, plan.source_format, is_stream=is_stream)
+        return read_files(spark, plan.source, plan.source_format, is_stream=is_stream, shape=shape)
     spark.dataSource.register(KafkaSource)
     options = {f"kafka.{key}": str(value) for key, value in plan.client.items()}
     reader = (spark.readStream if is_stream else spark.read).format(FORMAT).options(subscribe=plan.source, **options)
     pushes = reader.option("startingOffsets", "earliest").load()
-    return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")))
+    return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")), shape)
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
