@@ -18,6 +18,7 @@ from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka_keys import explained
 from kclient_quota.clients.paced_consumer import DOORS, PacedConsumer
+from kclient_quota.clients.poll_watch import POLL_WATCH, Watched
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import Backoff, split
@@ -59,6 +60,8 @@ class Consumer(PacedConsumer, TelemetryMethods):
         self._stores = settings.stores_offsets(conf)
         self._stored: dict[tuple[str, int], int] = {}
         self._stored_at_ms = gate.clock.now_ms()
+        self._watched = Watched(client_id, gate.heartbeat, gate.clock)
+        self._stop_poll_watch = weakref.finalize(self, POLL_WATCH.remove, gate.heartbeat)
         self._metrics = partial(settings.metrics, gate, self._idle, client_id)
         self._telemetry = new_telemetry(CONSUMER, conf, self._metrics)
         me = weakref.ref(self)
@@ -167,6 +170,8 @@ class Consumer(PacedConsumer, TelemetryMethods):
         callbacks.setdefault("on_assign", partial(_on_assign, None))
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
         super().subscribe(topics, **callbacks)
+        self._gate.heartbeat.on_poll(self._clock.now_ms())
+        POLL_WATCH.add(self._watched)
         if self._telemetry is not None:
             self._telemetry.rebalance_began()
 
@@ -174,6 +179,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
         """As confluent_kafka's."""
         self._store_received()
         super().unsubscribe()
+        POLL_WATCH.remove(self._gate.heartbeat)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
@@ -237,6 +243,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
         if self._closed:
             return
         self._stop_telemetry()
+        self._stop_poll_watch()
         self._stop_watch()
         self._store_received()
         super().close()

@@ -7,6 +7,8 @@ DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
 MOST_UNPOLLED_MS: Final = 5_000
 """Rebalances and callbacks wait no longer than this."""
 TOUCH_MS: Final = 200
+NEAR: Final = 0.8
+"""The part of `max.poll.interval.ms` after which its end is near."""
 
 
 class Beat(Enum):
@@ -28,11 +30,13 @@ class Heartbeat:
     """
 
     def __init__(self, max_poll_interval_ms: int, now_ms: int) -> None:
-        self._max_poll_interval_ms = max_poll_interval_ms
+        self.max_poll_interval_ms = max_poll_interval_ms
         self._unpolled_ms = min(max_poll_interval_ms // 3, MOST_UNPOLLED_MS)
         self._touch_ms = min(TOUCH_MS, max(1, max_poll_interval_ms // 10))
         self._polled_at_ms = now_ms
         self._touched_at_ms = now_ms
+        self._near_ms = round(max_poll_interval_ms * NEAR)
+        self._told_of_ms: int | None = None
 
     def on_poll(self, now_ms: int) -> None:
         """The queue was polled for real."""
@@ -54,4 +58,21 @@ class Heartbeat:
 
     def headroom_ms(self, now_ms: int) -> int:
         """How long the application may go on without polling before it loses its partitions."""
-        return self._max_poll_interval_ms - max(0, now_ms - self._touched_at_ms)
+        return self.max_poll_interval_ms - self.silent_ms(now_ms)
+
+    def silent_ms(self, now_ms: int) -> int:
+        """For how long librdkafka has heard nothing of the application."""
+        return max(0, now_ms - self._touched_at_ms)
+
+    def near_limit(self, now_ms: int) -> int | None:
+        """How many milliseconds are left, when they are few; told once of each stretch without a poll, else None."""
+        if self._told_of_ms == self._touched_at_ms or self.silent_ms(now_ms) < self._near_ms:
+            return None
+        self._told_of_ms = self._touched_at_ms
+        return max(0, self.headroom_ms(now_ms))
+
+    def check_in_ms(self, now_ms: int) -> int:
+        """After how many milliseconds `near_limit` may have something to tell, at the earliest."""
+        if self._told_of_ms == self._touched_at_ms:
+            return self._near_ms
+        return max(0, self._near_ms - self.silent_ms(now_ms))

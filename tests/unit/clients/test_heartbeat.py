@@ -33,3 +33,28 @@ def test_a_real_poll_counts() -> None:
     assert heartbeat.unpolled_ms(2_500) == 600
     assert heartbeat.headroom_ms(3_500) == 5_000
     assert heartbeat.headroom_ms(1_000) == 6_000
+
+
+def test_the_end_of_the_interval_is_told_once_before_it_comes() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    told = {now_ms: left for now_ms in range(0, 9_000, 100) if (left := heartbeat.near_limit(now_ms)) is not None}
+    assert told == {4_800: 1_200}
+    heartbeat.on_poll(9_000)
+    assert heartbeat.near_limit(13_700) is None
+    assert heartbeat.near_limit(13_900) == 1_100
+
+
+def test_who_polls_in_time_is_told_nothing() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    for now_ms in range(0, 60_000, 100):
+        assert heartbeat.near_limit(now_ms) is None
+        if not now_ms % 4_000:
+            heartbeat.on_poll(now_ms)
+
+
+def test_when_to_look_again() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    assert heartbeat.check_in_ms(1_000) == 3_800
+    assert heartbeat.check_in_ms(5_000) == 0
+    heartbeat.near_limit(5_000)
+    assert heartbeat.check_in_ms(5_000) == 4_800

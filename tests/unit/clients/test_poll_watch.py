@@ -1,0 +1,71 @@
+"""Who looks after consumers that nobody polls; looked after by hand here."""
+
+import logging
+import threading
+
+import pytest
+
+from kclient_quota.clients.heartbeat import Heartbeat
+from kclient_quota.clients.poll_watch import PollWatch, Watched
+from kclient_quota.testing.clock import ManualClock
+
+
+def watched(clock: ManualClock, client_id: str = "app", interval_ms: int = 300_000) -> Watched:
+    return Watched(client_id, Heartbeat(interval_ms, clock.now_ms()), clock)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> PollWatch:
+    """One whose thread does nothing: the test looks by itself."""
+    monkeypatch.setattr(PollWatch, "_run", lambda _self: None)
+    return PollWatch()
+
+
+def test_a_warning_before_the_limit_and_none_for_who_polls(watch: PollWatch, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    silent, busy = watched(clock, "silent"), watched(clock, "busy")
+    watch.add(silent)
+    watch.add(busy)
+    waits = []
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        for _ in range(400):
+            clock.sleep_ms(1_000)
+            busy.heartbeat.on_poll(clock.now_ms())
+            waits.append(watch.check())
+            if clock.now_ms() < 240_000:
+                assert caplog.text == ""
+    (record,) = caplog.records
+    assert "'silent' has not polled for 240000 ms" in record.getMessage()
+    assert "in 60000 ms" in record.getMessage()
+    assert "max.poll.interval.ms=300000" in record.getMessage()
+    assert min(waits) > 0
+    assert max(waits) <= 60_000
+
+
+def test_who_is_removed_is_forgotten(watch: PollWatch, caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    one = watched(clock)
+    watch.add(one)
+    watch.add(one)
+    watch.remove(one.heartbeat)
+    watch.remove(one.heartbeat)
+    clock.sleep_ms(10**6)
+    assert watch.check() == 60_000
+    assert caplog.text == ""
+
+
+def test_the_thread_ends_with_the_last_consumer_and_begins_anew() -> None:
+    watch, clock = PollWatch(), ManualClock()
+    for _ in range(2):
+        one, two = watched(clock), watched(clock)
+        watch.add(one)
+        watch.add(two)
+        thread = watch._thread
+        assert thread is not None
+        assert thread.daemon
+        watch.remove(one.heartbeat)
+        assert thread.is_alive()
+        watch.remove(two.heartbeat)
+        thread.join(10)
+        assert not thread.is_alive()
+        assert thread not in threading.enumerate()
