@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.broker_host import PARTITIONS, TOPIC
+from benchmarks.processes import CpuTime
 
 _VALUE = b"x" * 1024
 _MB = 1_000_000
@@ -41,8 +41,9 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 def _round(name: str, messages: int) -> dict[str, float]:
     with _host(name) as (process_id, hello):
-        produced = _measured(process_id, "produce", _produce(hello["bootstrap"], messages))
-        fetched = _measured(process_id, "fetch", _fetch(hello["bootstrap"], messages))
+        cpu = CpuTime(process_id)
+        produced = _measured(cpu, "produce", _produce(hello["bootstrap"], messages))
+        fetched = _measured(cpu, "fetch", _fetch(hello["bootstrap"], messages))
     return {"start_ms": hello["start_ms"], **produced, **fetched}
 
 
@@ -63,25 +64,14 @@ def _host(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 host.kill()
 
 
-def _measured(process_id: int, name: str, work: Iterator[_Moved]) -> dict[str, float]:
+def _measured(cpu: CpuTime, name: str, work: Iterator[_Moved]) -> dict[str, float]:
     """`work` is set up until its first item, and moves bytes until its second."""
     next(work)
-    cpu = _cpu_s(process_id)
+    before = cpu.seconds()
     moved = next(work)
-    used = _cpu_s(process_id) - cpu
+    used = cpu.seconds() - before
     next(work, None)
     return {f"{name}_mb_per_s": moved.timed_mb / moved.seconds, f"{name}_cpu_s_per_mb": used / moved.total_mb}
-
-
-def _cpu_s(process_id: int) -> float:
-    """CPU time of every thread, in the scheduler's nanoseconds; clock ticks would be too coarse for a short run."""
-    nanoseconds = 0
-    for thread in Path(f"/proc/{process_id}/task").iterdir():
-        try:
-            nanoseconds += int((thread / "schedstat").read_text().split()[0])
-        except FileNotFoundError:  # a thread that has just ended
-            continue
-    return nanoseconds / 1e9
 
 
 def _produce(bootstrap: str, messages: int) -> Iterator[_Moved]:

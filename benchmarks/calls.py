@@ -20,7 +20,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     gc.disable()
     conf = {"bootstrap.servers": spec["bootstrap"], "client.id": spec["client_id"]}
     if spec["call"].startswith("produce"):
-        producer = _module(spec["client"]).Producer({**conf, **_ROOMY})
+        producer = _module(spec["client"]).Producer({**conf, **_ROOMY, **_same_settings(spec)})
         producer.produce(spec["topic"], _VALUE)
         producer.flush(30)
         return _columns([_produce(producer, spec) for _ in range(spec["repeats"])])
@@ -32,6 +32,17 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     # what is counted is the call, so let librdkafka fetch ahead
     time.sleep(_PREFETCH_S)
     return _columns([_consume(consumer, spec) for _ in range(spec["repeats"])])
+
+
+def _same_settings(spec: dict[str, Any]) -> dict[str, Any]:
+    """What our producer tells librdkafka while nothing limits it: what is left is the wrapper's own cost."""
+    if spec["variant"] != "plain-same-settings":
+        return {}
+    from kclient_quota.clients import producer_settings  # noqa: PLC0415 - a peer's process must not load ours
+    from kclient_quota.clients.limits import UNKNOWN  # noqa: PLC0415 - as above
+
+    settings = producer_settings.with_defaults({}, UNKNOWN)
+    return {**settings, "statistics.interval.ms": producer_settings.CALM_STATISTICS_MS, "stats_cb": lambda _: None}
 
 
 def _columns(repeats: list[dict[str, float]]) -> dict[str, list[float]]:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.figures import longest_gap_s
+from benchmarks.figures import gaps_s, wait_s
 from benchmarks.producing import id_of
+from benchmarks.rebalances import Rebalances
 from benchmarks.scenes import WARM_UP_S
 
 _POLL_S = 0.5
@@ -34,12 +35,15 @@ class Arrivals:
 
     def add(self, partition: int, value: bytes) -> None:
         """A message reached the application."""
-        now_ms = _now_ms()
-        self.times_ms.append(now_ms)
-        self.ids.setdefault(partition, set()).add(id_of(value))
-        self.payload += len(value)
-        if now_ms >= self.begin_ms + WARM_UP_S * 1000:
-            self.steady_payload += len(value)
+        self.enter(_now_ms(), partition, id_of(value), len(value))
+
+    def enter(self, at_ms: int, partition: int, message_id: int, length: int) -> None:
+        """A message reached the application at that time."""
+        self.times_ms.append(at_ms)
+        self.ids.setdefault(partition, set()).add(message_id)
+        self.payload += length
+        if at_ms >= self.begin_ms + WARM_UP_S * 1000:
+            self.steady_payload += length
 
     def stalled(self, text: str) -> None:
         """The client said that nothing will ever come."""
@@ -49,7 +53,8 @@ class Arrivals:
 
     def summary(self) -> dict[str, Any]:
         """Figures of the run."""
-        steady_ms = self.begin_ms + WARM_UP_S * 1000
+        steady_ms = min(self.begin_ms + WARM_UP_S * 1000, self.end_ms)
+        waits = gaps_s(self.times_ms, steady_ms, self.end_ms)
         return {
             "begin_ms": self.begin_ms,
             "end_ms": self.end_ms,
@@ -59,7 +64,10 @@ class Arrivals:
             "repeated": len(self.times_ms) - sum(map(len, self.ids.values())),
             "skipped": sum(max(ids) + 1 - len(ids) for ids in self.ids.values()),
             "first_message_s": (self.times_ms[0] - self.begin_ms) / 1000 if self.times_ms else None,
-            "longest_gap_s": longest_gap_s(self.times_ms, steady_ms, self.end_ms),
+            "longest_gap_s": max(waits),
+            "wait_p50_ms": wait_s(waits, 0.50) * 1000,
+            "wait_p99_ms": wait_s(waits, 0.99) * 1000,
+            "wait_max_ms": max(waits) * 1000,
             "longest_throttle_ms": self.longest_throttle_ms or None,
             "stall_reported_s": self.stall_s,
             "stall_text": self.stall_text,
@@ -73,6 +81,10 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
         extra = _confluent(spec, arrivals)
     elif spec["client"] == "kafka-python":
         extra = _kafka_python(spec, arrivals)
+    elif spec["client"] == "java":
+        from benchmarks import java_peer  # noqa: PLC0415 - it enters what arrived here
+
+        extra = java_peer.consume(spec, arrivals)
     else:
         extra = asyncio.run(_aiokafka(spec, arrivals))
     return {**arrivals.summary(), **extra}
@@ -110,7 +122,8 @@ def _confluent(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
         "throttle_cb": on_throttle,
     }
     consumer = _consumer_class(spec["client"])(conf)
-    consumer.subscribe([spec["topic"]])
+    rebalances = Rebalances()
+    consumer.subscribe([spec["topic"]], on_revoke=rebalances.confluent())
     errors = 0
     while arrivals.open():
         message = consumer.poll(_POLL_S)
@@ -121,9 +134,13 @@ def _confluent(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
             continue
         arrivals.add(message.partition(), message.value())
     state = getattr(consumer, "quota_state", None)
-    said = None if state is None else str(state())
+    told = {
+        "errors": errors,
+        "state": None if state is None else str(state()),
+        "rebalances": rebalances.count,
+    }
     consumer.close()
-    return {"errors": errors, "state": said}
+    return told
 
 
 def _consumer_class(client: str) -> Any:
@@ -139,34 +156,38 @@ def _consumer_class(client: str) -> Any:
 def _kafka_python(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
     from kafka import KafkaConsumer  # noqa: PLC0415 - only in its own process
 
+    rebalances = Rebalances()
     consumer = KafkaConsumer(
-        spec["topic"],
         bootstrap_servers=spec["bootstrap"],
         client_id=spec["client_id"],
         group_id=spec["client_id"],
         auto_offset_reset="earliest",
     )
+    consumer.subscribe([spec["topic"]], listener=rebalances.kafka_python())
     while arrivals.open():
         _add_all(arrivals, consumer.poll(timeout_ms=int(_POLL_S * 1000)))
+    told = {"errors": 0, "rebalances": rebalances.count}
     consumer.close()
-    return {"errors": 0}
+    return told
 
 
 async def _aiokafka(spec: dict[str, Any], arrivals: Arrivals) -> dict[str, Any]:
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - only in its own process
 
+    rebalances = Rebalances()
     consumer = AIOKafkaConsumer(
-        spec["topic"],
         bootstrap_servers=spec["bootstrap"],
         client_id=spec["client_id"],
         group_id=spec["client_id"],
         auto_offset_reset="earliest",
     )
+    consumer.subscribe([spec["topic"]], listener=rebalances.aiokafka())
     await consumer.start()
     while arrivals.open():
         _add_all(arrivals, await consumer.getmany(timeout_ms=int(_POLL_S * 1000)))
+    told = {"errors": 0, "rebalances": rebalances.count}
     await consumer.stop()
-    return {"errors": 0}
+    return told
 
 
 def _add_all(arrivals: Arrivals, polled: dict[Any, list[Any]]) -> None:

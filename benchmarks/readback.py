@@ -14,8 +14,16 @@ _BATCH_START = struct.Struct(">qi")
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Reads partition 0 of `topic` and compares it with `handed_over` ids from 0 on and with `failed_ids`."""
+    """Reads partition 0 of `topic` and compares it with `handed_over` ids from 0 on and with `failed_ids`.
+
+    With a `group` it was a loop that should have written whatever the group has committed of `source`.
+    """
     copies = Counter(_ids(spec["bootstrap"], spec["topic"]))
+    if "group" in spec:
+        committed = _committed(spec)
+        lost = sum(message_id not in copies for message_id in range(committed))
+        duplicated = copies.total() - len(copies)
+        return {"in_log": copies.total(), "committed": committed, "lost": lost, "duplicated": duplicated}
     stored_failures = sum(1 for message_id in spec["failed_ids"] if message_id in copies)
     return {
         "in_log": copies.total(),
@@ -25,16 +33,30 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ids(bootstrap: str, topic: str) -> list[int]:
-    consumer = Consumer(
+def _committed(spec: dict[str, Any]) -> int:
+    """How far the loop's group came; ids in its source are offsets."""
+    consumer = _consumer(spec["bootstrap"], spec["group"])
+    try:
+        (partition,) = consumer.committed([TopicPartition(spec["source"], 0)], 30)
+        return max(0, partition.offset)
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "client.id": _READER,
-            "group.id": _READER,
+            "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
     )
+
+
+def _ids(bootstrap: str, topic: str) -> list[int]:
+    consumer = _consumer(bootstrap, _READER)
     try:
         partition = TopicPartition(topic, 0, 0)
         _, end = consumer.get_watermark_offsets(partition, timeout=30)

@@ -12,6 +12,7 @@ from typing import Any
 _PACKAGES = ("kclient-quota", "confluent-kafka", "kafka-python", "aiokafka")
 
 _NONE = "-"
+_RATES = ("calls_per_s", "calls_per_cpu_s", "messages_per_s")
 
 Row = Mapping[str, Any]
 Column = tuple[str, str, Callable[[float], str]]
@@ -60,6 +61,38 @@ CONSUMER_COLUMNS: tuple[Column, ...] = (
     ("stall told s", "stall_reported_s", _plain_seconds),
     ("CPU s", "cpu_s", _plain_seconds),
 )
+
+
+LOOP_COLUMNS: tuple[Column, ...] = (
+    ("of quota", "utilisation", _ratio),
+    ("sent", "handed_over", _count),
+    ("committed", "committed", _count),
+    ("lost", "lost", _count),
+    ("dup.", "duplicated", _count),
+    ("rebalances", "rebalances", _count),
+    ("p50 s", "latency_p50_ms", _seconds),
+    ("p99 s", "latency_p99_ms", _seconds),
+    ("max s", "latency_max_ms", _seconds),
+    ("throttle s", "longest_throttle_ms", _seconds),
+    ("CPU s", "cpu_s", _plain_seconds),
+)
+_TOGETHER: tuple[Column, ...] = (
+    ("of quota", "utilisation", _ratio),
+    ("lost", "lost", _count),
+    ("dup.", "duplicated", _count),
+    ("p50 s", "latency_p50_ms", _seconds),
+    ("p99 s", "latency_p99_ms", _seconds),
+    ("max s", "latency_max_ms", _seconds),
+    ("rebalances", "rebalances", _count),
+)
+# a consumer's row in the table of all clients: what its own figures stand for there
+_CONSUMER_KEYS = {
+    "lost": "skipped",
+    "duplicated": "repeated",
+    "latency_p50_ms": "wait_p50_ms",
+    "latency_p99_ms": "wait_p99_ms",
+    "latency_max_ms": "wait_max_ms",
+}
 
 
 def machine() -> str:
@@ -120,6 +153,21 @@ def quota_tables(results: Sequence[Row], columns: Sequence[Column]) -> str:
     return "\n".join(parts)
 
 
+def together(results: Mapping[str, Sequence[Row]]) -> str:
+    """All clients under quota in one table, scene by scene; latencies as benchmarks/README.md says."""
+    rows = [
+        *results["producers"],
+        *results["loops"],
+        *({**row, **{key: row.get(other) for key, other in _CONSUMER_KEYS.items()}} for row in results["consumers"]),
+    ]
+    body = []
+    for scene in dict.fromkeys(row["scene"] for row in rows):
+        for client in dict.fromkeys(row["client"] for row in rows if row["scene"] == scene):
+            row = median_row([row for row in rows if row["scene"] == scene and row["client"] == client])
+            body.append([f"{scene} {client}", *_cells(row, _TOGETHER)])
+    return table("all clients under quota", ["scene and client", *(title for title, _, _ in _TOGETHER)], body)
+
+
 def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
     return [_NONE if row.get(key) is None else show(row[key]) for _, key, show in columns]
 
@@ -130,16 +178,29 @@ def call_table(results: Sequence[Row]) -> str:
     body = []
     for result in results:
         plain = result["rates"].get("plain")
+        same = result["rates"].get("plain-same-settings")
         for variant, rates in result["rates"].items():
             cells = [f"{result['scene']} {variant}"]
-            for key in ("calls_per_s", "calls_per_cpu_s", "messages_per_s"):
+            for key in _RATES:
                 if key not in rates:
                     cells += [_NONE, _NONE]
                     continue
                 rate = median(rates[key])
-                cells += [_count(rate), _NONE if plain is None else _ratio(rate / median(plain[key]))]
+                cells += [_count(rate), _share(rate, plain, key)]
             body.append(cells)
+            if same is not None and variant == "ours":
+                shares = [_share(median(rates[key]), same, key) for key in _RATES]
+                body.append(
+                    [
+                        f"{result['scene']} ours, of plain-same-settings",
+                        *(cell for share in shares for cell in ("", share)),
+                    ]
+                )
     return table("un-throttled calls, 100-byte messages", header, body)
+
+
+def _share(rate: float, base: Mapping[str, Sequence[float]] | None, key: str) -> str:
+    return _NONE if base is None else _ratio(rate / median(base[key]))
 
 
 def broker_table(results: Sequence[Row]) -> str:
@@ -168,5 +229,8 @@ def broker_table(results: Sequence[Row]) -> str:
 
 
 def write_json(path: Path, results: Mapping[str, Any]) -> None:
-    """Everything that was measured, run by run."""
-    path.write_text(json.dumps({"machine": machine(), **results}, indent=1, sort_keys=True) + "\n")
+    """Everything that was measured, run by run; the file is whole at any time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(".part")
+    whole.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    whole.replace(path)

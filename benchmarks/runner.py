@@ -1,34 +1,47 @@
 """Runs scenes on one Apache Kafka: topics, quotas, children, and the figures that need the broker's own counts."""
 
-import subprocess
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks import figures
+from benchmarks import cell as children
+from benchmarks import figures, java_peer
 from benchmarks.cell import measure
 from benchmarks.filling import shape
 from benchmarks.readback import batch_sizes
-from benchmarks.scenes import OURS, WARM_UP_S, BrokerScene, CallScene, ConsumerScene, ProducerScene, Scene
+from benchmarks.scenes import (
+    OURS,
+    WARM_UP_S,
+    BrokerScene,
+    CallScene,
+    ConsumerScene,
+    LoopScene,
+    ProducerScene,
+    QuotaScene,
+    Scene,
+)
 from kclient_quota.testing.apache import ApacheKafka
 
 # bytes a second of quota that may run side by side, so that the clients stay far below what two cores can do
 _SIDE_BY_SIDE = 4_000_000
 _MOST_CHILDREN = 8
 _CHILD_MARGIN_S = 120
-_CALL_VARIANTS = ("plain", "ours", "ours-gated")
 _NO_LIMIT = 4_000_000_000
 _TOLERANCE = 0.01
+_LOOP_BATCH_BYTES = 16_000
 
 Say = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Cell:
     """One scene with one client, the n-th time."""
 
-    scene: Scene
+    scene: QuotaScene
     client: str
     number: int
 
@@ -37,43 +50,112 @@ class Cell:
         """Unique, because quotas and the broker's counts go by it."""
         return f"{self.scene.name}-{self.client}-{self.number}"
 
+    @property
+    def expected_s(self) -> float:
+        """About how long it takes."""
+        if isinstance(self.scene, ProducerScene):
+            return self.scene.seconds + self.scene.messages * self.scene.size / self.scene.quota
+        return self.scene.seconds
+
 
 def cells(scenes: Iterable[Scene], clients: Sequence[str], runs: int) -> list[Cell]:
     """Every cell to measure: ours `runs` times, the others once."""
     return [
         Cell(scene, client, number)
         for scene in scenes
-        if isinstance(scene, ProducerScene | ConsumerScene)
+        if isinstance(scene, QuotaScene)
         for client in clients
         for number in range(1, (runs if client == OURS else 1) + 1)
     ]
 
 
-def under_quota(cluster: ApacheKafka, todo: Sequence[Cell], say: Say) -> list[dict[str, Any]]:
-    """Measures cells side by side, as many at a time as their quotas allow; producers and consumers apart."""
-    for scene in {cell.scene for cell in todo if isinstance(cell.scene, ConsumerScene)}:
-        _fill(cluster, scene, say)
-    results = []
-    for group in _groups(todo):
-        say(f"measuring {', '.join(cell.client_id for cell in group)}")
-        with ThreadPoolExecutor(len(group)) as pool:
-            results += list(pool.map(lambda cell: _measure(cluster, cell), group))
-    return results
+class Room:
+    """Lets as many cells run side by side as their quotas and their number allow; who came first goes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._quotas: list[int] = []
+        self._waiting: list[tuple[object, int]] = []
+        self._closed = False
+
+    @contextmanager
+    def place(self, quota: int) -> Iterator[None]:
+        """Waits for room and takes it.
+
+        Raises:
+            RuntimeError: the measurement was broken off.
+        """
+        me = object()
+        with self._changed:
+            self._waiting.append((me, quota))
+            self._changed.wait_for(lambda: self._closed or self._first_that_fits() is me)
+            self._waiting.remove((me, quota))
+            if self._closed:
+                raise RuntimeError("broken off")
+            self._quotas.append(quota)
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._quotas.remove(quota)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nothing begins any more, and what runs is ended."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        children.stop_all()
+
+    def _first_that_fits(self) -> object | None:
+        return next((who for who, quota in self._waiting if self._has_room(quota)), None)
+
+    def _has_room(self, quota: int) -> bool:
+        fits = len(self._quotas) < _MOST_CHILDREN and sum(self._quotas) + quota <= _SIDE_BY_SIDE
+        return fits or not self._quotas
+
+
+def under_quota(cluster: ApacheKafka, todo: Sequence[Cell], say: Say, keep: Keep) -> None:
+    """Measures cells side by side, the longest first; producers and consumers apart. Every row is kept at once."""
+    consumers = [cell for cell in todo if isinstance(cell.scene, ConsumerScene)]
+    for part in ([cell for cell in todo if cell not in consumers], consumers):
+        filled = {scene: _filled(cluster, scene, say, keep) for scene in {cell.scene: None for cell in part}}
+        ready = sorted((cell for cell in part if filled[cell.scene]), key=lambda cell: -cell.expected_s)
+        _side_by_side(cluster, ready, say, keep)
+
+
+def _side_by_side(cluster: ApacheKafka, ready: Sequence[Cell], say: Say, keep: Keep) -> None:
+    room, saving = Room(), threading.Lock()
+
+    def work(cell: Cell) -> None:
+        row = _measure(cluster, cell, room, say)
+        with saving:
+            keep(row)
+
+    with ThreadPoolExecutor(max(1, len(ready))) as pool:
+        try:
+            for done in [pool.submit(work, cell) for cell in ready]:
+                done.result()
+        except BaseException:
+            room.close()
+            raise
 
 
 def calls(cluster: ApacheKafka, scene: CallScene, clients: Sequence[str], say: Say) -> dict[str, Any]:
     """Calls a second of each variant, taken in turns so that a busy moment hits all of them."""
     cluster.create_topic(scene.name)
-    if scene.call in {"consume", "poll"}:
-        _call_rates(cluster, replace(scene, call="produce", repeats=scene.repeats + 1), "plain", "benchmark-filler")
-    variants = [variant for variant in _CALL_VARIANTS if _client_of(variant) in clients]
+    if scene.call in {"consume", "poll", "aio-consume"}:
+        filling = replace(scene, call="produce", repeats=scene.repeats + 1)
+        _call_rates(cluster, filling, "plain", "benchmark-filler")
+    variants = [variant for variant in scene.variants if _client_of(variant) in clients]
     rates: dict[str, dict[str, list[float]]] = {variant: {} for variant in variants}
     for turn in range(scene.rounds):
         for variant in variants:
             client_id = f"{scene.name}-{variant}-{turn}"
             if variant == "ours-gated":
                 cluster.set_quota(client_id=client_id, producer_byte_rate=_NO_LIMIT, consumer_byte_rate=_NO_LIMIT)
-            for key, found in _call_rates(cluster, scene, _client_of(variant), client_id).items():
+            for key, found in _call_rates(cluster, scene, variant, client_id).items():
                 rates[variant].setdefault(key, []).extend(found)
     say(f"measured {scene.name}")
     return {"scene": scene.name, "rates": rates}
@@ -83,10 +165,11 @@ def _client_of(variant: str) -> str:
     return variant.split("-", maxsplit=1)[0]
 
 
-def _call_rates(cluster: ApacheKafka, scene: CallScene, client: str, client_id: str) -> dict[str, list[float]]:
-    spec: dict[str, Any] = {"client": client, "client_id": client_id, "call": scene.call, "messages": scene.messages}
-    spec |= {"bootstrap": cluster.bootstrap_servers, "topic": scene.name, "repeats": scene.repeats}
-    result = measure("calls", spec, timeout_s=300)
+def _call_rates(cluster: ApacheKafka, scene: CallScene, variant: str, client_id: str) -> dict[str, list[float]]:
+    spec: dict[str, Any] = {"client": _client_of(variant), "variant": variant, "client_id": client_id}
+    spec |= {"call": scene.call, "messages": scene.messages, "repeats": scene.repeats}
+    spec |= {"bootstrap": cluster.bootstrap_servers, "topic": scene.name}
+    result = measure("calls_aio" if scene.call.startswith("aio-") else "calls", spec, timeout_s=300)
     return {key: rates for key, rates in result.items() if key.endswith(("_per_s", "_per_cpu_s"))}
 
 
@@ -97,40 +180,32 @@ def broker(scene: BrokerScene, say: Say) -> dict[str, Any]:
     return {"scene": scene.name, **result}
 
 
-def _groups(todo: Sequence[Cell]) -> list[list[Cell]]:
-    groups: list[list[Cell]] = []
-    load = 0
-    for cell in todo:
-        assert isinstance(cell.scene, ProducerScene | ConsumerScene)
-        fresh = not groups or type(groups[-1][0].scene) is not type(cell.scene)
-        if fresh or len(groups[-1]) >= _MOST_CHILDREN or load + cell.scene.quota > _SIDE_BY_SIDE:
-            groups.append([])
-            load = 0
-        groups[-1].append(cell)
-        load += cell.scene.quota
-    return groups
-
-
-def _measure(cluster: ApacheKafka, cell: Cell) -> dict[str, Any]:
-    assert isinstance(cell.scene, ProducerScene | ConsumerScene)
+def _measure(cluster: ApacheKafka, cell: Cell, room: Room, say: Say) -> dict[str, Any]:
     row = {"scene": cell.scene.name, "client": cell.client, "run": cell.number, "quota": cell.scene.quota}
     try:
-        if isinstance(cell.scene, ProducerScene):
-            return {**row, "kind": "producers", **_produce(cluster, cell, cell.scene)}
-        return {**row, "kind": "consumers", **_consume(cluster, cell, cell.scene)}
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        # one client that fails must not take the others' figures with it
-        return {**row, "kind": "failures", "error": str(error)}
+        with room.place(cell.scene.quota):
+            say(f"measuring {cell.client_id}")
+            if isinstance(cell.scene, ProducerScene):
+                return {**row, "kind": "producers", **_produce(cluster, cell, cell.scene)}
+            if isinstance(cell.scene, LoopScene):
+                return {**row, "kind": "loops", **_loop(cluster, cell, cell.scene)}
+            return {**row, "kind": "consumers", **_consume(cluster, cell, cell.scene)}
+    except Exception as error:  # noqa: BLE001 - whatever fails must not take the others' figures with it
+        return {**row, "kind": "failures", "error": f"{type(error).__name__}: {error}"}
+
+
+def _spec(cluster: ApacheKafka, cell: Cell, topic: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"client": cell.client, "client_id": cell.client_id, "topic": topic}
+    spec["bootstrap"] = cluster.bootstrap_servers
+    return {**spec, "class_path": java_peer.compiled()} if cell.client == "java" else spec
 
 
 def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str, Any]:
     cluster.create_topic(cell.client_id)
     cluster.set_quota(client_id=cell.client_id, producer_byte_rate=scene.quota)
-    spec: dict[str, Any] = {"client": cell.client, "bootstrap": cluster.bootstrap_servers, "topic": cell.client_id}
-    spec |= {"client_id": cell.client_id, "messages": scene.messages, "seconds": scene.seconds}
-    spec |= {"size": scene.size, "wait_s": scene.wait_s}
-    expected_s = scene.seconds + scene.messages * scene.size / scene.quota
-    result = measure("producing", spec, timeout_s=expected_s + scene.wait_s + _CHILD_MARGIN_S)
+    spec = _spec(cluster, cell, cell.client_id)
+    spec |= {"messages": scene.messages, "seconds": scene.seconds, "size": scene.size, "wait_s": scene.wait_s}
+    result = measure("producing", spec, timeout_s=cell.expected_s + scene.wait_s + _CHILD_MARGIN_S)
     samples = figures.of_client(cluster.byte_samples(), "Produce", cell.client_id)
     rate = figures.producer_rate(samples, result["begin_ms"])
     compare = {"topic": cell.client_id, "failed_ids": result.pop("failed_ids"), "handed_over": result["handed_over"]}
@@ -149,22 +224,61 @@ def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str
 
 def _consume(cluster: ApacheKafka, cell: Cell, scene: ConsumerScene) -> dict[str, Any]:
     cluster.set_quota(client_id=cell.client_id, consumer_byte_rate=scene.quota)
-    spec: dict[str, Any] = {"client": cell.client, "bootstrap": cluster.bootstrap_servers, "topic": _log_of(scene)}
-    spec |= {"client_id": cell.client_id, "seconds": scene.seconds}
+    spec = {**_spec(cluster, cell, _log_of(scene)), "seconds": scene.seconds}
     result = measure("consuming", spec, timeout_s=scene.seconds + _CHILD_MARGIN_S + 180)
     samples = figures.of_client(cluster.byte_samples(), "Fetch", cell.client_id)
     rate = figures.consumer_rate(samples, result["begin_ms"], result["end_ms"])
     steady_s = (result["end_ms"] - result["begin_ms"]) / 1000 - WARM_UP_S
     return {
         **result,
-        "utilisation": rate / scene.quota,
-        "payload_share": result["steady_payload"] / steady_s / scene.quota,
+        "utilisation": None if rate is None else rate / scene.quota,
+        "payload_share": None if rate is None else result["steady_payload"] / steady_s / scene.quota,
         "recorded": figures.course(samples, result["begin_ms"]),
     }
 
 
+def _loop(cluster: ApacheKafka, cell: Cell, scene: LoopScene) -> dict[str, Any]:
+    cluster.create_topic(cell.client_id)
+    cluster.set_quota(client_id=cell.client_id, producer_byte_rate=scene.quota)
+    spec = {**_spec(cluster, cell, cell.client_id), "source": _source_of(scene), "reader_id": "benchmark-loop-reader"}
+    spec |= {"seconds": scene.seconds, "commit_every": scene.commit_every, "poll_interval_ms": scene.poll_interval_ms}
+    result = measure("looping", spec, timeout_s=scene.seconds + _CHILD_MARGIN_S)
+    samples = figures.of_client(cluster.byte_samples(), "Produce", cell.client_id)
+    rate = figures.producer_rate(samples, result["begin_ms"])
+    compare = {"topic": cell.client_id, "group": cell.client_id, "source": _source_of(scene)}
+    stored = measure("readback", {"bootstrap": cluster.bootstrap_servers, **compare}, timeout_s=300)
+    del stored["cpu_s"], stored["stderr"]
+    utilisation = None if rate is None else rate / scene.quota
+    return {**result, **stored, "utilisation": utilisation, "recorded": figures.course(samples, result["begin_ms"])}
+
+
 def _log_of(scene: ConsumerScene) -> str:
     return f"log-{scene.batch_bytes}-{scene.quota}"
+
+
+def _source_of(scene: LoopScene) -> str:
+    return f"source-{scene.name}"
+
+
+def _filled(cluster: ApacheKafka, scene: QuotaScene, say: Say, keep: Keep) -> bool:
+    """Whether the scene has what it reads."""
+    try:
+        if isinstance(scene, ConsumerScene):
+            _fill(cluster, scene, say)
+        elif isinstance(scene, LoopScene):
+            _fill_source(cluster, scene, say)
+    except Exception as error:  # noqa: BLE001 - as where scenes are measured
+        keep({"kind": "failures", "scene": scene.name, "client": "", "error": f"{type(error).__name__}: {error}"})
+        return False
+    return True
+
+
+def _fill_source(cluster: ApacheKafka, scene: LoopScene, say: Say) -> None:
+    """Three times what the quota lets through."""
+    cluster.create_topic(_source_of(scene))
+    spec: dict[str, Any] = {"bootstrap": cluster.bootstrap_servers, "topic": _source_of(scene), "partitions": 1}
+    spec |= {"batches": scene.quota * scene.seconds * 3 // _LOOP_BATCH_BYTES + 40, "batch_bytes": _LOOP_BATCH_BYTES}
+    say(f"filled {_source_of(scene)}: {measure('filling', spec, timeout_s=600)['messages']} messages")
 
 
 def _fill(cluster: ApacheKafka, scene: ConsumerScene, say: Say) -> None:

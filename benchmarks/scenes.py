@@ -1,8 +1,9 @@
-"""What is measured: every scene as a value, in a full and a quick size."""
+"""What is measured: every scene as a value, in a full, a quick and a tiny size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-PEERS = ("plain", "kafka-python", "aiokafka")
+PEERS = ("plain", "kafka-python", "aiokafka", "java")
 OURS = "ours"
 WARM_UP_S = 15
 
@@ -46,11 +47,30 @@ class ConsumerScene:
 
 
 @dataclass(frozen=True)
+class LoopScene:
+    """A consume-transform-produce loop with more to read than its producer's quota lets it send.
+
+    Attributes:
+        quota: producer_byte_rate of its producer's client-id.
+        seconds: how long it goes on.
+        commit_every: messages between a flush with its commit and the next.
+        poll_interval_ms: max.poll.interval.ms and session.timeout.ms of its consumer.
+    """
+
+    name: str
+    quota: int
+    seconds: int
+    commit_every: int = 250
+    poll_interval_ms: int = 6_000
+
+
+@dataclass(frozen=True)
 class CallScene:
     """How many calls a second a client takes while nothing throttles it.
 
     Attributes:
-        call: produce, produce-callback, consume or poll.
+        call: produce, produce-callback, consume or poll; aio-produce or aio-consume.
+        variants: who makes them; what begins with "ours" needs ours, and so on.
         messages: how many 100-byte messages a repeat moves.
         repeats: how often a process does so.
         rounds: how many processes each variant gets, taken in turns.
@@ -61,6 +81,7 @@ class CallScene:
     messages: int
     repeats: int
     rounds: int
+    variants: tuple[str, ...] = ("plain", "ours", "ours-gated")
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,11 @@ class BrokerScene:
     rounds: int
 
 
-Scene = ProducerScene | ConsumerScene | CallScene | BrokerScene
+QuotaScene = ProducerScene | ConsumerScene | LoopScene
+Scene = QuotaScene | CallScene | BrokerScene
+
+_PRODUCE = ("plain", "plain-same-settings", "ours", "ours-gated")
+_AIO = ("plain", "aiokafka", "ours")
 
 FULL: tuple[Scene, ...] = (
     ProducerScene("producer-51200", quota=51_200, messages=10_000),
@@ -87,10 +112,15 @@ FULL: tuple[Scene, ...] = (
     ConsumerScene("consumer-100000-16k", quota=100_000, batch_bytes=16_000, seconds=120),
     ConsumerScene("consumer-100000-470k", quota=100_000, batch_bytes=470_000, seconds=150),
     ConsumerScene("consumer-20000-470k", quota=20_000, batch_bytes=470_000, seconds=90),
-    CallScene("calls-produce", call="produce", messages=100_000, repeats=5, rounds=7),
-    CallScene("calls-produce-callback", call="produce-callback", messages=100_000, repeats=5, rounds=7),
+    LoopScene("loop-20000", quota=20_000, seconds=100),
+    CallScene("calls-produce", call="produce", messages=100_000, repeats=5, rounds=7, variants=_PRODUCE),
+    CallScene(
+        "calls-produce-callback", call="produce-callback", messages=100_000, repeats=5, rounds=7, variants=_PRODUCE
+    ),
     CallScene("calls-consume", call="consume", messages=200_000, repeats=8, rounds=7),
     CallScene("calls-poll", call="poll", messages=100_000, repeats=5, rounds=7),
+    CallScene("calls-aio-produce", call="aio-produce", messages=20_000, repeats=5, rounds=3, variants=_AIO),
+    CallScene("calls-aio-consume", call="aio-consume", messages=100_000, repeats=4, rounds=3, variants=_AIO),
     BrokerScene("embedded", messages=300_000, rounds=5),
 )
 
@@ -102,16 +132,33 @@ def quick(scene: Scene) -> Scene:
             return replace(scene, seconds=40)
         case ProducerScene():
             return replace(scene, messages=min(scene.messages, scene.quota * 60 // 1000))
-        case ConsumerScene():
+        case ConsumerScene() | LoopScene():
             return replace(scene, seconds=60)
         case CallScene():
-            return replace(scene, rounds=3)
+            return replace(scene, rounds=min(scene.rounds, 3))
         case BrokerScene():
             return replace(scene, messages=100_000, rounds=3)
 
 
-def select(names: list[str], *, is_quick: bool) -> list[Scene]:
-    """The scenes whose names begin with one of `names`; all of them when there is none.
+def tiny(scene: Scene) -> Scene:
+    """The same scene in seconds: it says whether everything works, nothing else."""
+    match scene:
+        case ProducerScene(messages=0):
+            return replace(scene, seconds=4, wait_s=20)
+        case ProducerScene():
+            return replace(scene, messages=scene.quota * 14 // 1000, wait_s=20)
+        case ConsumerScene():
+            return replace(scene, seconds=6)
+        case LoopScene():
+            return replace(scene, seconds=12, commit_every=50)
+        case CallScene():
+            return replace(scene, rounds=1, repeats=1, messages=scene.messages // 20)
+        case BrokerScene():
+            return replace(scene, messages=10_000, rounds=1)
+
+
+def select(names: list[str], size: Callable[[Scene], Scene] = lambda scene: scene) -> list[Scene]:
+    """The scenes whose names begin with one of `names`, in that size; all of them when there is none.
 
     Raises:
         ValueError: naming what is known, when a name fits no scene.
@@ -119,5 +166,4 @@ def select(names: list[str], *, is_quick: bool) -> list[Scene]:
     for name in names:
         if not any(scene.name.startswith(name) for scene in FULL):
             raise ValueError(f"no scene {name!r}; known: {', '.join(scene.name for scene in FULL)}")
-    chosen = [scene for scene in FULL if not names or any(scene.name.startswith(name) for name in names)]
-    return [quick(scene) for scene in chosen] if is_quick else chosen
+    return [size(scene) for scene in FULL if not names or any(scene.name.startswith(name) for name in names)]

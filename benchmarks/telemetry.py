@@ -1,19 +1,21 @@
 """Figures of client telemetry: python -m benchmarks.telemetry [push] [receiver] [throughput] [throttled] [--quick].
 
 push        CPU time and bytes of one push of 100 metrics, by codec, beside payloads captured from Java and librdkafka
+cost        CPU time of a push in a whole client, from collecting to the answer: ours, librdkafka's, Java's
 receiver    pushes a second and CPU time a push of one embedded broker with 1,000 and 10,000 client instances
-throughput  messages a second of an un-throttled producer with telemetry on and off
+throughput  an un-throttled producer with telemetry on and off, in pairs: by the clock and by CPU time
 throttled   pushes that arrive in a minute far over the quota: plain confluent-kafka and ours
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from math import comb
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +23,8 @@ from uuid import UUID
 
 import confluent_kafka
 
+from benchmarks import push_cost
+from benchmarks.processes import CpuTime
 from benchmarks.report import machine
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
@@ -34,10 +38,11 @@ from telemetry.client.reporter import TelemetryReporter
 from telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 from telemetry.metric import MetricName as PushName
 
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODECS = {codec.name.lower(): codec for codec in compression.CompressionType}
 CAPTURED = Path(__file__).parents[1] / "tests" / "unit" / "telemetry" / "payloads"
 CONNECTIONS = 100
 _PIPELINED = 50
+_DOUBT = 0.05
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,19 +75,18 @@ def push(is_quick: bool) -> Any:
         yield {"ours, 100 metrics": name, "cpu_us_per_push": round(cpu_us), "bytes": round(median(sizes))}
     for file in sorted(CAPTURED.glob("*-0.bin")):
         data = file.read_bytes()
-        sizes = {name: len(compression.compress(data, codec)) for name, codec in CODECS.items()}
-        yield {"captured": file.stem.removesuffix("-0"), **sizes}
+        weights = {name: len(compression.compress(data, codec)) for name, codec in CODECS.items()}
+        yield {"captured": file.stem.removesuffix("-0"), **weights}
 
 
 def _pushes(codec: int, count: int) -> tuple[list[int], float]:
     collector = Collector()
     for number in range(100):
         name = PushName(f"metric-{number}-avg", "producer-metrics", tags={"node-id": f"node-{number % 3}"})
-        collector.register_metric_for_subscription(
-            name, lambda number=number: time.monotonic() % 97 * number, unix_ms=0
-        )
+        collector.register_metric_for_subscription(name, partial(_changing, number), unix_ms=0)
     reporter = TelemetryReporter(collector, uniform=lambda: 0.5)
-    now_ms, sizes = 0, []
+    now_ms = 0
+    sizes: list[int] = []
     begin = time.thread_time()
     while len(sizes) < count:
         action = reporter.tick(now_ms, 1_700_000_000_000 + now_ms)
@@ -102,6 +106,11 @@ def _pushes(codec: int, count: int) -> tuple[list[int], float]:
 
 def _changing(number: int) -> float:
     return time.monotonic() % 97 * number
+
+
+def cost(is_quick: bool) -> Any:
+    """What one push costs the process that makes it."""
+    yield from push_cost.rows(warm_up_s=6 if is_quick else 30, seconds=10 if is_quick else 60)
 
 
 _ID = UUID(int=7)
@@ -141,7 +150,7 @@ def _broker() -> Iterator[tuple[str, int]]:
 
 def receiver(is_quick: bool) -> Any:
     """One broker process, one process that pushes."""
-    payload = compression.compress((CAPTURED / "java-producer-0.bin").read_bytes(), CODECS["zstd"])
+    payload = compression.compress((CAPTURED / "java-producer-0.bin").read_bytes(), compression.CompressionType.ZSTD)
     for clients in (1_000,) if is_quick else (1_000, 10_000):
         with _broker() as (address, pid):
             yield {"clients": clients, "connections": CONNECTIONS, **_pushed(address, pid, clients, payload)}
@@ -160,7 +169,7 @@ def _pushed(address: str, pid: int, clients: int, payload: bytes) -> dict[str, A
                 PushTelemetryRequest(
                     client_instance_id=one.client_instance_id,
                     subscription_id=one.subscription_id,
-                    compression_type=CODECS["zstd"],
+                    compression_type=compression.CompressionType.ZSTD,
                     metrics=payload,
                 )
                 for one in told
@@ -168,12 +177,13 @@ def _pushed(address: str, pid: int, clients: int, payload: bytes) -> dict[str, A
             batches.append((connection, pushes))
     refused = sum(answer.error_code != 0 for one, asked in batches for answer in one.send_many(asked))
     seconds, cpu_s, done, rounds = 0.0, 0.0, 0, max(3, 20_000 // clients)
+    used = CpuTime(pid)
     for _ in range(rounds):
         time.sleep(0.12)  # the interval
-        began, cpu = time.monotonic(), _cpu_s(pid)
+        began, cpu = time.monotonic(), used.seconds()
         answers = [answer.error_code for one, asked in batches for answer in one.send_many(asked)]
         seconds += time.monotonic() - began
-        cpu_s += _cpu_s(pid) - cpu
+        cpu_s += used.seconds() - cpu
         refused += sum(code != 0 for code in answers)
         done += len(answers)
     for connection in connections:
@@ -187,31 +197,47 @@ def _pushed(address: str, pid: int, clients: int, payload: bytes) -> dict[str, A
     }
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 # -- the producer
 
 
 def throughput(is_quick: bool) -> Any:
-    """Telemetry on and off in turn, the broker in a process of its own; "off again" tells what chance alone does."""
-    count, repeats = (300_000, 4) if is_quick else (1_900_000, 9)
-    variants = {"off": False, "on": True, "off again": False}
-    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    """Pairs of runs, each half of a pair first in every other one, the broker in a process of its own.
+
+    The control is a pair of runs without telemetry: what chance alone does.
+    """
+    count, pairs = (300_000, 5) if is_quick else (1_000_000, 15)
+    found: dict[str, list[list[float]]] = {"on / off": [], "off / off": []}
     with _broker() as (address, _):
         _produce(address, count, is_on=True)  # loads what is loaded once
-        for repeat in range(repeats):
-            order = list(variants)[repeat % 3 :] + list(variants)[: repeat % 3]
-            for name in order:
-                rates[name].append(_produce(address, count, is_on=variants[name]))
-    for index, figure in enumerate(("messages_per_s", "messages_per_cpu_s")):
-        row = {name: f"{median(rate[index] for rate in found):,.0f}" for name, found in rates.items()}
-        for name in ("on", "off again"):
-            pairs = zip(rates[name], rates["off"], strict=True)
-            row[f"{name} / off"] = f"{median(one[index] / off[index] for one, off in pairs):.3f}"
-        yield {"figure": figure, **row}
+        for number in range(pairs):
+            for name, is_on in (("on / off", True), ("off / off", False)):
+                order = [is_on, False] if number % 2 else [False, is_on]
+                rates = [_produce(address, count, is_on=one) for one in order]
+                first, second = rates if number % 2 else reversed(rates)
+                found[name].append([one / other for one, other in zip(first, second, strict=True)])
+    for name, ratios in found.items():
+        for index, figure in enumerate(("messages/s", "messages/CPU s")):
+            low, middle, high, certainty = confidence([ratio[index] for ratio in ratios])
+            yield {
+                "ratio": name, "of": figure, "pairs": pairs, "median": f"{middle:.3f}",
+                f"with {certainty:.1%} between": f"{low:.3f} and {high:.3f}",
+            }  # fmt: skip
+
+
+def confidence(values: Sequence[float]) -> tuple[float, float, float, float]:
+    """(lower bound, median, upper bound, how certain): of the median, by ranks, so whatever the distribution.
+
+    The narrowest pair of ranks from both ends that holds the median with 95 %, or all values where there are too few.
+    """
+    ordered, size = sorted(values), len(values)
+    outside = 0.0
+    cut = 0
+    while cut < size // 2 and 2 * (outside + comb(size, cut) / 2**size) <= _DOUBT:
+        outside += comb(size, cut) / 2**size
+        cut += 1
+    if cut == 0:  # even from end to end it is less
+        return ordered[0], median(ordered), ordered[-1], 1 - 2 / 2**size
+    return ordered[cut - 1], median(ordered), ordered[size - cut], 1 - 2 * outside
 
 
 def _produce(bootstrap: str, count: int, *, is_on: bool) -> tuple[float, float]:
@@ -269,7 +295,13 @@ def _flood(producer: Any, seconds: float) -> None:
             producer.poll(0.05)
 
 
-_FIGURES: dict[str, Any] = {"push": push, "receiver": receiver, "throughput": throughput, "throttled": throttled}
+_FIGURES: dict[str, Any] = {
+    "push": push,
+    "cost": cost,
+    "receiver": receiver,
+    "throughput": throughput,
+    "throttled": throttled,
+}
 
 
 if __name__ == "__main__":

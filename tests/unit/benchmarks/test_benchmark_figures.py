@@ -1,5 +1,8 @@
 """The benchmarks' arithmetic."""
 
+import bisect
+import itertools
+
 import pytest
 
 from benchmarks import figures, report, scenes
@@ -14,9 +17,20 @@ def test_percentiles_are_nearest_rank() -> None:
 
 
 def test_the_longest_gap_counts_both_ends() -> None:
-    assert figures.longest_gap_s([1000, 1500], 0, 9000) == 7.5
-    assert figures.longest_gap_s([], 0, 9000) == 9.0
-    assert figures.longest_gap_s([500, 8000, 99_000], 7000, 9000) == 1.0
+    assert max(figures.gaps_s([1000, 1500], 0, 9000)) == 7.5
+    assert figures.gaps_s([], 0, 9000) == [9.0]
+    assert figures.gaps_s([500, 8000, 99_000], 7000, 9000) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("gaps", [[10.0], [0.0, 0.0, 12.5, 0.5, 3.0], [1.0] * 50, [0.01] * 900 + [20.0, 20.0]])
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_a_wait_is_that_of_a_random_moment(gaps: list[float], share: float) -> None:
+    # by brute force: walk through the run in small steps and see how long the next message is away from each
+    steps = 200_000
+    ends = list(itertools.accumulate(gaps))
+    moments = [(number + 0.5) / steps * ends[-1] for number in range(steps)]
+    waits = sorted(ends[bisect.bisect_right(ends, moment)] - moment for moment in moments)
+    assert figures.wait_s(gaps, share) == pytest.approx(waits[int(share * steps)], abs=0.001 * ends[-1] / 10)
 
 
 def test_samples_of_other_clients_and_empty_ones_are_left_out() -> None:
@@ -49,10 +63,13 @@ def test_batches_are_within_a_hundredth_of_their_size(batch_bytes: int) -> None:
 
 
 def test_quick_scenes_keep_their_names_and_quotas() -> None:
-    quick = scenes.select([], is_quick=True)
-    assert [scene.name for scene in quick] == [scene.name for scene in scenes.FULL]
+    for size in (scenes.quick, scenes.tiny):
+        chosen = scenes.select([], size)
+        assert [scene.name for scene in chosen] == [scene.name for scene in scenes.FULL]
+        for small, full in zip(chosen, scenes.FULL, strict=True):
+            assert getattr(small, "quota", None) == getattr(full, "quota", None)
     with pytest.raises(ValueError, match="no scene 'nonsense'; known: producer-51200"):
-        scenes.select(["nonsense"], is_quick=False)
+        scenes.select(["nonsense"])
 
 
 def test_a_median_row_is_taken_figure_by_figure() -> None:
