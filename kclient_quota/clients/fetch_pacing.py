@@ -27,8 +27,6 @@ SAVED_MS: Final = 300
 """Unused pace, in time, that a late application may make up for."""
 BIG_BATCH_MS: Final = 800
 """A batch that stands for more time than this is spaced by the window, not evenly."""
-OWN_PART: Final = 0.85
-"""A throttle that our own bytes explain to this part is nobody else's doing."""
 LEARNING_MS: Final = 20_000
 """How much time the ratio of wire bytes to message bytes is learnt over."""
 JITTER: Final = 0.002
@@ -123,7 +121,7 @@ class BrokerPace:
     def _forget_times(self, now_ms: int) -> None:
         """The clock has jumped back: what was remembered lies in the future now."""
         self.window = FetchWindow(self.window.samples, self.window.window_ms)
-        self.share.forget_times()
+        self.share.rebase(now_ms - self._asked_at_ms)
         self.throttled_until_ms = self._at_ms = self._seen_at_ms = now_ms
 
     def pay_prefetch(self, queue_bytes: float) -> None:
@@ -169,9 +167,7 @@ class BrokerPace:
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
         own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
         window_ms = self.window.size_ms(now_ms)
-        limit = self.share.limit
-        if limit is None or own_bytes * 1000.0 < OWN_PART * limit * (window_ms + throttle_ms):
-            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
+        self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
         if expected is None:
             self.window.received(0, now_ms)
         self.window.postpone(asked_at_ms + throttle_ms)

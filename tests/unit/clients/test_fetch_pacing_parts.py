@@ -7,6 +7,7 @@ from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
 from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.clients.stall import StallWatch
 from kclient_quota.quota.rate import SampledRate
+from kclient_quota.quota.share import KnownShare
 
 # Sizes
 
@@ -127,55 +128,62 @@ def test_windows_of_another_length() -> None:
 # Share
 
 
-def test_a_known_share_yields_to_strangers_once_a_second_and_regains_it() -> None:
-    share = FetchShare(100_000)
-    assert share.rate == share.ceiling * TARGET == 99_000
-    share.on_throttle(0, 10_000, 500, 1_000)
-    share.on_throttle(0, 10_000, 500, 1_200)
-    assert share.rate == pytest.approx(99_000 * 0.95)
-    share.grow(13_000, busy=False)
-    assert share.rate == 99_000
+def test_a_known_limit_is_shared_by_the_producers_law_and_aimed_at_a_little_higher() -> None:
+    share, theirs = FetchShare(100_000), KnownShare(100_000)
+    assert share.rate == pytest.approx(100_000 * TARGET)
+    for now_ms, throttle_ms in ((1_000, 500), (1_200, 500), (9_000, 15_000)):
+        share.on_throttle(0, 10_000, throttle_ms, now_ms)
+        theirs.on_throttle(0, 10_000, throttle_ms, now_ms)
+    share.grow(60_000, busy=False)
+    theirs.grow(60_000, busy=False)
+    assert share.rate == pytest.approx(theirs.rate * TARGET / 0.98)
+    assert share.rate < 99_000
+    assert (share.ceiling, share.limit) == (100_000, 100_000)
 
 
-def test_a_harsh_throttle_takes_more_but_never_everything() -> None:
+def test_a_throttle_that_our_own_bytes_explain_takes_nothing() -> None:
     share = FetchShare(100_000)
-    for second in range(0, 100_000, 20_000):
-        share.on_throttle(0, 10_000, 15_000, second)
-    assert 2_000 <= share.rate < 50_000
+    share.on_throttle(1_000_000, 10_000, 1_000, 0)
+    assert share.rate == pytest.approx(99_000)
+    share.on_throttle(900_000, 10_000, 1_000, 0)
+    assert share.rate < 99_000
 
 
 def test_a_share_that_was_given_up_stays_given_up_when_the_limit_changes() -> None:
     share = FetchShare(100_000)
     share.on_throttle(0, 10_000, 20_000, 0)
+    given_up = share.rate
     share.set_limit(200_000)
-    assert share.rate == pytest.approx(99_000)
+    assert share.rate == pytest.approx(2 * given_up)
     share.set_limit(None)
     assert share.rate == share.ceiling == float("inf")
+    share.set_limit(50_000)
+    assert share.rate == pytest.approx(49_500)
 
 
-def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_used() -> None:
+def test_a_learnt_share_is_v_over_w_plus_x_and_tried_upwards_while_it_is_used() -> None:
     share = FetchShare(None)
     share.on_throttle(0, 10_000, 500, 0)
-    assert share.rate == float("inf")
+    assert share.rate == share.ceiling == float("inf")
     share.on_throttle(1_200_000, 10_000, 2_000, 0)
-    assert share.learnt == 100_000
-    assert share.rate == 99_000
+    assert share.learnt == share.ceiling == 100_000
+    assert share.rate == 98_000
     for now_ms in range(0, 60_000, 100):
         share.grow(now_ms, busy=False)
-    assert share.rate == 99_000
+    assert share.rate == 98_000
     for now_ms in range(60_000, 120_000, 100):
         share.grow(now_ms, busy=True)
-    assert share.rate > 1_000_000
-    assert share.ceiling == pytest.approx(share.rate / TARGET)
+    assert share.rate > 150_000
+    assert share.ceiling == pytest.approx(share.rate / 0.98)
 
 
-def test_a_learnt_share_that_meets_no_limit_any_more_is_none() -> None:
-    share = FetchShare(None)
-    share.on_throttle(1_200_000, 10_000, 2_000, 0)
-    for now_ms in range(0, 300_000, 100):
-        share.grow(now_ms, busy=True)
-    assert share.rate == float("inf")
-    assert share.learnt is None
+def test_a_clock_that_jumps_back_does_not_keep_a_share_from_growing() -> None:
+    share = FetchShare(100_000)
+    share.on_throttle(0, 10_000, 500, 1_000_000)
+    share.rebase(-990_000)
+    yielded = share.rate
+    share.grow(20_000, busy=True)
+    assert share.rate > yielded
 
 
 # Stall
