@@ -1,4 +1,4 @@
-"""`kclient-quota simulate`: many clients under one quota, in virtual time."""
+"""`kclient-quota simulate`: many producers or consumers under one quota, in virtual time."""
 
 import argparse
 import json
@@ -18,12 +18,14 @@ from kclient_quota.simulation import (
     Network,
     Outcome,
     Part,
+    PlainFigures,
     Scenario,
     figures,
     parts,
     simulate,
 )
 
+DEFAULT_CLIENTS: Final = 8
 LONG: Final = 1_000_000
 """From how many client-seconds on more than one process is worth its start."""
 
@@ -31,13 +33,23 @@ LONG: Final = 1_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `kclient-quota simulate`."""
     parser.add_argument("--brokers", type=int, default=1, metavar="B", help="brokers (default: %(default)s)")
+    _add_client_arguments(parser)
     parser.add_argument(
-        "--clients", type=int, default=8, metavar="N", help="producers, all under one quota (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quota", type=float, default=1_048_576, metavar="T", help="bytes per second on each broker (default: 1 MiB)"
+        "--quota",
+        type=float,
+        default=1_048_576,
+        metavar="T",
+        help="bytes per second on each broker, for all producers together, and as many again for all consumers "
+        "(default: 1 MiB)",
     )
     parser.add_argument("--message-bytes", type=int, default=1_000, metavar="BYTES", help="(default: %(default)s)")
+    parser.add_argument(
+        "--batch-messages",
+        type=int,
+        default=4,
+        metavar="N",
+        help="messages in each batch of the log that consumers read (default: %(default)s)",
+    )
     parser.add_argument("--seconds", type=int, default=120, help="simulated time (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=30, metavar="SECONDS", help="left out (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same figures (default: 1)")
@@ -52,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         action="append",
         metavar="RATE",
-        help="bytes per second that each client has to send; again for more, which clients have in turn "
-        "(default: inf, more than they may)",
+        help="bytes per second that each client has to send, or that come for it; again for more, which clients have "
+        "in turn (default: inf, more than they may)",
     )
     parser.add_argument(
         "--leaders",
@@ -68,7 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keyed", action="store_true", help="messages go round the partitions and wait for their leader"
     )
     parser.add_argument(
-        "--arrivals", type=_change, action="append", default=[], metavar="SECOND:CLIENTS", help="more clients come"
+        "--arrivals",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="SECOND:CLIENTS",
+        help="more clients come, none of them plain; where producers and consumers are simulated, so many of each",
     )
     parser.add_argument(
         "--departures", type=_change, action="append", default=[], metavar="SECOND:CLIENTS", help="the oldest leave"
@@ -80,6 +97,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
+def _add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    clients = parser.add_argument_group(
+        "who", "Producers share one quota, consumers another; without any of these options: 8 producers."
+    )
+    clients.add_argument("--clients", type=int, metavar="N", help="producers of kclient-quota's")
+    clients.add_argument(
+        "--plain",
+        type=int,
+        default=0,
+        metavar="N",
+        help="plain producers beside them: librdkafka's, which send requests of up to 1 MB as fast as they are let",
+    )
+    clients.add_argument("--consumers", type=int, default=0, metavar="N", help="consumers of kclient-quota's")
+    clients.add_argument(
+        "--plain-consumers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="plain consumers beside them: they fetch up to 1 MB from each broker, again and again",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Simulate, print, draw.
 
@@ -89,14 +128,22 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: an option does not fit the others, or a plot was asked for and matplotlib is missing.
     """
-    scenario = _scenario(options)
+    scenarios = _scenarios(options)
     if options.plot is not None:
+        if len(scenarios) > 1:
+            raise ConfigError("--plot draws producers or consumers: simulate either of them alone")
         _plotting()
-    outcomes = play(scenario, options.seed, options.jobs)
-    found = figures(scenario, outcomes)
-    if options.plot is not None:
-        _plotting().draw(scenario, outcomes, found, options.plot)
-    print(json.dumps(found.as_dict(), indent=2) if options.json else _text(scenario, found))
+    found = {}
+    for name, scenario in scenarios.items():
+        outcomes = play(scenario, options.seed, options.jobs)
+        found[name] = figures(scenario, outcomes)
+        if options.plot is not None:
+            _plotting().draw(scenario, outcomes, found[name], options.plot)
+    if options.json:
+        by_name = {name: each.as_dict() for name, each in found.items()}
+        print(json.dumps(by_name if len(by_name) > 1 else next(iter(by_name.values())), indent=2))
+    else:
+        print("\n\n".join(_text(name, scenarios[name], each) for name, each in found.items()))
     return 0
 
 
@@ -122,14 +169,30 @@ def _play_part(scenario: Scenario, seed: int, part: Part) -> Outcome:
     return simulate(scenario, part, random.Random(f"{seed}/{part.brokers[0]}"))  # noqa: S311  not for secrets
 
 
-def _scenario(options: argparse.Namespace) -> Scenario:
-    arrivals = (Change(second * 1000, clients) for second, clients in options.arrivals)
-    departures = (Change(second * 1000, -clients) for second, clients in options.departures)
+def _scenarios(options: argparse.Namespace) -> dict[str, Scenario]:
+    """Producers and consumers have nothing to do with each other: each kind is a scenario of its own."""
+    producers = options.clients
+    if producers is None:
+        producers = 0 if options.plain or options.consumers or options.plain_consumers else DEFAULT_CLIENTS
+    kinds = {
+        "producers": (producers, options.plain),
+        "consumers": (options.consumers, options.plain_consumers),
+    }
+    chosen = {name: kind for name, kind in kinds.items() if any(kind)} or {"producers": kinds["producers"]}
+    return {name: _scenario(options, *kind, consume=name == "consumers") for name, kind in chosen.items()}
+
+
+def _scenario(options: argparse.Namespace, clients: int, plain: int, *, consume: bool) -> Scenario:
+    arrivals = (Change(second * 1000, count) for second, count in options.arrivals)
+    departures = (Change(second * 1000, -count) for second, count in options.departures)
     return Scenario(
         brokers=options.brokers,
-        clients=options.clients,
+        clients=clients,
+        plain=plain,
+        consume=consume,
         quota=options.quota,
         message_bytes=options.message_bytes,
+        batch_messages=options.batch_messages,
         seconds=options.seconds,
         told=options.source == "config",
         demands=tuple(options.demand or (inf,)),
@@ -166,18 +229,29 @@ def _change(text: str) -> tuple[int, int]:
     return second, clients
 
 
-def _text(scenario: Scenario, found: Figures) -> str:
-    throttled = (
-        f"p50 {found.throttle_p50_ms:,} ms, p99 {found.throttle_p99_ms:,} ms, longest {found.throttle_max_ms:,} ms"
-    )
+def _text(kind: str, scenario: Scenario, found: Figures) -> str:
+    ours = scenario.total_clients - scenario.plain
+    who = [f"{ours:,} {kind}"] if ours else []
+    who += [f"{scenario.plain:,} plain {kind}"] if scenario.plain else []
     rows = [
-        ("clients", f"{scenario.total_clients:,} on {scenario.brokers:,} brokers, {scenario.quota:,.0f} B/s each"),
+        ("clients", f"{', '.join(who)} on {scenario.brokers:,} brokers, {scenario.quota:,.0f} B/s each"),
         ("utilisation", f"{found.utilisation:.3f} ({found.bytes_per_second:,.0f} B/s together)"),
         ("fairness (Jain)", f"{found.jain:.4f}; the poorest has {found.least_share:.2f} of an equal share"),
         ("throttled", f"{found.throttled:.1%} of responses after the warm-up ({found.requests:,} requests in all)"),
-        ("throttle time", f"{throttled}; during the warm-up up to {found.first_throttle_ms:,} ms"),
+        ("throttle time", f"{_throttle_words(found)}; during the warm-up up to {found.first_throttle_ms:,} ms"),
+        ("longest gap", f"{found.longest_gap_ms:,} ms between two messages of a client"),
     ]
+    plain = found.plain
+    if plain is not None:
+        rows += [
+            ("plain clients", f"{plain.used:.1%} of all bytes; longest gap {plain.longest_gap_ms:,} ms"),
+            ("their throttles", _throttle_words(plain)),
+        ]
     for at in found.settling:
         after = "not before the next change" if at.after_ms is None else f"after {at.after_ms / 1000:g} s"
         rows.append((f"settled, {at.at_ms / 1000:g} s", after))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
+
+
+def _throttle_words(found: Figures | PlainFigures) -> str:
+    return f"p50 {found.throttle_p50_ms:,} ms, p99 {found.throttle_p99_ms:,} ms, longest {found.throttle_max_ms:,} ms"

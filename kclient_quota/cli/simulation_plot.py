@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import Figures, Outcome, Scenario
+from kclient_quota.simulation.outcome import BIN_MS
 from kclient_quota.simulation.rates import SPAN_MS, shares
-from kclient_quota.simulation.world import BIN_MS
 
 _COLOUR, _QUOTA_COLOUR = "#0a7d4b", "#444444"
 
@@ -57,11 +57,12 @@ def _together(axes: Axes, scenario: Scenario, outcomes: Sequence[Outcome]) -> No
 
 
 def _shares(axes: Axes, scenario: Scenario, outcomes: Sequence[Outcome]) -> None:
-    """The poorest, the median and the richest client, as parts of an equal share."""
+    """The poorest, the median and the richest client, plain ones left out, as parts of an equal share."""
     presence = scenario.presence()
+    told_of = range(scenario.total_clients - scenario.plain or scenario.total_clients)
     times, lowest, middle, highest = [], [], [], []
     for begin_ms in range(0, scenario.end_ms - SPAN_MS + 1, SPAN_MS):
-        had = sorted(shares(presence, outcomes, begin_ms, begin_ms + SPAN_MS))
+        had = sorted(shares(presence, outcomes, begin_ms, begin_ms + SPAN_MS, told_of))
         if not any(had):
             continue
         equal = sum(had) / len(had)

@@ -1,9 +1,10 @@
 """The pure cores in virtual time: client pacing, broker quota managers and a network between them."""
 
 from kclient_quota.simulation.model import Change, Network, Scenario
+from kclient_quota.simulation.outcome import Outcome, Randomness, Throttles
 from kclient_quota.simulation.parts import Part, parts
-from kclient_quota.simulation.rates import Figures, Settling, figures
-from kclient_quota.simulation.world import Outcome, Randomness, simulate
+from kclient_quota.simulation.play import simulate
+from kclient_quota.simulation.rates import Figures, PlainFigures, Settling, figures
 
 __all__ = [
     "Change",
@@ -11,9 +12,11 @@ __all__ = [
     "Network",
     "Outcome",
     "Part",
+    "PlainFigures",
     "Randomness",
     "Scenario",
     "Settling",
+    "Throttles",
     "figures",
     "parts",
     "simulate",

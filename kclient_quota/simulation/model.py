@@ -42,15 +42,19 @@ class Scenario:
 
     Attributes:
         brokers: how many.
-        clients: how many producers at the start; all under one quota, unknown to each other.
+        clients: how many of kclient-quota's clients at the start; all under one quota, unknown to each other.
+        plain: how many plain clients (librdkafka's, which send or fetch as fast as they are let) there are beside them,
+            all of the time and under the same quota; their numbers come after all others.
+        consume: whether they are consumers, all with a backlog to read; otherwise they are producers.
         quota: bytes per second on each broker, for all clients together.
         message_bytes: length of each value.
+        batch_messages: messages in each batch of the log that consumers read.
         seconds: how long, in simulated time.
         told: whether clients know the quota (by hand or from the cluster); otherwise they learn.
-        demands: bytes of values per second that clients have to send, inf for more than they may; client i has demand i
-            modulo their number.
-        leaders: the leaders of the partitions of each topic, brokers counted from 0; client i writes to topic i modulo
-            their number. Empty: client i writes to one partition, on broker i modulo `brokers`.
+        demands: bytes of values per second that clients have to send (or that come for consumers), inf for more than
+            they may; client i has demand i modulo their number.
+        leaders: the leaders of the partitions of each topic, brokers counted from 0; client i uses topic i modulo
+            their number. Empty: client i uses one partition, on broker i modulo `brokers`.
         keyed: messages go round the partitions in order, and each waits for its leader; otherwise they are steered.
         changes: who comes and goes.
         network: how long things take.
@@ -60,8 +64,11 @@ class Scenario:
 
     brokers: int = 1
     clients: int = 1
+    plain: int = 0
+    consume: bool = False
     quota: float = 1_048_576.0
     message_bytes: int = 1_000
+    batch_messages: int = 4
     seconds: int = 120
     told: bool = True
     demands: tuple[float, ...] = (inf,)
@@ -73,7 +80,7 @@ class Scenario:
     ramp_ms: int = 1_000
 
     def __post_init__(self) -> None:
-        for name in ("brokers", "message_bytes", "seconds"):
+        for name in ("brokers", "message_bytes", "batch_messages", "seconds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not self.quota > 0:
@@ -94,8 +101,10 @@ class Scenario:
             present += change.clients
             if present < 0:
                 raise ConfigError(f"at {change.at_ms} ms more clients depart than there are; let fewer depart")
+        if self.plain < 0:
+            raise ConfigError(f"plain must be at least 0, not {self.plain}")
         if self.clients < 0 or self.total_clients < 1:
-            raise ConfigError(f"clients must be at least 1 (0 if some arrive), not {self.clients}")
+            raise ConfigError(f"clients must be at least 1 (0 if some arrive or are plain), not {self.clients}")
 
     @property
     def end_ms(self) -> int:
@@ -105,16 +114,20 @@ class Scenario:
     @property
     def total_clients(self) -> int:
         """How many clients there are at any time."""
-        return self.clients + sum(change.clients for change in self.changes if change.clients > 0)
+        return self.clients + sum(change.clients for change in self.changes if change.clients > 0) + self.plain
+
+    def is_plain(self, client: int) -> bool:
+        """Whether a client is a plain one."""
+        return client >= self.total_clients - self.plain
 
     def partitions(self, client: int) -> tuple[int, ...]:
-        """The leaders of the partitions that a client writes to."""
+        """The leaders of the partitions that a client uses."""
         if self.leaders:
             return self.leaders[client % len(self.leaders)]
         return (client % self.brokers,)
 
     def demand(self, client: int) -> float:
-        """Bytes of values per second that a client has to send."""
+        """Bytes of values per second that a client has to send, or that come for it."""
         return self.demands[client % len(self.demands)]
 
     def presence(self) -> list[tuple[int, int]]:
@@ -128,4 +141,5 @@ class Scenario:
             for span in spans[gone : gone - change.clients]:
                 span[1] = change.at_ms
             gone -= change.clients
+        spans.extend([0, self.end_ms] for _ in range(self.plain))
         return [(begin_ms, end_ms) for begin_ms, end_ms in spans]

@@ -6,14 +6,14 @@ from kclient_quota.simulation.model import Scenario
 
 
 class Part(NamedTuple):
-    """Brokers and the clients that write to them, and to no others."""
+    """Brokers and the clients that use them, and no others."""
 
     brokers: tuple[int, ...]
     clients: tuple[int, ...]
 
 
 def parts(scenario: Scenario) -> list[Part]:
-    """The parts of a scenario, in the order of their lowest broker; brokers that nobody writes to are left out."""
+    """The parts of a scenario, in the order of their lowest broker; brokers that nobody uses are left out."""
     root = list(range(scenario.brokers))
 
     def find(broker: int) -> int:

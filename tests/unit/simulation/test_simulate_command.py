@@ -19,7 +19,7 @@ def run(*arguments):
 def test_text(capsys):
     assert run("--clients", "2", "--quota", "51200", "--arrivals", "20:1", "--departures", "30:2") == 0
     said = capsys.readouterr().out
-    assert "3 on 1 brokers" in said
+    assert "3 producers on 1 brokers" in said
     for word in ("utilisation", "Jain", "p99", "settled, 0 s", "settled, 20 s", "settled, 30 s"):
         assert word in said
 
@@ -35,6 +35,24 @@ def test_json_is_the_same_for_the_same_seed_and_any_number_of_processes(capsys):
     assert 0.5 < first["utilisation"] < 1.5
 
 
+def test_producers_and_consumers_are_simulated_beside_each_other(capsys):
+    assert run("--clients", "1", "--plain", "1", "--consumers", "2", "--plain-consumers", "1", "--quota", "51200") == 0
+    producers, consumers = capsys.readouterr().out.split("\n\n")
+    assert "1 producers, 1 plain producers on 1 brokers" in producers
+    assert "2 consumers, 1 plain consumers on 1 brokers" in consumers
+    assert "their throttles" in producers
+    assert "their throttles" in consumers
+    run("--clients", "1", "--consumers", "1", "--batch-messages", "8", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(found) == ["consumers", "producers"]
+    assert found["consumers"]["utilisation"] > 0.9
+
+
+def test_only_plain_consumers_are_no_producers(capsys):
+    run("--plain-consumers", "2", "--quota", "51200")
+    assert "2 plain consumers on 1 brokers" in capsys.readouterr().out
+
+
 def test_plot(tmp_path):
     pytest.importorskip("matplotlib")
     file = tmp_path / "fleet.svg"
@@ -42,6 +60,8 @@ def test_plot(tmp_path):
     assert "<svg" in file.read_text()
     with pytest.raises(ConfigError, match="--plot"):
         run("--plot", str(tmp_path / "missing" / "fleet.svg"))
+    with pytest.raises(ConfigError, match="--plot"):
+        run("--clients", "1", "--consumers", "1", "--plot", str(file))
 
 
 def test_leaders_and_demands_reach_the_scenario(capsys):

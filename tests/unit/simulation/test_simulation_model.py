@@ -20,6 +20,8 @@ from kclient_quota.simulation import Change, Part, Scenario, parts
         ({"demands": ()}, "demands"),
         ({"clients": 0}, "clients"),
         ({"clients": -1}, "clients"),
+        ({"plain": -1}, "plain"),
+        ({"batch_messages": 0}, "batch_messages"),
         ({"warm_up_ms": 120_000}, "warm_up_ms"),
         ({"leaders": ((1,),)}, "leaders"),
         ({"leaders": ((),)}, "leaders"),
@@ -37,6 +39,12 @@ def test_who_came_first_goes_first():
     scenario = Scenario(clients=2, changes=(Change(60_000, -3), Change(30_000, 2), Change(90_000, 1)))
     assert scenario.presence() == [(0, 60_000), (0, 60_000), (30_000, 60_000), (30_000, 120_000), (90_000, 120_000)]
     assert scenario.total_clients == 5
+
+
+def test_plain_clients_come_last_and_stay():
+    scenario = Scenario(clients=1, plain=2, changes=(Change(30_000, 1), Change(60_000, -2)))
+    assert scenario.presence() == [(0, 60_000), (30_000, 60_000), (0, 120_000), (0, 120_000)]
+    assert [scenario.is_plain(client) for client in range(scenario.total_clients)] == [False, False, True, True]
 
 
 def test_everybody_may_come_later():

@@ -5,13 +5,16 @@ from collections import Counter
 
 import pytest
 
-from kclient_quota.simulation import Change, Outcome, Part, Scenario, Settling, figures
+from kclient_quota.simulation import Change, Outcome, Part, PlainFigures, Scenario, Settling, Throttles, figures
 from kclient_quota.simulation.rates import jain_index, percentile
 
 
 def outcome(rows, throttles=None, brokers=(0,), clients=None):
     clients = tuple(range(len(rows))) if clients is None else clients
-    return Outcome(Part(brokers, clients), rows, Counter(throttles or {}), requests=7, first_throttle_ms=3)
+    gaps = [100 * (client + 1) for client in clients]
+    return Outcome(
+        Part(brokers, clients), rows, gaps, Throttles(Counter(throttles or {}), 3), Throttles(Counter({5: 2}), 9), 7
+    )
 
 
 def test_jain_index():
@@ -41,8 +44,28 @@ def test_figures_of_two_clients():
     assert found.throttled == pytest.approx(0.1)
     assert (found.throttle_p50_ms, found.throttle_p99_ms, found.throttle_max_ms) == (0, 700, 700)
     assert (found.requests, found.first_throttle_ms) == (7, 3)
+    assert found.longest_gap_ms == 200
+    assert found.plain is None
     assert found.settling == (Settling(0, None),)
     assert found.as_dict()["throttle_times"] == {0: 90, 100: 8, 700: 2}
+
+
+def test_plain_clients_are_told_apart():
+    scenario = Scenario(clients=2, plain=1, quota=100, seconds=40, warm_up_ms=10_000)
+    found = figures(scenario, [outcome([[20] * 40, [20] * 40, [40] * 40], {0: 90, 100: 10})])
+    assert found.utilisation == pytest.approx(0.8)
+    assert (found.jain, found.least_share) == (1, 1)
+    assert (found.throttled, found.first_throttle_ms, found.longest_gap_ms) == (pytest.approx(0.1), 3, 200)
+    assert found.plain == PlainFigures(0.5, 5, 5, 5, 300)
+    assert found.as_dict()["plain"]["used"] == 0.5
+
+
+def test_where_all_are_plain_they_are_all_there_is():
+    scenario = Scenario(clients=0, plain=2, quota=100, seconds=40, warm_up_ms=10_000)
+    found = figures(scenario, [outcome([[60] * 40, [20] * 40])])
+    assert found.plain is None
+    assert (found.throttle_p50_ms, found.first_throttle_ms) == (5, 9)
+    assert found.least_share == pytest.approx(0.5)
 
 
 def test_parts_count_together():

@@ -1,13 +1,15 @@
-"""The event loop: the same every time, nothing made or lost, and what is known of single clients."""
+"""Simulated producers: the same every time, nothing made or lost, and what is known of single clients."""
 
 import random
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation import Change, Network, Scenario, figures, parts, simulate
-from kclient_quota.simulation.world import BIN_MS, RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES, START_MS
+from kclient_quota.simulation.outcome import BIN_MS, RECORD_WIRE_BYTES, START_MS
+from kclient_quota.simulation.producers import REQUEST_WIRE_BYTES
 
 
 def play(scenario, seed=1):
@@ -61,8 +63,41 @@ def test_what_is_counted_is_what_brokers_record(recorded, keyed):
         here = sum(nbytes for at_ms, nbytes, _ in rows if at_ms // BIN_MS == second)
         assert sum(bins[second] for bins in outcome.bytes_by_bin) == here
     late = [throttle_ms for at_ms, _, throttle_ms in rows if at_ms >= scenario.warm_up_ms]
-    assert sorted(outcome.throttles.elements()) == sorted(late)
-    assert outcome.first_throttle_ms == max(throttle_ms for at_ms, _, throttle_ms in rows if at_ms < 30_000)
+    assert sorted(outcome.throttles.counts.elements()) == sorted(late)
+    assert outcome.throttles.first_ms == max(throttle_ms for at_ms, _, throttle_ms in rows if at_ms < 30_000)
+
+
+def test_the_longest_gap_is_of_what_brokers_record(recorded):
+    scenario = Scenario(clients=1, quota=20_000, told=False, seconds=60, warm_up_ms=10_000)
+    (outcome,) = play(scenario)
+    (rows,) = recorded.values()
+    times = [10_000, *(at_ms for at_ms, _, _ in rows if at_ms > 10_000), 60_000]
+    assert outcome.longest_gap_ms == [max(later - earlier for earlier, later in pairwise(times))]
+
+
+def test_plain_producers_send_a_megabyte_and_wait_for_it(recorded):
+    """Requests of B bytes into an empty window: X = B / T - W, 28 s at 51,200 B/s, as Kafka's own clients meet."""
+    found = played(clients=0, plain=1, quota=51_200, seconds=120)
+    (rows,) = recorded.values()
+    assert {nbytes for _, nbytes, _ in rows} == {990 * 1_010 + REQUEST_WIRE_BYTES}
+    assert max(throttle_ms for _, _, throttle_ms in rows) > 25_000
+    assert found.plain is None
+    assert found.longest_gap_ms > 25_000
+    assert 0.9 < found.utilisation < 1.1
+
+
+def test_plain_producers_with_less_to_send_send_that():
+    found = played(clients=0, plain=2, quota=51_200, demands=(5_120.0,), message_bytes=512, seconds=60)
+    assert found.utilisation == pytest.approx(2 * 5_120 * (522 + 125) / 512 / 51_200, rel=0.05)
+    assert found.throttle_max_ms == 0
+
+
+def test_plain_producers_beside_ours_are_told_apart():
+    found = played(clients=2, plain=1, quota=51_200, seconds=90)
+    assert found.plain is not None
+    assert 0.5 < found.plain.used < 1
+    assert found.plain.throttle_p50_ms > 1_000
+    assert found.jain > 0.9
 
 
 def test_a_muted_connection_is_not_read(recorded):

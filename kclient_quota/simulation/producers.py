@@ -1,62 +1,39 @@
-"""The event loop: clients that wake up, requests that arrive, in virtual time.
+"""Producers in virtual time: clients that wake up, requests that arrive.
 
 A client's gate admits messages (`clients.admission`), librdkafka's linger makes requests of them, the broker's managers
 (`quota.managers`) record them and mute the connection, and what the response says reaches the gate half a round trip
 later. Two events a request: what a response says is looked at when its client next wakes, with the time it came at.
+A plain producer has no gate: its next request, of all that there is to send, waits behind the last one.
 """
 
-import heapq
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections import deque
+from typing import Final
 
 from kclient_quota.clients.admission import RECORD_BYTES, Gate
 from kclient_quota.clients.routing import Route
-from kclient_quota.quota.entity import PRODUCER_BYTE_RATE, ClientQuotaEntity
+from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.quota.pacing import MOST_REQUEST_BYTES, Pacer
 from kclient_quota.simulation.model import Scenario
+from kclient_quota.simulation.outcome import (
+    BIN_MS,
+    CLIENT_ID,
+    PRINCIPAL,
+    RECORD_WIRE_BYTES,
+    START_MS,
+    Events,
+    Gap,
+    Outcome,
+    Randomness,
+    Throttles,
+    managers_of,
+)
 from kclient_quota.simulation.parts import Part
 
-BIN_MS: Final = 1_000
-"""What bytes are counted by, in time."""
 STATISTICS_MS: Final = 1_000
 """How often librdkafka's statistics tell a gate what a byte takes on the wire."""
-RECORD_WIRE_BYTES: Final = 10
-"""What a record of format 2 adds to a value of some kB."""
 REQUEST_WIRE_BYTES: Final = 125
 """What the header of a produce request and of its batch take."""
-PRINCIPAL: Final = "ANONYMOUS"
-CLIENT_ID: Final = "simulated"
-START_MS: Final = 1_000_000
-"""Where virtual time begins."""
-
-
-class Randomness(Protocol):
-    """What is needed of `random.Random`; give a seeded one, and the same comes out every time."""
-
-    def random(self) -> float:
-        """Evenly from 0 to below 1."""
-        ...
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What happened in one part.
-
-    Attributes:
-        part: which brokers and clients.
-        bytes_by_bin: for each client of the part, bytes that brokers recorded in each BIN_MS.
-        throttles: throttle times of responses after the warm-up, in ms, and how many had them; zeros too.
-        requests: how many, in all.
-        first_throttle_ms: throttle times before the end of the warm-up at most; 0 when there were none.
-    """
-
-    part: Part
-    bytes_by_bin: list[list[int]]
-    throttles: Counter[int] = field(default_factory=Counter)
-    requests: int = 0
-    first_throttle_ms: int = 0
 
 
 class _Lane:
@@ -66,6 +43,7 @@ class _Lane:
         "answers",
         "arrived_ms",
         "bins",
+        "gap",
         "gate",
         "linger_until_ms",
         "managers",
@@ -76,10 +54,11 @@ class _Lane:
         "wire_bytes",
     )
 
-    def __init__(self, gate: Gate, managers: QuotaManagers, bins: list[int]) -> None:
+    def __init__(self, gate: Gate, managers: QuotaManagers, bins: list[int], gap: Gap) -> None:
         self.gate = gate
         self.managers = managers
         self.bins = bins
+        self.gap = gap
         self.requests: deque[int] = deque()  # bytes of what is on its way, the last may still be lingering
         self.marks: deque[int] = deque()  # what the gate had handed over by the end of each
         self.answers: deque[tuple[int, int, int]] = deque()  # when it came, mark, throttle time
@@ -103,6 +82,22 @@ class _Lane:
             self.wire_bytes = 0
 
 
+class _PlainLane:
+    """A plain producer's connection to one broker, and its share of what that producer has to send."""
+
+    __slots__ = ("begin_ms", "bins", "gap", "managers", "per_message_ms", "sent")
+
+    def __init__(
+        self, managers: QuotaManagers, bins: list[int], gap: Gap, begin_ms: int, per_message_ms: float
+    ) -> None:
+        self.managers = managers
+        self.bins = bins
+        self.gap = gap
+        self.begin_ms = begin_ms
+        self.per_message_ms = per_message_ms
+        self.sent = 0  # messages
+
+
 class _Client:
     """A producer with one lane for each partition leader it writes to."""
 
@@ -120,7 +115,7 @@ class _Client:
         self.sent = 0  # messages
 
 
-class World:
+class ProducerWorld:
     """One part of a scenario.
 
     Args:
@@ -141,50 +136,63 @@ class World:
         self._keyed = scenario.keyed
         self._warm_ms = START_MS + scenario.warm_up_ms
         self._end_ms = START_MS + scenario.end_ms
-        self._order = 0
-        self._events: list[tuple[int, int, _Client | None, _Lane | None]] = []
-        self.outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
-        managers = {broker: _managers(scenario.quota) for broker in part.brokers}
+        self._events = Events()
+        self._push = self._events.push
+        self._outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
+        self._gaps: list[tuple[Gap, int]] = []
+        managers = {broker: managers_of(scenario.quota, PRODUCER_BYTE_RATE) for broker in part.brokers}
         spans = scenario.presence()
-        for number, bins in zip(part.clients, self.outcome.bytes_by_bin, strict=True):
-            client = self._client(scenario, number, managers, bins, spans[number])
-            self._push(client.begin_ms, client, None)
+        for number, bins in zip(part.clients, self._outcome.bytes_by_bin, strict=True):
+            came_ms, went_ms = spans[number]
+            begin_ms = START_MS + came_ms + (0 if came_ms else int(self._random() * scenario.ramp_ms))
+            gap = Gap(max(begin_ms, self._warm_ms))
+            self._gaps.append((gap, START_MS + went_ms))
+            if scenario.is_plain(number):
+                self._add_plain(scenario, number, managers, bins, gap, begin_ms)
+            else:
+                self._add_client(scenario, number, managers, bins, gap, (begin_ms, START_MS + went_ms))
 
-    def _client(
+    def _add_client(
         self,
         scenario: Scenario,
         number: int,
         managers: dict[int, QuotaManagers],
         bins: list[int],
+        gap: Gap,
         span: tuple[int, int],
-    ) -> _Client:
+    ) -> None:
         limit = scenario.quota if scenario.told else None
         leaders = scenario.partitions(number)
         gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
-        lanes = {broker: _Lane(gate, managers[broker], bins) for broker, gate in gates.items()}
-        ramp_ms = int(self._random() * scenario.ramp_ms) if number < scenario.clients else 0
-        begin_ms = START_MS + span[0] + ramp_ms
+        lanes = {broker: _Lane(gate, managers[broker], bins, gap) for broker, gate in gates.items()}
+        begin_ms, end_ms = span
         route = Route(leaders, gates.__getitem__, begin_ms)
         per_message_ms = scenario.message_bytes * 1000 / scenario.demand(number)
-        return _Client([lanes[broker] for broker in leaders], route, begin_ms, START_MS + span[1], per_message_ms)
+        client = _Client([lanes[broker] for broker in leaders], route, begin_ms, end_ms, per_message_ms)
+        self._push(begin_ms, self._wake, client)
+
+    def _add_plain(
+        self,
+        scenario: Scenario,
+        number: int,
+        managers: dict[int, QuotaManagers],
+        bins: list[int],
+        gap: Gap,
+        begin_ms: int,
+    ) -> None:
+        brokers = dict.fromkeys(scenario.partitions(number))
+        per_message_ms = scenario.message_bytes * 1000 * len(brokers) / scenario.demand(number)
+        for broker in brokers:
+            lane = _PlainLane(managers[broker], bins, gap, begin_ms, per_message_ms)
+            self._push(begin_ms + self._linger_ms, self._arrive_plain, lane)
 
     def run(self) -> Outcome:
         """Let all the time pass."""
-        events, end_ms = self._events, self._end_ms
-        pop = heapq.heappop
-        while events:
-            now_ms, _, client, lane = pop(events)
-            if now_ms >= end_ms:
-                break
-            if client is not None:
-                self._wake(client, now_ms)
-            elif lane is not None:
-                self._arrive(lane, now_ms)
-        return self.outcome
-
-    def _push(self, at_ms: int, client: _Client | None, lane: _Lane | None) -> None:
-        self._order += 1
-        heapq.heappush(self._events, (at_ms, self._order, client, lane))
+        self._events.run(self._end_ms)
+        for gap, end_ms in self._gaps:
+            gap.note(min(self._end_ms, end_ms))
+        self._outcome.longest_gap_ms = [gap.longest_ms for gap, _ in self._gaps]
+        return self._outcome
 
     # The client
 
@@ -198,7 +206,7 @@ class World:
         while True:
             due_ms = client.begin_ms + client.sent * client.per_message_ms
             if due_ms > now_ms:
-                self._push(int(due_ms) + 1, client, None)
+                self._push(int(due_ms) + 1, self._wake, client)
                 return
             lane = self._lane(client, now_ms)
             gate = lane.gate
@@ -207,7 +215,7 @@ class World:
                 break
             self._hand(client, lane, now_ms)
         wake_ms = now_ms + wait_ms + int(self._random() * self._late_ms)
-        self._push(wake_ms, client, None)
+        self._push(wake_ms, self._wake, client)
 
     def _lane(self, client: _Client, now_ms: int) -> _Lane:
         """Where the next message goes."""
@@ -244,7 +252,7 @@ class World:
             lane.linger_until_ms = now_ms + self._linger_ms
             arrival_ms = int(lane.linger_until_ms + self._way_ms + self._random() * self._jitter_ms)
             lane.arrived_ms = max(arrival_ms, lane.arrived_ms)
-            self._push(lane.arrived_ms, None, lane)
+            self._push(lane.arrived_ms, self._arrive, lane)
         lane.wire_bytes += nbytes
 
     # The broker
@@ -252,7 +260,7 @@ class World:
     def _arrive(self, lane: _Lane, now_ms: int) -> None:
         """The oldest request of a connection is read, unless it is muted."""
         if now_ms < lane.muted_until_ms:
-            self._push(lane.muted_until_ms, None, lane)
+            self._push(lane.muted_until_ms, self._arrive, lane)
             return
         nbytes = lane.requests.popleft()
         mark = lane.marks.popleft()
@@ -260,27 +268,30 @@ class World:
         lane.muted_until_ms = now_ms + throttle_ms
         answered_ms = int(now_ms + self._way_ms + self._random() * self._jitter_ms)
         lane.answers.append((answered_ms, mark, throttle_ms))
+        self._record(lane, nbytes, throttle_ms, self._outcome.throttles, now_ms)
+
+    def _arrive_plain(self, lane: _PlainLane, now_ms: int) -> None:
+        """The next request of a plain producer is read; the one after it can be read as soon as it is not muted."""
+        messages = MOST_REQUEST_BYTES // self._record_bytes or 1
+        if lane.per_message_ms:
+            messages = min(messages, int((now_ms - lane.begin_ms) / lane.per_message_ms) + 1 - lane.sent)
+        if messages < 1:
+            due_ms = lane.begin_ms + lane.sent * lane.per_message_ms
+            self._push(int(due_ms) + 1 + self._linger_ms, self._arrive_plain, lane)
+            return
+        lane.sent += messages
+        nbytes = messages * self._record_bytes + REQUEST_WIRE_BYTES
+        throttle_ms = lane.managers.on_produce(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms, acks=-1).time_ms
+        self._push(now_ms + max(throttle_ms, int(self._way_ms), 1), self._arrive_plain, lane)
+        self._record(lane, nbytes, throttle_ms, self._outcome.plain_throttles, now_ms)
+
+    def _record(
+        self, lane: _Lane | _PlainLane, nbytes: int, throttle_ms: int, throttles: Throttles, now_ms: int
+    ) -> None:
         lane.bins[(now_ms - START_MS) // BIN_MS] += nbytes
-        outcome = self.outcome
-        outcome.requests += 1
+        lane.gap.note(now_ms)
+        self._outcome.requests += 1
         if now_ms >= self._warm_ms:
-            outcome.throttles[throttle_ms] += 1
-        elif throttle_ms > outcome.first_throttle_ms:
-            outcome.first_throttle_ms = throttle_ms
-
-
-def simulate(scenario: Scenario, part: Part, randomness: Randomness) -> Outcome:
-    """Play one part of a scenario; the same generator in the same state gives the same outcome.
-
-    Args:
-        scenario: what to simulate.
-        part: one of `parts(scenario)`.
-        randomness: `random.Random(seed)`, or anything like it.
-    """
-    return World(scenario, part, randomness).run()
-
-
-def _managers(quota: float) -> QuotaManagers:
-    managers = QuotaManagers()
-    managers.update_quota(ClientQuotaEntity({"client-id": CLIENT_ID}), PRODUCER_BYTE_RATE, quota)
-    return managers
+            throttles.counts[throttle_ms] += 1
+        elif throttle_ms > throttles.first_ms:
+            throttles.first_ms = throttle_ms

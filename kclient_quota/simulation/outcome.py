@@ -1,0 +1,121 @@
+"""What the worlds of producers and of consumers have in common: virtual time, and what they keep of what happened."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kclient_quota.quota.entity import ClientQuotaEntity
+from kclient_quota.quota.managers import QuotaManagers
+from kclient_quota.simulation.parts import Part
+
+BIN_MS: Final = 1_000
+"""What bytes are counted by, in time."""
+RECORD_WIRE_BYTES: Final = 10
+"""What a record of format 2 adds to a value of some kB."""
+PRINCIPAL: Final = "ANONYMOUS"
+CLIENT_ID: Final = "simulated"
+START_MS: Final = 1_000_000
+"""Where virtual time begins."""
+
+
+class Randomness(Protocol):
+    """What is needed of `random.Random`; give a seeded one, and the same comes out every time."""
+
+    def random(self) -> float:
+        """Evenly from 0 to below 1."""
+        ...
+
+
+@dataclass(slots=True)
+class Throttles:
+    """Throttle times of responses after the warm-up, in ms, and how many had them; zeros too.
+
+    Attributes:
+        counts: as above.
+        first_ms: the longest before the end of the warm-up; 0 when there were none.
+    """
+
+    counts: Counter[int] = field(default_factory=Counter)
+    first_ms: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened in one part.
+
+    Attributes:
+        part: which brokers and clients.
+        bytes_by_bin: for each client of the part, bytes that brokers recorded in each BIN_MS.
+        longest_gap_ms: for each client of the part, the longest time after the warm-up without a message: none
+            recorded by a broker for producers, none handed to the application for consumers.
+        throttles: of kclient-quota's clients.
+        plain_throttles: of plain clients.
+        requests: how many, in all.
+    """
+
+    part: Part
+    bytes_by_bin: list[list[int]]
+    longest_gap_ms: list[int] = field(default_factory=list)
+    throttles: Throttles = field(default_factory=Throttles)
+    plain_throttles: Throttles = field(default_factory=Throttles)
+    requests: int = 0
+
+
+class Gap:
+    """The longest time between two messages of one client.
+
+    Args:
+        begin_ms: from when on gaps count.
+    """
+
+    __slots__ = ("last_ms", "longest_ms")
+
+    def __init__(self, begin_ms: int) -> None:
+        self.last_ms = begin_ms
+        self.longest_ms = 0
+
+    def note(self, now_ms: int) -> None:
+        """A message, or the end."""
+        since_ms = now_ms - self.last_ms
+        if since_ms > 0:
+            self.longest_ms = max(self.longest_ms, since_ms)
+            self.last_ms = now_ms
+
+
+class Events:
+    """Calls to come, in the order of their times; of equal times the one that was made first."""
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Callable[[Any, int], None], Any]] = []
+        self._order = 0
+
+    def push(self, at_ms: int, call: Callable[[Any, int], None], argument: Any) -> None:
+        """`call(argument, at_ms)`, when the time has come."""
+        self._order += 1
+        heapq.heappush(self._heap, (at_ms, self._order, call, argument))
+
+    def run(self, end_ms: int) -> None:
+        """Let the time pass."""
+        heap = self._heap
+        pop = heapq.heappop
+        while heap:
+            now_ms, _, call, argument = pop(heap)
+            if now_ms >= end_ms:
+                return
+            call(argument, now_ms)
+
+
+def managers_of(quota: float, key: str) -> QuotaManagers:
+    """One broker's managers with one quota for everybody.
+
+    Args:
+        quota: bytes per second.
+        key: PRODUCER_BYTE_RATE or CONSUMER_BYTE_RATE.
+    """
+    managers = QuotaManagers()
+    managers.update_quota(ClientQuotaEntity({"client-id": CLIENT_ID}), key, quota)
+    return managers
