@@ -50,11 +50,12 @@ def with_quotas(usage: "DataFrame", limits: Limits) -> "DataFrame":
         usage: has user, client_id and role.
         limits: see `read_limits`; null columns where nothing limits a client.
     """
-    found = F.udf(lambda user, client, role: _limit(limits, user, client, role), _COLUMNS)
+    found = F.udf(lambda user, client, role: limit_of(limits, user, client, role), _COLUMNS)
     return usage.withColumn("_quota", found("user", "client_id", "role")).select("*", "_quota.*").drop("_quota")
 
 
-def _limit(limits: Limits, user: str | None, client: str | None, role: str) -> tuple[str, float | None, str | None]:
+def limit_of(limits: Limits, user: str | None, client: str | None, role: str) -> tuple[str, float | None, str | None]:
+    """The quota's key, its value and the entity that decided; the latter two None where nothing limits a client."""
     key = ROLE_KEYS[role]
     of = limits.get(key, {})
     for level in levels(user or "", client or ""):

@@ -1,0 +1,56 @@
+"""Sweeps: every combination once, and the same figures as the simulation by itself."""
+
+import random
+from itertools import product
+
+import pytest
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.simulation import Scenario, figures, parts, simulate
+from kclient_quota.spark.jobs.simulate import Sweep, play, sweep
+
+
+def test_every_combination_comes_once():
+    runs = Sweep({"clients": [1, "2", 3], "quota": ["51200", 1e6], "told": ["true", False]}, seeds=2)
+    found = [runs.run(number) for number in range(len(runs))]
+    got = [(chosen["clients"], chosen["quota"], chosen["told"], seed) for chosen, seed in found]
+    assert sorted(got) == sorted(product([1, 2, 3], [51200.0, 1e6], [True, False], [1, 2]))
+    assert all(chosen["brokers"] == 1 for chosen, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("vary", "seeds", "words"),
+    [
+        ({"planets": [1]}, 1, "planets; there are brokers, clients"),
+        ({"clients": ["many"]}, 1, "clients: many is no int"),
+        ({"told": ["perhaps"]}, 1, "told: perhaps is no bool"),
+        ({"clients": []}, 1, "at least one value"),
+        ({}, 0, "seeds"),
+    ],
+)
+def test_what_is_no_sweep(vary, seeds, words):
+    with pytest.raises(ConfigError, match=words):
+        Sweep(vary, seeds)
+
+
+def test_a_sweep_on_executors_is_the_simulation(spark):
+    runs = Sweep({"clients": [1, 2, -1], "quota": [200_000], "seconds": [12], "warm_up_ms": [4_000]}, seeds=2)
+    rows = sorted(sweep(spark, runs).collect(), key=lambda row: row["run"])
+    assert [row["run"] for row in rows] == list(range(len(runs)))
+    for row in rows:
+        if row["clients"] < 0:
+            assert "clients must be" in row["error"]
+            assert row["utilisation"] is None
+            continue
+        scenario = Scenario(clients=row["clients"], quota=200_000.0, seconds=12, warm_up_ms=4_000)
+        outcomes = [simulate(scenario, part, random.Random(f"{row['seed']}/0")) for part in parts(scenario)]
+        wanted = figures(scenario, outcomes)
+        assert row["error"] is None
+        assert (row["utilisation"], row["jain"], row["requests"]) == (wanted.utilisation, wanted.jain, wanted.requests)
+        assert row["settled_ms"] == wanted.settling[0].after_ms
+    assert len({row["utilisation"] for row in rows}) > 1
+
+
+def test_demand_is_everybodys():
+    few = play(0, Sweep({"clients": [2], "demand": [1_000], "seconds": [10], "warm_up_ms": [2_000]}))
+    assert 1_800 < few["bytes_per_second"] < 3_500
