@@ -30,7 +30,8 @@ class SaslConfig:
         users: password by user name.
         mechanisms: those that are offered, of `MECHANISMS`.
         tokens: which bearer tokens are taken; None for none.
-        session_lifetime_ms: after which a client must authenticate again (`connections.max.reauth.ms`); 0: never.
+        session_lifetime_ms: after which a client must authenticate again (`connections.max.reauth.ms`); 0: never, but
+            for tokens, which expire.
         salt: random bytes from which each user's SCRAM salt is derived.
     """
 
@@ -176,8 +177,9 @@ class SaslAuthenticator:
         self._principal = user
         self._mechanism = self._scram = None
         lifetime_ms = self._config.session_lifetime_ms
-        if expires_ms is not None and lifetime_ms:
-            lifetime_ms = min(lifetime_ms, expires_ms - now_ms)
+        if expires_ms is not None:
+            # a token's session ends with it, whether sessions end otherwise or not
+            lifetime_ms = min(lifetime_ms or expires_ms - now_ms, expires_ms - now_ms)
         ends_ms = now_ms + lifetime_ms if lifetime_ms else None
         return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms, session_ends_ms=ends_ms)
 

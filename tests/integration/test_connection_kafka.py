@@ -39,6 +39,7 @@ OAUTH = {
     ),
     "connections.max.reauth.ms": str(LIFETIME_MS),
     "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": str(SHORT_LIFETIME_MS),
+    "listener.name.sasl_plaintext.oauthbearer.connections.max.reauth.ms": "0",
 }
 
 
@@ -68,7 +69,7 @@ def certificate(folder):
     return pem, ssl.create_default_context(cadata=chain)
 
 
-def token(lifetime_s=3600):
+def token(lifetime_s=LIFETIME_MS // 1000):
     """An unsecured JWS, which Kafka takes where no validator is configured."""
     now = int(time.time())
     claims = {"sub": "alice", "iat": now, "exp": now + lifetime_s}
@@ -119,6 +120,14 @@ async def test_every_mechanism_logs_in_with_asyncio(cluster, sasl):
         assert (await connection.send(DescribeClientQuotasRequest())).entries == []
         await connection.reauthenticate()
         assert (await connection.send(DescribeClusterRequest())).cluster_id
+
+
+def test_a_session_ends_with_its_token_without_connections_max_reauth_ms(cluster):
+    """As the embedded broker has it, `test_a_session_ends_with_its_token_or_before`."""
+    sasl = Sasl("OAUTHBEARER", token=lambda: (token(20), {}))
+    with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
+        due_ms = connection.reauthenticate_at_ms - SYSTEM_CLOCK.now_ms()
+    assert 10_000 < due_ms <= 20_000 * 0.95
 
 
 def test_a_session_outlives_its_lifetime(cluster):

@@ -91,10 +91,11 @@ def message(text):
     return f"n,,\x01auth=Bearer {text}\x01\x01".encode()
 
 
-def test_a_session_ends_with_its_token_where_sessions_end():
-    step = authenticator(60_000).authenticate(message(token()), 4_000)
-    assert (step.principal, step.session_lifetime_ms) == ("alice", 6_000)
-    assert authenticator().authenticate(message(token()), 4_000).session_lifetime_ms == 0
+@pytest.mark.parametrize(("most_ms", "lifetime_ms"), [(60_000, 6_000), (0, 6_000), (2_000, 2_000)])
+def test_a_session_ends_with_its_token_or_before(most_ms, lifetime_ms):
+    step = authenticator(most_ms).authenticate(message(token()), 4_000)
+    assert (step.principal, step.session_lifetime_ms) == ("alice", lifetime_ms)
+    assert step.session_ends_ms == 4_000 + lifetime_ms
 
 
 def test_a_refusal_is_explained_and_then_stated():
