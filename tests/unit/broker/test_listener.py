@@ -15,6 +15,7 @@ from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.frame_buffers import FrameBuffers
 from kclient_quota.broker.listener import RECEIVE_BYTES, Connection, ReceiveBuffer
 from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.manners import EVENT_HUBS
 from kclient_quota.broker.node import Node
 from kclient_quota.broker.segments import SegmentPool
 from kclient_quota.broker.state import BrokerInfo, ClusterState
@@ -213,6 +214,33 @@ def test_nothing_is_read_or_answered_while_the_connection_is_muted():
     assert client.transport.is_reading
     client.send(metadata(4))
     assert client.correlation_ids() == [1, 2, 3, 4]
+
+
+def test_a_late_answer_keeps_everything_behind_it_waiting():
+    client = Client()
+    client.cluster.manner = EVENT_HUBS
+    client.controls.add_throttle(0, None, 500, 1)
+    client.send(produce(1, 10) + metadata(2))
+    client.send(metadata(3))
+    assert not client.transport.is_reading
+    client.scheduler.pass_ms(499)
+    assert client.correlation_ids() == []
+    client.scheduler.pass_ms(1)
+    assert client.correlation_ids() == [1, 2]
+    client.send()
+    assert client.correlation_ids() == [1, 2, 3]
+    assert client.node.enforcement.managers.next_end_ms() is None
+
+
+def test_a_client_that_leaves_before_its_late_answer_is_not_answered():
+    client = Client()
+    client.cluster.manner = EVENT_HUBS
+    client.controls.add_throttle(0, None, 500, 1)
+    client.send(produce(1, 10))
+    client.transport.close()
+    client.scheduler.pass_ms(1_000)
+    assert client.transport.written == b""
+    assert client.log.end_offset == 1
 
 
 def test_every_throttle_of_pipelined_requests_is_served_one_after_the_other():
