@@ -1,0 +1,129 @@
+"""The report of what jobs have written, and the notebook that makes one."""
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.spark.report import render, write_report
+from kclient_quota.spark.report_tables import BINS, TIMES, TOP, Tables, collect
+from telemetry.receiver.files import JsonLinesWriter
+from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
+
+pytest.importorskip("matplotlib")
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "throttling_report.ipynb"
+CLIENTS = TOP + 4
+PUSHES = 12
+QUOTAS = """
+version: 1
+quotas:
+  - {defaults: [client-id], set: {producer_byte_rate: 4000}}
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(spark, tmp_path_factory):
+    """What the notebook's names are at its end: run cell by cell, as a kernel would, on 24 clients.
+
+    Those with a number above 1 are throttled in the second half, the longer the higher the number.
+    """
+    path = tmp_path_factory.mktemp("report")
+    lines = JsonLinesWriter(path / "pushes")
+    made = [Client(n, f"app{n:02}<b>", "u", 500.0 * (n + 1), brokers=(1,)) for n in range(CLIENTS)]
+    for n, client in enumerate(made):
+        client.throttled = lambda push, n=n: 100.0 * n if push >= PUSHES // 2 and n > 1 else 0.0
+    receive(made, PUSHES, [ToFiles(lines)])
+    lines.close()
+    (path / "quotas.yaml").write_text(QUOTAS)
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PUSHES", str(path / "pushes"))
+        patch.setenv("QUOTAS", str(path / "quotas.yaml"))
+        for cell in json.loads(NOTEBOOK.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def folder(notebook):
+    return notebook["folder"]
+
+
+@pytest.fixture(scope="module")
+def tables(spark, folder):
+    return collect(spark, folder)
+
+
+def test_the_heat_map_has_the_worst_and_when(tables):
+    assert tables.heat.clients == [f"u / app{n:02}<b>" for n in range(CLIENTS - 1, CLIENTS - 1 - TOP, -1)]
+    assert tables.heat.begin_ms == BEGIN_MS
+    assert len(tables.heat.seconds[0]) == math.ceil((PUSHES * EVERY_MS + 1) / tables.heat.width_ms) <= TIMES
+    first = (BEGIN_MS + (PUSHES // 2 + 1) * EVERY_MS - tables.heat.begin_ms) // tables.heat.width_ms
+    for place, row in enumerate(tables.heat.seconds):
+        assert row[:first] == [None] * first
+        assert set(row[first:]) == {(CLIENTS - 1 - place) / 10}
+
+
+def test_everything_is_counted_but_no_more_than_so_many_rows_come(spark, folder, tables):
+    usage = spark.read.parquet(str(folder / "usage"))
+    assert tables.facts["clients (user, client-id, role)"] == f"{CLIENTS} on 1 brokers"
+    assert tables.facts["throttled at some time"] == str(CLIENTS - 2)
+    assert sum(tables.spread) == usage.where("utilisation is not null").count()
+    assert len(tables.spread) == BINS
+    assert sum(tables.spread[BINS // 2 :]) == usage.where("utilisation >= 1").count() > 0
+    for rows in (tables.utilisation, tables.sessions, tables.quotas):
+        assert len(rows) == TOP
+    assert 3 <= len(tables.outliers) <= TOP
+    assert tables.sessions[0]["longest, s"] == "2.3"
+    assert tables.sessions[0]["quota"] == "{client-id=<default>}"
+
+
+def test_a_recommendation_is_better_than_what_is_in_force(tables):
+    before, after = tables.verdicts
+    assert before[0] == "in force"
+    assert after[0] == "recommended"
+    assert before[1] > after[1]
+    assert before[2] == after[2] == CLIENTS
+    assert before[3] > 10 * after[3]
+
+
+class Reader(HTMLParser):
+    """Counts tags, and what would be loaded from elsewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.loaded = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loaded += [value for name, value in attrs if name == "src" or (tag == "link" and name == "href")]
+
+
+def test_the_report_is_one_file_that_loads_nothing(folder):
+    text = (folder / "report.html").read_text()
+    page = Reader(text)
+    assert page.tags.count("svg") == 5
+    assert page.loaded == []
+    assert "app23&lt;b&gt;" in text
+    assert "b" not in page.tags
+    assert len(text) < 2_000_000
+
+
+def test_a_report_of_nothing_throttled_says_so():
+    assert "Nobody was throttled" in render(Tables())
+
+
+def test_what_is_missing_is_said(spark, tmp_path):
+    with pytest.raises(ConfigError, match="none of the directories usage"):
+        write_report(spark, tmp_path, tmp_path / "report.html")
+
+
+def test_the_notebooks_tables_are_frames(notebook):
+    assert notebook["used"].where("byte_rate is not null").count() > CLIENTS
+    assert notebook["sessions"].count() == CLIENTS - 2
