@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kclient_quota.broker import HANG_UP, IGNORE, EmbeddedBroker
+from kclient_quota.cluster.limits import discover_limit
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.testing.clock import ManualClock
 from kclient_quota.wire.error_codes import ErrorCode
@@ -375,6 +376,15 @@ def test_the_command_serves_until_it_is_interrupted(ending):
         process.send_signal(ending)
         assert process.wait(5) == 0
         assert process.stderr.read() == ""
+
+
+def test_the_command_takes_a_manner():
+    with _run("--manner", "managed") as process:
+        servers = process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+        denied = discover_limit({"bootstrap.servers": servers}, None, "app", 5_000).denied
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+    assert "CLUSTER_AUTHORIZATION_FAILED" in denied
 
 
 @pytest.mark.parametrize(
