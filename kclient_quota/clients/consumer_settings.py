@@ -71,31 +71,22 @@ def with_callbacks(
         if telemetry is not None:
             telemetry.on_statistics(text)
 
-    out["stats_cb"] = _then(on_statistics, tell_user, gate)
-    out["throttle_cb"] = _then(partial(_on_throttle, gate), conf.get("throttle_cb"), gate)
+    out["stats_cb"] = interruptible(on_statistics, _within(gate, tell_user))
+    out["throttle_cb"] = interruptible(partial(_on_throttle, gate), _within(gate, conf.get("throttle_cb")))
     if telemetry is not None:
         out[ENABLE_KEY] = False
     if interceptors or callable(conf.get("on_commit")):
         out["on_commit"] = _commit_callback(gate, interceptors, conf.get("on_commit"))
     if callable(conf.get("error_cb")):
-        out["error_cb"] = partial(gate.call_back, conf["error_cb"])
+        out["error_cb"] = interruptible(theirs=_within(gate, conf["error_cb"]))
     if stores_offsets(conf):
         out[STORE_KEY] = False
     return out
 
 
-def _then(
-    ours: Callable[[Any], None], theirs: Callable[[Any], Any] | None, gate: ConsumerGate
-) -> Callable[[Any], None]:
-    """A callback that calls ours, then the user's, whose exceptions reach the caller of poll()."""
-    if theirs is None:
-        return interruptible(ours)
-
-    def both(event: Any) -> None:
-        ours(event)
-        gate.call_back(theirs, event)
-
-    return both
+def _within(gate: ConsumerGate, theirs: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """A callback of the user's, during which the gate takes nothing."""
+    return None if theirs is None else partial(gate.call_back, theirs)
 
 
 def _on_throttle(gate: ConsumerGate, event: Any) -> None:

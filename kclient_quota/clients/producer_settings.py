@@ -115,27 +115,26 @@ def with_callbacks(
         gates.on_statistics(text)
         if telemetry is not None:
             telemetry.on_statistics(text)
-        if tell_user is not None:
-            tell_user(text)
 
     def on_throttle(event: Any) -> None:
         guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - as above
         gates.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
-        if throttle_cb is not None:
-            throttle_cb(event)
 
-    # What the user's own callback raises must reach the caller of poll().
-    out["stats_cb"] = on_statistics if tell_user is not None else interruptible(on_statistics)
-    out["throttle_cb"] = on_throttle if throttle_cb is not None else interruptible(on_throttle)
+    out["stats_cb"] = interruptible(on_statistics, tell_user)
+    out["throttle_cb"] = interruptible(on_throttle, throttle_cb)
+    if callable(conf.get("error_cb")):
+        out["error_cb"] = interruptible(theirs=conf["error_cb"])
     if telemetry is not None:
         out[ENABLE_KEY] = False
     return out
 
 
 def _poller(frame: FrameType) -> FrameType:
-    """The frame that polls, of the one that called a callback: the callback's own wrapper stands between them."""
-    caller = frame.f_back if frame.f_code.co_filename == interrupts.__file__ else frame
-    return caller or frame
+    """The frame that polls, of the one that called a callback: the callback's own wrappers stand between them."""
+    found: FrameType | None = frame
+    while found is not None and found.f_code.co_filename == interrupts.__file__:
+        found = found.f_back
+    return found or frame
 
 
 def keep_alive(heartbeat: Any) -> Callable[[], None] | None:

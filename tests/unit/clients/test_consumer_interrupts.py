@@ -2,42 +2,101 @@
 
 import logging
 import signal
-import time
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from kclient_quota.clients import interrupts
 from kclient_quota.clients.interrupts import interruptible
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
+    """What was to run in another thread; Ctrl-C is Python's own meanwhile."""
+    started: list[Callable[[], None]] = []
+    monkeypatch.setattr(interrupts._thread, "start_new_thread", lambda function, _args: started.append(function))
+    monkeypatch.setattr(interrupts.time, "sleep", lambda _seconds: None)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield started
+    signal.signal(signal.SIGINT, previous)
+
+
+def interrupted(_event: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 def test_events_are_handed_on() -> None:
     seen: list[object] = []
-    callback = interruptible(seen.append)
+    callback = interruptible(seen.append, lambda event: seen.append((event, "theirs")))
     callback(1)
     callback("two")
-    assert seen == [1, "two"]
+    assert seen == [1, (1, "theirs"), "two", ("two", "theirs")]
 
 
-def test_an_interrupt_in_the_callback_is_given_again_outside_of_it() -> None:
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    entered: list[object] = []
-
-    def handle(event: object) -> None:
-        entered.append(event)
-        signal.raise_signal(signal.SIGINT)
-
-    callback = interruptible(handle)
-    try:
+@pytest.mark.parametrize("pair", [(interrupted, None), (None, interrupted), (interrupted, interrupted)])
+def test_an_interrupt_in_the_callback_is_given_again_outside_of_it(pair: Any, later: list[Callable[[], None]]) -> None:
+    callback = interruptible(*pair)
+    for count in (1, 2, 3):
         callback("event")
-        with pytest.raises(KeyboardInterrupt):
-            time.sleep(5)
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    assert entered == ["event"]
+        assert len(later) == count
+    with pytest.raises(KeyboardInterrupt):
+        outside(later[0])
 
 
-def test_what_a_callback_raises_is_logged_and_the_next_event_is_served(caplog: pytest.LogCaptureFixture) -> None:
-    callback = interruptible(lambda event: 1 // event)
+def outside(again: Callable[[], None]) -> None:
+    """The other thread has come so far; Python notices a signal at one of the next instructions."""
+    again()
+    for _ in range(1_000):
+        pass
+
+
+def test_what_our_callback_raises_is_logged_and_the_users_is_called_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[int] = []
+    callback = interruptible(lambda event: 1 // event, seen.append)
     with caplog.at_level(logging.ERROR, "kclient_quota"):
         callback(0)
         callback(1)
     assert "ZeroDivisionError" in caplog.text
+    assert seen == [0, 1]
+
+
+def test_what_the_users_callback_raises_goes_to_whoever_polls_and_the_next_event_is_served() -> None:
+    seen: list[int] = []
+
+    def theirs(event: int) -> None:
+        if event % 2:
+            raise LookupError(event)
+        seen.append(event)
+
+    callback = interruptible(lambda _event: None, theirs)
+    for event in range(6):
+        if event % 2:
+            with pytest.raises(LookupError):
+                callback(event)
+        else:
+            callback(event)
+    assert seen == [0, 2, 4]
+
+
+def test_several_threads_may_be_in_the_callback_at_once() -> None:
+    both = threading.Barrier(3)
+    callback = interruptible(theirs=lambda _event: both.wait(20))
+    failed: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            callback("event")
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    both.wait(20)
+    for thread in threads:
+        thread.join(20)
+    assert failed == []
