@@ -4,9 +4,26 @@ import argparse
 import sys
 from pathlib import Path
 
+_SCENES = {
+    "producers": "with a backlog, plain and wrapped",
+    "consumers": "that catch up, plain and wrapped",
+    "transforms": "a group whose producer is throttled, plain and wrapped",
+    "pipeline": "50 clients, what they push, Spark, the quotas to set, applied; needs kclient-quota[spark]",
+}
+_COMPARED = tuple(_SCENES)[:3]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "scenes:\n" + "\n".join(f"  {name:10} {what}" for name, what in _SCENES.items())
+    parser.add_argument(
+        "--scene",
+        action="append",
+        choices=tuple(_SCENES),
+        metavar="NAME",
+        help="only this one, or several (default: the first three below)",
+    )
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="play on this cluster instead of the embedded broker")
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="send this file's lines instead of generated messages"
@@ -24,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play all scenes; 1 when the demo's own libraries are missing."""
+    """Play the scenes; 1 when the demo's own libraries are missing."""
     try:
         from kclient_quota.demo.run import DemoOptions, run  # noqa: PLC0415 - its libraries are an extra
     except ModuleNotFoundError as error:
@@ -38,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
             quota=options.quota,
             output=options.output,
             as_json=options.json,
+            scenes=tuple(options.scene or _COMPARED),
         )
     )
     return 0

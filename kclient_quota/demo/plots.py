@@ -17,7 +17,7 @@ _WINDOW_MS = 1_000
 
 def throughput(scene: Scene, findings: list[Finding]) -> str:
     """Payload bytes per second of both flavours against the quota line."""
-    figure, axes = _figure("payload bytes per second")
+    figure, axes = blank("payload bytes per second")
     for finding in findings:
         times, rates = _rates(finding.samples)
         axes.step(times, rates, where="post", color=_COLOURS[finding.flavour], label=NAMES[finding.flavour])
@@ -26,12 +26,12 @@ def throughput(scene: Scene, findings: list[Finding]) -> str:
     # A first burst of ten seconds' worth must not flatten everything that follows.
     axes.set_ylim(0, min(max(highest, scene.quota) * 1.1, scene.quota * 4))
     axes.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def cumulative(scene: Scene, findings: list[Finding]) -> str:
     """Payload bytes done since the start against quota times time."""
-    figure, axes = _figure("payload bytes done")
+    figure, axes = blank("payload bytes done")
     for finding in findings:
         times = [sample.at_ms / 1000 for sample in finding.samples]
         done = [sample.payload_bytes for sample in finding.samples]
@@ -45,12 +45,12 @@ def cumulative(scene: Scene, findings: list[Finding]) -> str:
         label="quota",
     )
     axes.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def throttle_times(findings: list[Finding]) -> str:
     """The longest throttle time of every moment."""
-    figure, axes = _figure("throttle time, s")
+    figure, axes = blank("throttle time, s")
     for finding in findings:
         points = [(s.at_ms / 1000, s.throttle_ms / 1000) for s in finding.samples if s.throttle_ms > 0]
         axes.plot(
@@ -63,20 +63,20 @@ def throttle_times(findings: list[Finding]) -> str:
         )
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def latencies(scene: Scene, findings: list[Finding]) -> str:
     """The longest wait of every moment."""
     waited_for = "gap between messages, s" if scene.name == "consumers" else "produce to report, s"
-    figure, axes = _figure(waited_for)
+    figure, axes = blank(waited_for)
     for finding in findings:
         times = [sample.at_ms / 1000 for sample in finding.samples]
         waits = [sample.latency_ms / 1000 for sample in finding.samples]
         axes.step(times, waits, where="post", color=_COLOURS[finding.flavour], label=NAMES[finding.flavour])
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _rates(samples: list[Sample]) -> tuple[list[float], list[float]]:
@@ -98,7 +98,8 @@ def _rates(samples: list[Sample]) -> tuple[list[float], list[float]]:
     return times, rates
 
 
-def _figure(y_label: str) -> tuple[Figure, Axes]:
+def blank(y_label: str) -> tuple[Figure, Axes]:
+    """A figure over seconds."""
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel("seconds")
@@ -108,7 +109,8 @@ def _figure(y_label: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
+    """A figure as inline SVG."""
     buffer = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(buffer, format="svg")

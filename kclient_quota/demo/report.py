@@ -6,8 +6,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kclient_quota.demo import plots
+from kclient_quota.demo import loop_report, plots
 from kclient_quota.demo.live import NAMES, rows
+from kclient_quota.demo.loop_report import LoopAct
 from kclient_quota.demo.scenes import Finding, Scene, as_json
 
 
@@ -19,12 +20,13 @@ class Act:
     findings: list[Finding]
 
 
-def summary(stage_name: str, when: str, acts: list[Act]) -> dict[str, object]:
+def summary(stage_name: str, when: str, acts: list[Act | LoopAct]) -> dict[str, object]:
     """Everything that was found, for programs."""
-    return {"played_on": stage_name, "when": when, "scenes": [as_json(act.scene, act.findings) for act in acts]}
+    scenes = [as_json(act.scene, act.findings) if isinstance(act, Act) else loop_report.as_json(act) for act in acts]
+    return {"played_on": stage_name, "when": when, "scenes": scenes}
 
 
-def write(directory: Path, stage_name: str, when: str, acts: list[Act]) -> tuple[Path, Path]:
+def write(directory: Path, stage_name: str, when: str, acts: list[Act | LoopAct]) -> tuple[Path, Path]:
     """Write both files into `directory` (made if it is not there) and return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     summary_path, report_path = directory / "summary.json", directory / "report.html"
@@ -33,25 +35,40 @@ def write(directory: Path, stage_name: str, when: str, acts: list[Act]) -> tuple
     return summary_path, report_path
 
 
-def _html(stage_name: str, when: str, acts: list[Act]) -> str:
+def _html(stage_name: str, when: str, acts: list[Act | LoopAct]) -> str:
     environment = Environment(
         loader=PackageLoader("kclient_quota.demo", "."), autoescape=True, undefined=StrictUndefined
     )
-    scenes = [
-        {
-            "title": act.scene.title,
-            "story": act.scene.story,
-            "quota_key": act.scene.quota_key,
-            "quota": act.scene.quota,
-            "seconds": act.scene.seconds,
-            "columns": [(finding.flavour, NAMES[finding.flavour]) for finding in act.findings],
-            "rows": rows(act.scene, act.findings),
-            "plots": _plots(act),
-        }
-        for act in acts
-    ]
+    scenes = [_section(act) if isinstance(act, Act) else _loop_section(act) for act in acts]
     template = environment.get_template("report.html.j2")
     return template.render(stage=stage_name, embedded="embedded" in stage_name, when=when, scenes=scenes)
+
+
+def _section(act: Act) -> dict[str, object]:
+    scene = act.scene
+    return {
+        "title": scene.title,
+        "story": scene.story,
+        "conditions": f"{scene.quota_key} = {scene.quota:,.0f} for each",
+        "seconds": f"{scene.seconds:g} s.",
+        "columns": [(finding.flavour, NAMES[finding.flavour]) for finding in act.findings],
+        "rows": rows(scene, act.findings),
+        "plots": _plots(act),
+        "text": "",
+    }
+
+
+def _loop_section(act: LoopAct) -> dict[str, object]:
+    return {
+        "title": loop_report.TITLE,
+        "story": loop_report.story(act.members),
+        "conditions": loop_report.conditions(),
+        "seconds": "",
+        "columns": loop_report.COLUMNS,
+        "rows": loop_report.rows(act),
+        "plots": [("Throttle times that the broker answered with.", loop_report.throttle_plot(act))],
+        "text": act.closed.quotas,
+    }
 
 
 def _plots(act: Act) -> list[tuple[str, str]]:

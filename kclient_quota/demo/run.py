@@ -3,19 +3,39 @@
 import contextlib
 import datetime as dt
 import json
+import logging
 import secrets
+import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from kclient_quota.demo import live, report
+from kclient_quota.demo import live, loop_report, report
+from kclient_quota.demo.closed_loop import MEMBERS, TOPIC, close_loop, embedded_route
+from kclient_quota.demo.fleet import Fleet
+from kclient_quota.demo.loop_report import LoopAct
 from kclient_quota.demo.play import play
 from kclient_quota.demo.scenes import Finding, Scene, plan
-from kclient_quota.demo.stage import embedded, real
+from kclient_quota.demo.stage import Stage, embedded, real
 from kclient_quota.errors import ConfigError
+from kclient_quota.spark.session import session
 
 LONGEST_SCENE_S = 25.0
+COMPARED = ("producers", "consumers", "transforms")
+"""Scenes that are played by both flavours."""
+PIPELINE = "pipeline"
+_SPARK = {
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.memory": "1g",
+    # A minute of small batches is over before compiled code pays for its compilation.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +49,7 @@ class DemoOptions:
         quota: bytes per second.
         output: directory of the report.
         as_json: print summary.json instead of tables.
+        scenes: names of those to play.
     """
 
     bootstrap: str | None = None
@@ -37,10 +58,11 @@ class DemoOptions:
     quota: float = 51_200.0
     output: Path = Path("demo-report")
     as_json: bool = False
+    scenes: tuple[str, ...] = COMPARED
 
 
-def run(options: DemoOptions) -> list[report.Act]:
-    """Play all scenes, print what they came to and write the report.
+def run(options: DemoOptions) -> list[report.Act | LoopAct]:
+    """Play the scenes, print what they came to and write the report.
 
     Raises:
         ConfigError: options that make no sense.
@@ -48,20 +70,17 @@ def run(options: DemoOptions) -> list[report.Act]:
     """
     _check(options)
     console = Console(stderr=options.as_json)
-    run_id = f"kq-demo-{secrets.token_hex(3)}"
     when = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    acts = []
+    acts: list[report.Act | LoopAct] = []
     with real(options.bootstrap) if options.bootstrap else embedded() as stage:
-        source = str(options.input_file.resolve()) if options.input_file else None
-        for scene in plan(stage, run_id, seconds=options.seconds, quota=options.quota, input_file=source):
-
-            def played(show: live.Watcher, scene: Scene = scene) -> list[Finding]:
-                return play(stage, scene, show)
-
-            findings = live.watch(console, scene, played)
-            acts.append(report.Act(scene, findings))
-            console.print(live.result_table(scene, findings))
-        paths = report.write(options.output, stage.name, when, acts)
+        for act in _compare(options, stage, console):
+            acts.append(act)
+            console.print(live.result_table(act.scene, act.findings))
+    if PIPELINE in options.scenes:
+        loop = _close_loop(console)
+        acts.append(loop)
+        console.print(loop_report.table(loop))
+    paths = report.write(options.output, stage.name, when, acts)
     if options.as_json:
         print(json.dumps(report.summary(stage.name, when, acts), indent=2))  # noqa: T201 - what --json asks for
     for path in paths:
@@ -69,7 +88,48 @@ def run(options: DemoOptions) -> list[report.Act]:
     return acts
 
 
+def _compare(options: DemoOptions, stage: Stage, console: Console) -> Iterator[report.Act]:
+    """Play the scenes of both flavours."""
+    run_id = f"kq-demo-{secrets.token_hex(3)}"
+    source = str(options.input_file.resolve()) if options.input_file else None
+    names = [name for name in COMPARED if name in options.scenes]
+    for scene in plan(stage, run_id, seconds=options.seconds, quota=options.quota, input_file=source, names=names):
+
+        def played(show: live.Watcher, scene: Scene = scene) -> list[Finding]:
+            return play(stage, scene, show)
+
+        yield report.Act(scene, live.watch(console, scene, played))
+
+
+def _close_loop(console: Console) -> LoopAct:
+    """Play the scene of the closed loop, which needs Spark.
+
+    Raises:
+        ConfigError: there is no Spark, or no Java for it.
+    """
+    began_s = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"{time.monotonic() - began_s:5.1f} s  {text}")
+
+    console.print(f"\n{loop_report.TITLE}\n{loop_report.story(MEMBERS)}\n{loop_report.conditions()}")
+    logging.getLogger("kclient_quota").addHandler(logging.NullHandler())  # the table says who was throttled
+    spark = session("kclient-quota demo", "local[2]", _SPARK)
+    say("Spark runs")
+    with tempfile.TemporaryDirectory(prefix="kclient-quota-demo-") as folder, embedded_route(Path(folder)) as route:
+        try:
+            with Fleet(route.bootstrap_servers, TOPIC, MEMBERS) as fleet:
+                closed = close_loop(spark, route, fleet, say)
+        finally:
+            spark.stop()
+    return LoopAct(fleet.members, fleet.history, closed)
+
+
 def _check(options: DemoOptions) -> None:
+    if options.bootstrap and PIPELINE in options.scenes:
+        raise ConfigError(
+            f"--scene {PIPELINE} plays on the embedded broker, which has a receiver: leave out --bootstrap"
+        )
     if not 1 <= options.seconds <= LONGEST_SCENE_S:
         raise ConfigError(f"--seconds {options.seconds:g}: give 1 to {LONGEST_SCENE_S:g}")
     if options.quota <= 0:

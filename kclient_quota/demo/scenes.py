@@ -1,7 +1,7 @@
 """The three scenes: what each sets up, how both flavours play it, and what is found afterwards."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,10 +58,13 @@ class Finding:
     samples: list[Sample] = field(default_factory=list)
 
 
-def plan(stage: Stage, run_id: str, *, seconds: float, quota: float, input_file: str | None) -> Iterator[Scene]:
-    """Set up and yield the scenes one after another; each is set up only when it is asked for."""
-    for build in (_producers, _consumers, _transforms):
-        yield build(stage, run_id, seconds, quota, input_file)
+def plan(
+    stage: Stage, run_id: str, *, seconds: float, quota: float, input_file: str | None, names: Sequence[str]
+) -> Iterator[Scene]:
+    """Set up and yield the scenes of these names one after another; each is set up only when it is asked for."""
+    builders = {"producers": _producers, "consumers": _consumers, "transforms": _transforms}
+    for name in names:
+        yield builders[name](stage, run_id, seconds, quota, input_file)
 
 
 def _producers(stage: Stage, run_id: str, seconds: float, quota: float, input_file: str | None) -> Scene:

@@ -75,6 +75,7 @@ def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
         (["demo", "--seconds", "60"], "--seconds 60: give 1 to 25"),
         (["demo", "--quota", "0"], "--quota 0: a quota is greater than 0"),
         (["demo", "--input", "no-such-file"], "--input no-such-file: not a readable file"),
+        (["demo", "--scene", "pipeline", "--bootstrap", "h:1"], "--scene pipeline plays on the embedded broker"),
     ],
 )
 def test_bad_options_are_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
