@@ -1,5 +1,6 @@
 """Talking to Kafka for the data source, through our own consumer: offsets for the driver, records for executors."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -12,6 +13,8 @@ from kclient_quota.clients.consumer import Consumer
 from kclient_quota.cluster.limits import discover_limit
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.offsets import Offsets, Range
+
+logger = logging.getLogger("kclient_quota")
 
 SCHEMA: Final = pa.schema(
     [
@@ -28,8 +31,22 @@ DDL: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
 
+HEADERS: Final = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+HEADERS_DDL: Final = "headers array<struct<key: string, value: binary>>"
+PACE: Final = pa.field(
+    "pace",
+    pa.struct([("bytes", pa.int64()), ("throttle_ms", pa.int64()), ("throttles", pa.int64()), ("quota", pa.float64())]),
+)
+PACE_DDL: Final = "pace struct<bytes: bigint, throttle_ms: bigint, throttles: bigint, quota: double>"
+
 _PREFIX: Final = "kafka."
-_DEFAULTS: Final = {"client.id": "kclient-quota-spark", "group.id": "kclient-quota-spark"}
+_DEFAULTS: Final = {
+    "client.id": "kclient-quota-spark",
+    "group.id": "kclient-quota-spark",
+    # A fetcher with enough in its queue steps back for a second by default, in which Spark empties the queue and waits.
+    "fetch.queue.backoff.ms": 10,
+    "queued.min.messages": 1_000_000,
+}
 _OURS: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -49,10 +66,19 @@ def client_conf(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigError: no broker is named.
     """
+    return {**_DEFAULTS, **kafka_options(options), **_OURS}
+
+
+def kafka_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Options that begin with `kafka.`, without that.
+
+    Raises:
+        ConfigError: no broker is named.
+    """
     conf = {key[len(_PREFIX) :]: value for key, value in options.items() if key.startswith(_PREFIX)}
     if not conf.get("bootstrap.servers"):
         raise ConfigError("kafka.bootstrap.servers is missing: name a broker as HOST:PORT")
-    return {**_DEFAULTS, **conf, **_OURS}
+    return conf
 
 
 def failed(what: str, error: KafkaException | KafkaError) -> ClusterError:
@@ -167,23 +193,38 @@ class Brokers:
         return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
 
 
-def read_range(conf: Mapping[str, Any], wanted: Range, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+def read_range(
+    conf: Mapping[str, Any], wanted: Range, *, fail_on_data_loss: bool, headers: bool = False, pace: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The records of a range: of those offsets that hold any, each once, in order.
 
     A range ends by offset, not by count: transaction markers and compaction leave gaps.
+
+    Args:
+        conf: of `client_conf`.
+        wanted: the range.
+        fail_on_data_loss: records that are gone are an error, else they are passed over and the log says so.
+        headers: add the column `HEADERS`.
+        pace: add the column `PACE`, null but for the first row of a batch.
 
     Raises:
         ClusterError: they cannot be read, or are not there any more.
     """
     resets = wanted.is_new or not fail_on_data_loss
-    with closing(Consumer({**conf, "auto.offset.reset": "earliest" if resets else "error"})) as consumer:
+    throttles = Throttles()
+    reset = {"auto.offset.reset": "earliest" if resets else "error", "throttle_cb": throttles}
+    with closing(Consumer({**conf, **reset})) as consumer:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        watch = _Pace(consumer, throttles)
         position, silent_s = wanted.start, 0.0
         while position < wanted.end:
             messages = consumer.consume(min(_AT_ONCE, wanted.end - position), _WAIT_S)
-            found, position = _taken(messages, wanted, position, is_strict=not resets)
+            found, offsets, reached = _taken(messages, wanted, position, is_strict=not resets)
+            if position == wanted.start and not wanted.is_new:
+                _tell_loss(wanted, offsets[0] if offsets else reached, resets=resets)
+            position = reached
             if found:
-                yield _batch(wanted, found)
+                yield _batch(wanted, found, offsets, headers=headers, pace=watch.take() if pace else None)
             silent_s = 0.0 if messages else silent_s + _WAIT_S
             if silent_s >= _SILENT_S:
                 stall = "; ".join(state.stall for state in consumer.quota_state().values() if state.stall)
@@ -192,46 +233,121 @@ def read_range(conf: Mapping[str, Any], wanted: Range, *, fail_on_data_loss: boo
                 )
 
 
+class Throttles:
+    """Counts what brokers tell one client to wait; its `throttle_cb`.
+
+    Attributes:
+        count: answers with a throttle time.
+        total_ms: their sum.
+        max_ms: the longest.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ms = 0
+        self.max_ms = 0
+
+    def __call__(self, event: Any) -> None:
+        """Take a ThrottleEvent of librdkafka's."""
+        throttle_ms = round(event.throttle_time * 1000)
+        self.count += throttle_ms > 0
+        self.total_ms += throttle_ms
+        self.max_ms = max(self.max_ms, throttle_ms)
+
+
+class _Pace:
+    """What one consumer was told to wait, from one look to the next."""
+
+    def __init__(self, consumer: Consumer, throttles: Throttles) -> None:
+        self._consumer = consumer
+        self._throttles = throttles
+        self._seen = (0, 0)
+
+    def take(self) -> dict[str, Any]:
+        """Throttles since the last look, and the quota; bytes are for `_batch` to say."""
+        now = (self._throttles.total_ms, self._throttles.count)
+        limits = [state.limit for state in self._consumer.quota_state().values() if state.limit is not None]
+        found = {
+            "throttle_ms": now[0] - self._seen[0],
+            "throttles": now[1] - self._seen[1],
+            "quota": min(limits, default=None),
+        }
+        self._seen = now
+        return found
+
+
+def _tell_loss(wanted: Range, begins: int, *, resets: bool) -> None:
+    """Say that records are passed over. Gaps that compaction leaves look the same, so it is no more than a line."""
+    if resets and begins > wanted.start:
+        logger.warning(
+            "%s partition %d: offsets %d to %d are not there (retention, compaction or transaction markers) and are "
+            "passed over, as failOnDataLoss is false",
+            *(wanted.topic, wanted.partition, wanted.start, begins - 1),
+        )
+
+
 def _where(wanted: Range, position: int) -> str:
     return f"{wanted.topic} partition {wanted.partition} at offset {position} of {wanted.start} to {wanted.end}"
 
 
-def _taken(messages: list[Any], wanted: Range, position: int, *, is_strict: bool) -> tuple[list[Any], int]:
-    """What of `messages` belongs to the range, and the offset to go on from."""
+def _taken(messages: list[Any], wanted: Range, position: int, *, is_strict: bool) -> tuple[list[Any], list[int], int]:
+    """What of `messages` belongs to the range, its offsets, and the offset to go on from."""
+    offsets = [message.offset() for message in messages]
+    if not any(message.error() for message in messages):
+        if not messages:
+            return messages, offsets, position
+        if position <= offsets[0] and offsets[-1] < wanted.end:  # one partition's records come in order
+            return messages, offsets, offsets[-1] + 1
     found = []
-    for message in messages:
+    for message, offset in zip(messages, offsets, strict=True):
         error = message.error()
-        offset = message.offset()
-        if error is None:
-            assert offset is not None, "a record has an offset"
-            if position <= offset < wanted.end:
-                found.append(message)
-            position = max(position, min(offset + 1, wanted.end))
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name is this
-            ended = offset if offset is not None else position
-            position = max(position, ended) if is_strict or ended >= wanted.end else wanted.end
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - as above
-            raise ClusterError(
-                f"{_where(wanted, position)}: these records are gone (retention, or the topic was made anew); "
-                "set failOnDataLoss to false to go on without them"
-            )
-        else:
-            raise failed(_where(wanted, position), error)
-    return found, position
+        if error is not None:
+            position = _after_event(error, offset, wanted, position, is_strict=is_strict)
+            continue
+        if position <= offset < wanted.end:
+            found.append(message)
+        position = max(position, min(offset + 1, wanted.end))
+    return found, [message.offset() for message in found], position
 
 
-def _batch(wanted: Range, messages: list[Any]) -> pa.RecordBatch:
-    times = [message.timestamp() for message in messages]
+def _after_event(error: KafkaError, offset: int | None, wanted: Range, position: int, *, is_strict: bool) -> int:
+    """Where to go on after the log's end, or after a reset."""
+    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name is this
+        ended = offset if offset is not None else position
+        return max(position, ended) if is_strict or ended >= wanted.end else wanted.end
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - as above
+        raise ClusterError(
+            f"{_where(wanted, position)}: these records are gone (retention, or the topic was made anew); "
+            "set failOnDataLoss to false to go on without them"
+        )
+    raise failed(_where(wanted, position), error)
+
+
+def _batch(
+    wanted: Range, messages: list[Any], offsets: list[int], *, headers: bool, pace: dict[str, Any] | None
+) -> pa.RecordBatch:
+    kinds, times = zip(*[message.timestamp() for message in messages], strict=True)
     count = len(messages)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
-            pa.repeat(pa.scalar(wanted.topic), count),
-            pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
-            pa.array([message.offset() for message in messages], pa.int64()),
-            pa.array([at_ms * 1000 for _, at_ms in times], pa.timestamp("us", "UTC")),
-            pa.array([kind for kind, _ in times], pa.int32()),
-        ],
-        schema=SCHEMA,
-    )
+    keys = pa.array([message.key() for message in messages], pa.binary())
+    values = pa.array([message.value() for message in messages], pa.binary())
+    columns = [
+        *(keys, values),
+        pa.repeat(pa.scalar(wanted.topic), count),
+        pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
+        pa.array(offsets, pa.int64()),
+        pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        pa.array(kinds, pa.int32()),
+    ]
+    fields = [*SCHEMA]
+    if headers:
+        columns.append(pa.array([_headers(message.headers()) for message in messages], HEADERS.type))
+        fields.append(HEADERS)
+    if pace is not None:
+        pace["bytes"] = keys.nbytes + values.nbytes
+        columns.append(pa.array([pace, *[None] * (count - 1)], PACE.type))
+        fields.append(PACE)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
+    return None if headers is None else [{"key": name, "value": value} for name, value in headers]

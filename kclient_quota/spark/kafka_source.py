@@ -1,6 +1,7 @@
 """`spark.read` and `readStream` `.format("kclient_quota")`: Kafka without a connector of the JVM, paced by its quota.
 
-`spark.dataSource.register(KafkaSource)` first. Options are those of Spark's own Kafka source where it has them:
+`spark.dataSource.register(KafkaSource)` first. For `write` and `writeStream` see `kafka_sink`. Options are those of
+Spark's own Kafka source where it has them:
 
 | option | meaning |
 | --- | --- |
@@ -13,13 +14,22 @@
 | maxOffsetsPerTrigger | of a stream: rows |
 | maxBytesPerTrigger | of a stream: bytes, `quota`: what the quota gives in a trigger interval |
 | triggerSeconds | that interval (10) |
+| includeHeaders | true: the column `headers` |
+| includePace | true: the column `pace`, of which `observed` makes figures of the query's progress |
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -29,58 +39,75 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka_reading import DDL, Brokers, client_conf, read_range
-from kclient_quota.spark.offsets import EARLIEST, LATEST, Offsets, Range, limited, parse_offsets, ranges, resolved, walk
+from kclient_quota.spark.kafka_reading import DDL, HEADERS_DDL, PACE_DDL, Brokers, client_conf, read_range
+from kclient_quota.spark.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
+from kclient_quota.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    Range,
+    check_offsets,
+    limited,
+    parse_offsets,
+    ranges,
+    resolved,
+    walk,
+)
+from kclient_quota.spark.options import Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "kclient_quota"
 _OF_QUOTA: Final = "quota"
 _SAMPLE_EVERY: Final = 16
-_KNOWN: Final = frozenset(
-    name.lower()
-    for name in (
-        *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
-        *("failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "triggerSeconds"),
-    )
+_KNOWN: Final = (
+    *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+    *("failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "triggerSeconds"),
+    *("includeHeaders", "includePace"),
 )
 
 
-class _Options:
-    """The options, checked."""
+class SourceOptions(Options):
+    """The options of the source, checked."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        given = {key.lower(): value for key, value in options.items()}
-        unknown = sorted(key for key in given if not key.startswith("kafka.") and key not in _KNOWN)
-        if unknown:
-            raise ConfigError(f"option {unknown[0]} is unknown; there are {', '.join(sorted(_KNOWN))} and kafka.*")
-        self._given = given
-        self.conf = client_conf(given)
-        self.fail_on_data_loss = given.get("failondataloss", "true").lower() != "false"
+        super().__init__(options, _KNOWN)
+        self.conf = client_conf(self.given)
+        self.fail_on_data_loss = self.flag("failOnDataLoss", default=True)
+        self.headers = self.flag("includeHeaders", default=False)
+        self.pace = self.flag("includePace", default=False)
         self.least_tasks = self.number("minPartitions") or 0
+        for name in ("maxOffsetsPerTrigger", "triggerSeconds"):
+            self.number(name)
+        if self.text("maxBytesPerTrigger", _OF_QUOTA) != _OF_QUOTA:
+            self.number("maxBytesPerTrigger")
 
-    def number(self, name: str) -> int | None:
-        """A whole number above zero, None when it is not given."""
-        text = self._given.get(name.lower())
-        if text is None:
-            return None
-        if not text.isdigit() or int(text) < 1:
-            raise ConfigError(f"{name} {text}: write a whole number above zero")
-        return int(text)
+    def read(self, wanted: "InputPartition") -> Iterator["pa.RecordBatch"]:
+        """The records of a range, with the columns that are asked for."""
+        if not isinstance(wanted, Range):  # Spark plans one partition of its own where there are none
+            return iter(())
+        return read_range(
+            self.conf, wanted, fail_on_data_loss=self.fail_on_data_loss, headers=self.headers, pace=self.pace
+        )
 
-    def text(self, name: str, default: str) -> str:
-        """As given."""
-        return self._given.get(name.lower(), default)
+    def ddl(self) -> str:
+        """The columns."""
+        return ", ".join([DDL, *[HEADERS_DDL] * self.headers, *[PACE_DDL] * self.pace])
 
     def brokers(self) -> Brokers:
         """What answers for these topics."""
-        names, pattern = self._given.get("subscribe"), self._given.get("subscribepattern")
+        names, pattern = self.text("subscribe"), self.text("subscribePattern")
         if bool(names) == bool(pattern):
             raise ConfigError("give subscribe (topics, separated by commas) or subscribePattern, one of the two")
-        return Brokers(self.conf, [name.strip() for name in names.split(",")] if names else re.compile(pattern or ""))
+        try:
+            topics = [name.strip() for name in names.split(",")] if names else re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"subscribePattern {pattern}: {error}; write a regular expression") from error
+        return Brokers(self.conf, topics)
 
     def offsets(self, side: str, default: str, brokers: Brokers, first: Offsets, last: Offsets) -> Offsets:
         """`starting` or `ending` offsets."""
@@ -101,7 +128,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> str:
         """The columns of Spark's own Kafka source."""
-        return DDL
+        return SourceOptions(self.options).ddl()
 
     def reader(self, schema: "StructType") -> DataSourceReader:  # noqa: ARG002 - there is but one schema
         """For batches."""
@@ -111,12 +138,32 @@ class KafkaSource(DataSource):
         """For streams."""
         return KafkaStreamReader(self.options)
 
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """Of batches; see `kafka_sink`."""
+        if overwrite:
+            raise ConfigError('a topic cannot be overwritten: write with mode("append")')
+        return KafkaBatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's
+        """Of streams; see `kafka_sink`. The output mode `complete` writes everything anew in every batch."""
+        return KafkaStreamWriter(self.options, schema)
+
+
+def observed(frame: "DataFrame", name: str = FORMAT) -> "DataFrame":
+    """`frame`, read with `includePace`, without its column `pace`, which becomes figures of the query's progress.
+
+    `query.lastProgress["observedMetrics"][name]` holds bytes, throttles and throttle_ms of the batch's tasks together,
+    and the quota (bytes per second and broker; null: none, or not known).
+    """
+    sums = [F.sum(f"pace.{each}").alias(each) for each in ("bytes", "throttles", "throttle_ms")]
+    return frame.observe(name, *sums, F.max("pace.quota").alias("quota")).drop("pace")
+
 
 class KafkaBatchReader(DataSourceReader):
     """Reads what is there when the query is planned."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = _Options(options)
+        self._options = SourceOptions(options)
 
     def partitions(self) -> list["InputPartition"]:
         """Offset ranges, some per partition if there are to be many."""
@@ -131,15 +178,14 @@ class KafkaBatchReader(DataSourceReader):
 
     def read(self, partition: "InputPartition") -> Iterator["pa.RecordBatch"]:
         """The records of a range."""
-        assert isinstance(partition, Range), "partitions() makes nothing else"
-        return read_range(self._options.conf, partition, fail_on_data_loss=self._options.fail_on_data_loss)
+        return self._options.read(partition)
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on; a batch is the same whenever it is read again."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = _Options(options)
+        self._options = SourceOptions(options)
         self._brokers = self._options.brokers()
         self._target: Offsets | None = None
         self._record_bytes: float | None = None
@@ -168,6 +214,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
+        check_offsets(start)
         first, last = self._brokers.offsets()
         end = self._target or last
         self._check_loss(start, first)
@@ -184,12 +231,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list["InputPartition"]:
         """Offset ranges of a batch."""
+        check_offsets(start)
+        check_offsets(end)
         return [*ranges(start, end, self._options.least_tasks)]
 
     def read(self, partition: "InputPartition") -> Iterator["pa.RecordBatch"]:
         """The records of a range."""
-        assert isinstance(partition, Range), "partitions() makes nothing else"
-        return read_range(self._options.conf, partition, fail_on_data_loss=self._options.fail_on_data_loss)
+        return self._options.read(partition)
 
     def __getstate__(self) -> dict[str, Any]:
         """To executors goes what they read with; connections stay here."""

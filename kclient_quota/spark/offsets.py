@@ -6,7 +6,7 @@ Offsets are `{topic: {partition: offset}}` with partitions as text, as Spark's o
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -46,6 +46,23 @@ def parse_offsets(option: str, text: str) -> str | Offsets:
     except (ValueError, AttributeError, TypeError) as error:
         example = '{"topic": {"0": 23}}'
         raise ConfigError(f"{option} {text}: write {EARLIEST}, {LATEST} or JSON such as {example}") from error
+
+
+def check_offsets(offsets: Any) -> None:
+    """Whether this is what a checkpoint of this source holds.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    is_ours = isinstance(offsets, dict) and all(
+        isinstance(of, dict) and all(str(p).isdigit() and isinstance(o, int) for p, o in of.items())
+        for of in offsets.values()
+    )
+    if not is_ours:
+        raise ConfigError(
+            f"the checkpoint's offsets {json.dumps(offsets)} are not of this source, or of another version of it; "
+            "start with a new checkpointLocation"
+        )
 
 
 def resolved(option: str, wanted: str | Offsets, first: Offsets, last: Offsets) -> Offsets:
