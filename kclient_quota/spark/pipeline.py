@@ -1,5 +1,7 @@
 """Runs a job from a source to files: in one go, or as a stream with a checkpoint."""
 
+import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark.checkpoint import claim
 from kclient_quota.spark.decode import dead_letters, decode, points
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.backtest import backtest
@@ -17,15 +20,22 @@ from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.jvm_source import read_kafka
+from kclient_quota.spark.kafka_source import FORMAT, KafkaSource, observed
 from kclient_quota.spark.measures import MEASURED, as_delta
 from kclient_quota.spark.point_rows import ALL
 from kclient_quota.spark.quota_table import Limits, read_limits
+from kclient_quota.spark.sizes import shuffled, state_of, throttled_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+logger = logging.getLogger("kclient_quota")
+
 _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
+_DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
+PYTHON: Final = "python"
+CONNECTORS: Final = (PYTHON, "jvm")
 JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend")
 
 
@@ -50,6 +60,8 @@ class Plan:
         policy: of `recommend`.
         most_overrides: of `recommend`: more than these are refused.
         hold_out: of `recommend`: the part of the time, the last, that is left out and tried on; 0 tries nothing.
+        connector: what reads a topic: `python`, the source of this package, paced by the quota; or `jvm`, Spark's own.
+        max_rows: of a stream from a topic: the most records in a batch; None: what is there.
     """
 
     job: str
@@ -68,8 +80,12 @@ class Plan:
     policy: Policy = field(default_factory=Policy)
     most_overrides: int = 1_000
     hold_out: float = 0.0
+    connector: str = PYTHON
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
+        if self.connector not in CONNECTORS:
+            raise ConfigError(f"connector {self.connector}: write one of {', '.join(CONNECTORS)}")
         if not 0 <= self.hold_out < 1:
             raise ConfigError(f"hold_out {self.hold_out}: write 0 or more, below 1")
 
@@ -90,20 +106,31 @@ def run(spark: "SparkSession", plan: Plan) -> str:
     if plan.client is None and not Path(plan.source).exists() and "://" not in plan.source:
         raise ConfigError(f"input {plan.source}: there is no such directory")
     try:
-        return _stream(spark, plan, limits) if plan.checkpoint else _batch(spark, plan, limits)
+        before = shuffled(spark).bytes
+        said = _stream(spark, plan, limits) if plan.checkpoint else _batch(spark, plan, limits)
+        now = shuffled(spark)
+        logger.info("%s: %d bytes shuffled, %d executors at work", plan.job, now.bytes - before, now.executors)
     except StreamingQueryException as error:
-        raise ClusterError(f"the stream of {plan.job} failed: {_reason(error)}") from error
+        raise ClusterError(f"the stream of {plan.job} failed: {reason(error)}") from error
     except PySparkException as error:
         is_wrong = isinstance(error, AnalysisException) and ClusterError.__name__ not in str(error)
         raised = ConfigError if is_wrong else ClusterError
-        raise raised(f"{plan.job} on {plan.source}: {_reason(error)}") from error
+        raise raised(f"{plan.job} on {plan.source}: {reason(error)}") from error
+    return said
 
 
-def _reason(error: Exception) -> str:
-    """Our own message if it is one that came back from a Python worker, else Spark's first line."""
-    lines = str(error).strip().splitlines()
-    ours = [found[1] for line in lines if (found := _OURS.match(line))]
-    return ours[-1] if ours else lines[0]
+def reason(error: Exception) -> str:
+    """What went wrong, in one line: our own message if one came back from a Python worker, else Spark's first line."""
+    text = str(error).strip()
+    ours = [found[1] for line in text.splitlines() if (found := _OURS.search(line))]
+    if ours:
+        return ours[-1]
+    if any(sign in text for sign in _DIED):
+        return (
+            "a Python worker of Spark ended without saying why: out of memory, killed, or its Python "
+            f"({os.environ.get('PYSPARK_PYTHON', 'python3')}) lacks a library; its last words are in the executor's log"
+        )
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
@@ -111,11 +138,21 @@ def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
     shape = ALL if plan.job == "points" else MEASURED
     if plan.client is None:
         return read_files(spark, plan.source, plan.source_format, is_stream=is_stream, shape=shape)
-    spark.dataSource.register(KafkaSource)
-    options = {f"kafka.{key}": str(value) for key, value in plan.client.items()}
-    reader = (spark.readStream if is_stream else spark.read).format(FORMAT).options(subscribe=plan.source, **options)
-    pushes = reader.option("startingOffsets", "earliest").load()
+    options = {"subscribe": plan.source, "startingOffsets": "earliest"}
+    options |= {f"kafka.{key}": str(value) for key, value in plan.client.items()}
+    if is_stream and plan.max_rows is not None:
+        options["maxOffsetsPerTrigger"] = str(plan.max_rows)
+    pushes = _topic(spark, options, plan.connector, is_stream=is_stream)
     return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")), shape)
+
+
+def _topic(spark: "SparkSession", options: dict[str, str], connector: str, *, is_stream: bool) -> "DataFrame":
+    if connector != PYTHON:
+        return read_kafka(spark, options, is_stream=is_stream)
+    spark.dataSource.register(KafkaSource)
+    if not is_stream:
+        return spark.read.format(FORMAT).options(**options).load()
+    return observed(spark.readStream.format(FORMAT).options(**options, includePace="true").load())
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
@@ -190,6 +227,9 @@ def _tried(held: "DataFrame", limits: Limits) -> str:
 def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
     if plan.job == "recommend":
         raise ConfigError("recommend looks at a span of time as a whole: run it without a checkpoint")
+    assert plan.checkpoint is not None, "what makes it a stream"
+    kept = ("job", "source", "window", "late") if plan.client else ("job", "source", "source_format", "window", "late")
+    claim(spark, plan.checkpoint, {name: getattr(plan, name) for name in kept})
     table = points(_read(spark, plan))
     writer = _table_job(plan, table, limits).writeStream.option("checkpointLocation", plan.checkpoint)
     if not plan.is_endless:
@@ -199,8 +239,19 @@ def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
     else:
         query = writer.format("parquet").outputMode("append").start(plan.output)
     query.awaitTermination()
-    progress: list[Any] = query.recentProgress
-    return f"{plan.output}: {sum(each['numInputRows'] for each in progress)} rows read in {len(progress)} batches"
+    return f"{plan.output}: {_told(query.recentProgress)}"
+
+
+def _told(progress: list[Any]) -> str:
+    """What the query's progress comes to."""
+    words = [f"{sum(each['numInputRows'] for each in progress)} rows read in {len(progress)} batches"]
+    rows, size = state_of(progress)
+    if rows:
+        words.append(f"state of at most {rows} rows, {size} bytes")
+    _, throttle_ms = throttled_of(progress, FORMAT)
+    if throttle_ms:
+        words.append(f"brokers throttled its tasks for {throttle_ms} ms together")
+    return "; ".join(words)
 
 
 def _write_outliers(plan: Plan, rows: "DataFrame", number: int) -> None:
