@@ -3,9 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _JOBS = {
     "points": "every data point as a row of the flat table",
@@ -13,6 +17,8 @@ _JOBS = {
     "throttled": "sessions of throttling: who, when, how deep, by which quota",
     "outliers": "who does most on each broker, and the default quota that would contain them",
     "recommend": "a file of quotas for kafka-quotas plan and apply",
+    "report": "an HTML file of what usage, throttled, outliers and recommend have written into the directory --input",
+    "simulate": "a sweep of the simulation over executors, a row a run; no input",
 }
 
 
@@ -21,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "jobs:\n" + "\n".join(f"  {name:10} {what}" for name, what in _JOBS.items())
     parser.add_argument("job", choices=tuple(_JOBS), metavar="NAME", help="one of the jobs below")
-    source = parser.add_mutually_exclusive_group(required=True)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--input", metavar="DIR", help="what the receiver has written")
     source.add_argument("--topic", metavar="NAME,...", help="topics of pushes, instead of files")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the cluster that has the topics")
@@ -32,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
     )
     parser.add_argument(
-        "--output", required=True, metavar="PATH", help="new directory of Parquet; of recommend, a file"
+        "--output", required=True, metavar="PATH", help="new directory of Parquet; of recommend and report, a file"
     )
+    parser.add_argument("--output-format", default="parquet", choices=("parquet", "delta"), help=argparse.SUPPRESS)
     parser.add_argument("--dead-letters", metavar="DIR", help="for what cannot be decoded, with the reason")
     parser.add_argument("--quotas", metavar="FILE", help="what kafka-quotas export printed: the limits in force")
     parser.add_argument("--window", default="1 minute", help="of usage (default: %(default)s)")
@@ -56,6 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     policy.add_argument(
         "--hold-out", type=float, default=0.0, help="last part of the time, to try the quotas on (default: %(default)s)"
     )
+    sweep = parser.add_argument_group("only simulate")
+    sweep.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        type=_vary,
+        metavar="NAME=VALUE,...",
+        help="a parameter of the simulation and its values, again for more: clients, quota, brokers, told, demand, ...",
+    )
+    sweep.add_argument("--seeds", type=int, default=1, help="runs of every combination (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KclientQuotaError: one line of what is wrong.
     """
+    _check(options)
     try:
         from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
 
@@ -77,6 +95,9 @@ def run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise ConfigError(f"the Spark pipeline needs {error.name}: pip install 'kclient-quota[spark]'") from error
     try:
+        if options.job in _OTHERS:
+            print(_OTHERS[options.job](spark, options))
+            return 0
         policy = Policy(options.entity, options.quantile, options.headroom, options.default_quantile)
         plan = Plan(
             job=options.job,
@@ -100,6 +121,42 @@ def run(options: argparse.Namespace) -> int:
     finally:
         spark.stop()
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.output_format == "delta":
+        raise ConfigError(
+            "output format delta: Delta Lake has no release for Spark 4.3 (delta-spark 4.4.1 goes up to 4.2); "
+            "write parquet, and convert that with a Spark that Delta has a release for"
+        )
+    if options.job != "simulate" and not (options.input or options.topic):
+        raise ConfigError(f"{options.job}: name what it reads with --input or --topic")
+    if options.job == "report" and not options.input:
+        raise ConfigError("report: name the directory of what jobs have written with --input")
+    if options.job == "simulate" and (options.input or options.topic):
+        raise ConfigError("simulate reads nothing: leave out --input and --topic")
+
+
+def _vary(text: str) -> tuple[str, list[str]]:
+    name, mark, values = text.partition("=")
+    if not mark:
+        raise argparse.ArgumentTypeError(f"NAME=VALUE,... as clients=2,8,32, not {text!r}")
+    return name, [value.strip() for value in values.split(",") if value.strip()]
+
+
+def _write_report(spark: "SparkSession", options: argparse.Namespace) -> str:
+    from kclient_quota.spark.report import write_report  # noqa: PLC0415 - its libraries are an extra
+
+    return write_report(spark, Path(options.input), Path(options.output))
+
+
+def _simulate(spark: "SparkSession", options: argparse.Namespace) -> str:
+    from kclient_quota.spark.jobs.simulate import Sweep, write_sweep  # noqa: PLC0415 - as above
+
+    return write_sweep(spark, Sweep(dict(options.vary), options.seeds), options.output)
+
+
+_OTHERS = {"report": _write_report, "simulate": _simulate}
 
 
 def main() -> int:

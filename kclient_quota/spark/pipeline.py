@@ -16,7 +16,7 @@ from kclient_quota.spark.checkpoint import claim
 from kclient_quota.spark.decode import dead_letters, decode, points
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.backtest import backtest
-from kclient_quota.spark.jobs.outliers import outliers
+from kclient_quota.spark.jobs.outliers import noisiest, outliers
 from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
@@ -164,7 +164,7 @@ def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
         return _recommend(plan, usage(as_delta(table), plan.window, plan.late))
     found = _table_job(plan, table if plan.job == "points" else as_delta(table), limits)
     if plan.job == "outliers":
-        found = outliers(found, plan.k, plan.capacity)
+        found = noisiest(table, found, plan.k, plan.capacity, plan.window)
     found.write.parquet(plan.output)
     return f"{plan.output}: {spark.read.parquet(plan.output).count()} rows"
 

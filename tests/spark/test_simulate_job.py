@@ -7,7 +7,7 @@ import pytest
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import Scenario, figures, parts, simulate
-from kclient_quota.spark.jobs.simulate import Sweep, play, sweep
+from kclient_quota.spark.jobs.simulate import Sweep, play, write_sweep
 
 
 def test_every_combination_comes_once():
@@ -33,9 +33,11 @@ def test_what_is_no_sweep(vary, seeds, words):
         Sweep(vary, seeds)
 
 
-def test_a_sweep_on_executors_is_the_simulation(spark):
+def test_a_sweep_on_executors_is_the_simulation(spark, tmp_path):
     runs = Sweep({"clients": [1, 2, -1], "quota": [200_000], "seconds": [12], "warm_up_ms": [4_000]}, seeds=2)
-    rows = sorted(sweep(spark, runs).collect(), key=lambda row: row["run"])
+    output = str(tmp_path / "sweep")
+    assert write_sweep(spark, runs, output) == f"{output}: 6 runs, 2 of them impossible: see the column error"
+    rows = sorted(spark.read.parquet(output).collect(), key=lambda row: row["run"])
     assert [row["run"] for row in rows] == list(range(len(runs)))
     for row in rows:
         if row["clients"] < 0:
@@ -49,6 +51,8 @@ def test_a_sweep_on_executors_is_the_simulation(spark):
         assert (row["utilisation"], row["jain"], row["requests"]) == (wanted.utilisation, wanted.jain, wanted.requests)
         assert row["settled_ms"] == wanted.settling[0].after_ms
     assert len({row["utilisation"] for row in rows}) > 1
+    with pytest.raises(ConfigError, match="already exists"):
+        write_sweep(spark, runs, output)
 
 
 def test_demand_is_everybodys():

@@ -18,6 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import Figures, Network, Scenario, figures, parts, simulate
@@ -90,6 +91,23 @@ def sweep(spark: "SparkSession", runs: Sweep) -> "DataFrame":
     """Run them all, each in a task of its own; nothing but the grid leaves the driver."""
     numbers = spark.range(0, len(runs), 1, min(len(runs), _MOST_TASKS))
     return numbers.mapInArrow(partial(_play_all, runs=runs), _DDL)
+
+
+def write_sweep(spark: "SparkSession", runs: Sweep, output: str) -> str:
+    """Run them all into Parquet.
+
+    Returns:
+        a line that says what was written.
+
+    Raises:
+        ConfigError: Spark cannot write there.
+    """
+    try:
+        sweep(spark, runs).write.parquet(output)
+    except AnalysisException as error:
+        raise ConfigError(f"output {output}: {str(error).splitlines()[0]}") from error
+    wrong = spark.read.parquet(output).where("error is not null").count()
+    return f"{output}: {len(runs)} runs" + (f", {wrong} of them impossible: see the column error" if wrong else "")
 
 
 def play(number: int, runs: Sweep) -> dict[str, Any]:

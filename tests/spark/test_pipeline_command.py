@@ -1,0 +1,49 @@
+"""`kclient-quota pipeline`: the jobs that read no telemetry, and options that do not fit."""
+
+import pytest
+
+from kclient_quota.cli.main import main
+
+
+class Kept:
+    """The tests' session, which the command must not stop."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def ours(spark, monkeypatch):
+    monkeypatch.setattr("kclient_quota.spark.session.session", lambda *given: Kept(spark))
+
+
+def test_a_sweep(spark, ours, tmp_path, capsys):
+    output = str(tmp_path / "sweep")
+    vary = ["--vary", "clients=1,2", "--vary", "seconds=10", "--vary", "warm_up_ms=2000"]
+    assert main(["pipeline", "simulate", *vary, "--output", output]) == 0
+    assert f"{output}: 2 runs" in capsys.readouterr().out
+    assert {row["clients"] for row in spark.read.parquet(output).collect()} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["simulate", "--vary", "planets=1"], "nothing to vary is called planets"),
+        (["simulate", "--input", "pushes"], "simulate reads nothing"),
+        (["usage"], "usage: name what it reads"),
+        (["report", "--topic", "pushes"], "report: name the directory"),
+        (["report", "--input", "/nowhere"], "none of the directories usage"),
+        (["usage", "--input", "pushes", "--output-format", "delta"], "no release for Spark 4.3"),
+    ],
+)
+def test_what_does_not_fit_is_one_message(ours, tmp_path, capsys, given, words):
+    assert main(["pipeline", *given, "--output", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
