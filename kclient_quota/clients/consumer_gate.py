@@ -12,6 +12,7 @@ from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, BrokerPace, F
 from kclient_quota.clients.fetch_sizes import FetchSizes
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.request_quota import JoinWatch, is_request_throttle
 from kclient_quota.clients.stall import StallWatch
 from kclient_quota.clients.statistics import StatisticsReader
 from kclient_quota.clients.throttle_log import ThrottleLog, words
@@ -68,6 +69,7 @@ class ConsumerGate:
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(CONSUMER, client_id)
         self._stalls: dict[int, StallWatch] = {}
+        self._joining = JoinWatch(client_id)
         self._only: int | None = ONLY
         self._granted = 0.0
         self._taken: dict[int, int] = {}
@@ -160,6 +162,7 @@ class ConsumerGate:
         self._only = next(iter(nodes)) if len(nodes) == 1 else None
         self._note_messages(int(statistics.get("rxmsgs", 0)))
         self._note_stalls(now_ms)
+        self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders))
         self._log.on_time(now_ms)
         self.review()
 
@@ -170,8 +173,12 @@ class ConsumerGate:
         now_ms = self.clock.now_ms()
         if broker_id < 0:
             broker_id = _known(self._reader.node_id(broker_name.rpartition("/")[0] or broker_name), broker_id)
-        self._watch_stall(broker_id, throttle_ms, now_ms)
-        self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
+        if is_request_throttle(throttle_ms, self.limit, fetches=bool(self._pacer.leaders)):
+            self._joining.on_throttle(throttle_ms, now_ms)
+            self._mute(broker_id, now_ms + throttle_ms)
+        else:
+            self._watch_stall(broker_id, throttle_ms, now_ms)
+            self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
         self._log.on_throttle(broker_name, throttle_ms, self.limit, now_ms)
         if self.ask_soon is not None and self._log.asks(now_ms):
             self.ask_soon()
@@ -249,6 +256,12 @@ class ConsumerGate:
             outstanding=self._pacer.queued_bytes,
             stall=stall,
         )
+
+    def _mute(self, node: int, until_ms: int) -> None:
+        """The broker answers nothing until then, which says nothing of how many bytes may be fetched."""
+        pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)
+        if pace is not None:
+            pace.throttled_until_ms = max(pace.throttled_until_ms, until_ms)
 
     def _watch_stall(self, node: int, throttle_ms: int, now_ms: int) -> None:
         pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)

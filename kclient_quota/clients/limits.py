@@ -17,6 +17,11 @@ logger = logging.getLogger("kclient_quota")
 REFRESH_MS = 60_000
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
+"""How long a client's constructor waits for the cluster."""
+ASK_AT_LEISURE_MS = 15_000
+"""How long a watch does: a user's request quota throttles each of some ten questions for up to a second."""
+ASKS_AS = "kclient-quota"
+"""The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
 # A throttle that contradicts the limit asks for it anew, but not more often than this.
 MIN_REFRESH_MS = 5_000
 
@@ -87,8 +92,8 @@ class LimitFinder:
         self._ask = ask
         self._said_denied = False
 
-    def find(self) -> Limit:
-        """The limit as it stands now; takes up to `ASK_DEADLINE_MS` when the cluster is asked."""
+    def find(self, deadline_ms: int = ASK_DEADLINE_MS) -> Limit:
+        """The limit as it stands now; takes up to `deadline_ms` when the cluster is asked."""
         source = self._ours.limit_source
         if source is LimitSource.LEARNED:
             return UNKNOWN
@@ -96,7 +101,7 @@ class LimitFinder:
             return Limit(getattr(self._ours, self._byte_rate_key), self._ours.request_percentage, LimitSource.CONFIG)
         if self._callback is not None:
             return self._of_callback(self._callback)
-        return self._of_cluster()
+        return self._of_cluster(deadline_ms)
 
     @property
     def has_callback(self) -> bool:
@@ -116,11 +121,11 @@ class LimitFinder:
         )
         return Limit(rate, percentage, LimitSource.CALLBACK)
 
-    def _of_cluster(self) -> Limit:
+    def _of_cluster(self, deadline_ms: int) -> Limit:
         user = self._principal()
         if user is None and _principal_is_hidden(self._conf):
             return UNKNOWN
-        answer = self._ask(self._conf, user, self._client_id(), ASK_DEADLINE_MS)
+        answer = self._ask({**self._conf, "client.id": ASKS_AS}, user, self._client_id(), deadline_ms)
         if answer.denied is not None:
             if not self._said_denied:
                 self._said_denied = True
@@ -197,7 +202,7 @@ class LimitWatch:
             if self._stop.is_set():
                 return
             if self._finder.due(asked=self._wake.is_set()):
-                limit = self._finder.find()
+                limit = self._finder.find(ASK_AT_LEISURE_MS)
                 # An unanswered question changes nothing: what was known before still holds.
                 if limit.known:
                     self._on_limit(limit)

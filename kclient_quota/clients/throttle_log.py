@@ -4,6 +4,7 @@ import logging
 from typing import Final
 
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.request_quota import request_words
 
 logger = logging.getLogger("kclient_quota")
 
@@ -72,4 +73,6 @@ def words(limit: Limit) -> str:
     if limit.byte_rate is not None:
         by = f", {limit.decided_by}" if limit.decided_by else ""
         return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
+    if limit.request_percentage is not None:
+        return request_words(limit)
     return "none" if limit.unlimited else "not known, being learnt"

@@ -48,6 +48,19 @@ def test_by_hand_wins_and_asks_nobody() -> None:
     assert (found.byte_rate, found.source, ask.calls) == (100.0, LimitSource.CONFIG, [])
 
 
+def test_questions_are_not_asked_at_the_cost_of_the_clients_own_request_quota() -> None:
+    asked_as: list[str] = []
+
+    def ask(conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> EffectiveLimits:
+        asked_as.append(conf["client.id"])
+        assert (client_id, deadline_ms) == ("app", 7)
+        return EffectiveLimits(request_percentage=0.01)
+
+    rest, ours = split({"client.id": "app"})
+    found = LimitFinder(ours, rest, byte_rate_key="producer_byte_rate", ask=ask).find(7)
+    assert (found.request_percentage, asked_as, rest) == (0.01, ["kclient-quota"], {"client.id": "app"})
+
+
 def test_a_callback_comes_before_the_cluster() -> None:
     ask = Asked(EffectiveLimits())
     found = finder({"client.id": "c", "quota.user": "alice", "client.quota.callback.class": Callback}, ask).find()

@@ -1,0 +1,102 @@
+"""Which throttles are a request quota's, and when a consumer says that one keeps it from its group."""
+
+import logging
+
+import pytest
+
+from kclient_quota.clients.limits import UNKNOWN, Limit
+from kclient_quota.clients.request_quota import PATIENCE_MS, JoinWatch, is_request_throttle, request_words
+from kclient_quota.clients.throttle_log import words
+from kclient_quota.config import LimitSource
+from kclient_quota.testing.clock import ManualClock
+from tests.unit.clients.test_consumer_gate import gate_of, statistics
+
+BY_REQUESTS = Limit(None, 0.01, LimitSource.CLUSTER, "{client-id=app}")
+BY_BYTES = Limit(50_000.0, None, LimitSource.CLUSTER, "{client-id=app}")
+BY_BOTH = Limit(50_000.0, 0.01, LimitSource.CLUSTER, "{client-id=app}")
+
+
+@pytest.mark.parametrize(
+    ("throttle_ms", "limit", "fetches", "expected"),
+    [
+        (3, UNKNOWN, False, True),
+        (1_000, UNKNOWN, False, True),
+        (1_001, UNKNOWN, False, False),  # of a fetch that was still under way
+        (3, UNKNOWN, True, False),
+        (1_000, UNKNOWN, True, True),
+        (3, BY_REQUESTS, True, True),
+        (1_001, BY_REQUESTS, True, False),
+        (3, BY_BYTES, True, False),
+        (999, BY_BOTH, True, False),
+        (1_000, BY_BOTH, True, True),
+        (2_000, Limit(None, 0.01, LimitSource.CLUSTER, window_ms=2_000), True, True),
+    ],
+)
+def test_throttles_that_can_only_be_a_request_quotas(throttle_ms, limit, fetches, expected):
+    assert is_request_throttle(throttle_ms, limit, fetches=fetches) is expected
+
+
+def said(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        (BY_REQUESTS, "request_percentage=0.01 per broker, from cluster, {client-id=app}"),
+        (UNKNOWN, "request_percentage, its value is not known"),
+    ],
+)
+def test_a_consumer_that_is_held_up_says_so_once(caplog, limit, name):
+    watch = JoinWatch("app")
+    for second in range(20):
+        watch.on_throttle(1_000, 1_000 * second)
+        watch.check(limit, 1_000 * second, fetches=False)
+        assert len(said(caplog)) == (1 if 1_000 * second >= PATIENCE_MS else 0)
+    (line,) = said(caplog)
+    assert line == (
+        f"Client 'app' fetches nothing yet: a request quota ({name}) holds up joining its group, brokers have "
+        "throttled 6 answers for 6000 ms in all; have request_percentage raised"
+    )
+
+
+def test_who_fetches_in_time_says_nothing_then_or_later(caplog):
+    watch = JoinWatch("app")
+    watch.on_throttle(1_000, 0)
+    watch.check(BY_REQUESTS, PATIENCE_MS - 1, fetches=True)
+    watch.on_throttle(1_000, 20_000)
+    watch.check(BY_REQUESTS, 60_000, fetches=False)
+    assert said(caplog) == []
+
+
+def test_who_is_not_throttled_may_wait_for_ever(caplog):
+    JoinWatch("app").check(UNKNOWN, 600_000, fetches=False)
+    assert said(caplog) == []
+
+
+def test_a_request_quota_in_words():
+    assert request_words(Limit(None, 12.5, LimitSource.CONFIG)) == "request_percentage=12.5 per broker, from config"
+    assert words(BY_REQUESTS) == request_words(BY_REQUESTS)
+    assert words(BY_BOTH) == "50,000 B/s per broker, from cluster, {client-id=app}"
+
+
+def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):
+    clock = ManualClock()
+    gate = gate_of(clock, None, sized_for=None)
+    gate.limit = UNKNOWN
+    for _ in range(40):
+        clock.sleep_ms(500)
+        gate.on_throttle("b1:9092/1", 1, 1_000)
+    gate.on_statistics(statistics(clock.now_ms(), received=500))
+    for _ in range(40):
+        clock.sleep_ms(500)
+        gate.on_throttle("b1:9092/1", 1, 1_000)
+        gate.on_statistics(statistics(clock.now_ms(), received=500))
+    (state,) = gate.state().values()
+    assert (state.rate, state.stall, state.throttled_until_ms) == (float("inf"), None, 1_000)
+    assert not gate.paced
+    assert [line for line in said(caplog) if "next batch" in line or "sizes" in line] == []
+    clock.sleep_ms(500)
+    gate.on_statistics(statistics(clock.now_ms(), received=1_000_000))
+    gate.on_throttle("b1:9092/1", 1, 1_700)
+    assert gate.state()[1].rate < float("inf"), "a byte quota's does"
