@@ -50,6 +50,10 @@ def with_quotas(usage: "DataFrame", limits: Limits) -> "DataFrame":
         usage: has user, client_id and role.
         limits: see `read_limits`; null columns where nothing limits a client.
     """
+    if not limits:
+        keys = F.create_map(*(F.lit(text) for pair in ROLE_KEYS.items() for text in pair))
+        nothing = {"quota": F.lit(None).cast("double"), "quota_level": F.lit(None).cast("string")}
+        return usage.withColumns({"quota_key": keys[F.col("role")], **nothing})
     found = F.udf(lambda user, client, role: limit_of(limits, user, client, role), _COLUMNS)
     return usage.withColumn("_quota", found("user", "client_id", "role")).select("*", "_quota.*").drop("_quota")
 
