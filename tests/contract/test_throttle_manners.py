@@ -20,7 +20,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer
 
-PRODUCE_S, CONSUME_S = 28.0, 20.0
+PRODUCE_S, CONSUME_S = 25.0, 18.0
 PRODUCER_QUOTA, CONSUMER_QUOTA = 50_000, 200_000
 BY_HAND = {"producer_byte_rate": PRODUCER_QUOTA, "consumer_byte_rate": CONSUMER_QUOTA}
 RECORD_BYTES = 1_010
@@ -90,8 +90,8 @@ def produce(manner: str, ours: dict[str, Any]) -> Seen:
         seen.source = state.source
         producer.close()
         seen.share = len(delivered) * RECORD_BYTES / delivered[-1] / PRODUCER_QUOTA
-        late = [at for at in delivered if at > PRODUCE_S - 8]
-        seen.late_share = len(late) * RECORD_BYTES / (delivered[-1] - (PRODUCE_S - 8)) / PRODUCER_QUOTA
+        late = [at for at in delivered if at > PRODUCE_S - 7]
+        seen.late_share = len(late) * RECORD_BYTES / (delivered[-1] - (PRODUCE_S - 7)) / PRODUCER_QUOTA
         seen.ids = read_back(broker, sent)
         assert Counter(seen.ids) == {b"%06d" % number: 1 for number in range(sent)}, manner
     return seen
