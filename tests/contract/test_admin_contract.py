@@ -3,17 +3,11 @@
 Cases 107 to 110 are those of Kafka's ClientQuotasRequestTest and ClientQuotaControlManagerTest.
 """
 
-import datetime as dt
-import ipaddress
 import subprocess
 import time
 from contextlib import contextmanager
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kclient_quota.admin.model import (
     ClientQuotaAlteration,
@@ -28,6 +22,7 @@ from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 from kclient_quota.testing.apache.artefacts import class_path
+from tests.certificates import self_signed
 
 of = ClientQuotaEntity.of
 exact = ClientQuotaFilterComponent.of_entity
@@ -40,28 +35,6 @@ GUARDED = {
     "super.users": "User:ANONYMOUS;User:admin",
     "default.replication.factor": "1",
 }
-
-
-def self_signed():
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM), secret
 
 
 @contextmanager

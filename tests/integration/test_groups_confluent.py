@@ -4,14 +4,14 @@ import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.control import IGNORE
+from tests.integration.group_members import DEADLINE_S, assigned, fill, until
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14
-DEADLINE_S = 20
 
 
 @pytest.fixture
@@ -39,30 +39,6 @@ def consumer(broker, **config):
         yield made
     finally:
         made.close()
-
-
-def until(condition, *consumers, seconds=DEADLINE_S):
-    """Poll the consumers until the condition holds; what they received meanwhile."""
-    deadline, received = time.monotonic() + seconds, []
-    while not condition(received):
-        assert time.monotonic() < deadline, f"not within {seconds} s; {len(received)} messages"
-        for each in consumers:
-            message = each.poll(0.02)
-            if message is not None:
-                assert message.error() is None, message.error()
-                received.append(message)
-    return received
-
-
-def assigned(each):
-    return {(p.topic, p.partition) for p in each.assignment()}
-
-
-def fill(broker, count, *, start=0):
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
-    for number in range(start, start + count):
-        producer.produce("t", str(number), partition=number % 4)
-    assert producer.flush(10) == 0
 
 
 def count_requests(broker, api_key):

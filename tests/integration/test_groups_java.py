@@ -1,13 +1,9 @@
 """Apache Kafka's own tools on the embedded broker: groups of both protocols, offsets, transactions, SASL."""
 
-import subprocess
-
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.testing.apache import apache_kafka_unavailable_reason
-from kclient_quota.testing.apache.artefacts import class_path
 
 pytestmark = pytest.mark.kafka
 
@@ -15,24 +11,6 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
-
-
-@pytest.fixture(scope="module")
-def java():
-    """Runs one of the tools and returns its standard output."""
-    reason = apache_kafka_unavailable_reason()
-    if reason is not None:
-        pytest.skip(reason)
-    classes = class_path()
-
-    def run(tool, *arguments):
-        done = subprocess.run(
-            ["java", "-cp", classes, tool, *arguments], capture_output=True, text=True, timeout=90, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`group.protocol=consumer` of confluent-kafka on the embedded broker."""
 
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -9,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.control import IGNORE
+from tests.integration.group_members import assigned, fill, until
 
 CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP = 68, 11
-DEADLINE_S = 20
 
 
 @pytest.fixture
@@ -42,29 +41,6 @@ def consumer(broker, *topics, protocol="consumer", **config):
         yield made
     finally:
         made.close()
-
-
-def until(condition, *consumers, seconds=DEADLINE_S):
-    deadline, received = time.monotonic() + seconds, []
-    while not condition(received):
-        assert time.monotonic() < deadline, f"not within {seconds} s; {len(received)} messages"
-        for each in consumers:
-            message = each.poll(0.02)
-            if message is not None:
-                assert message.error() is None, message.error()
-                received.append(message)
-    return received
-
-
-def assigned(each):
-    return {(p.topic, p.partition) for p in each.assignment()}
-
-
-def fill(broker, count, *, start=0):
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
-    for number in range(start, start + count):
-        producer.produce("t", str(number), partition=number % 4)
-    assert producer.flush(10) == 0
 
 
 def test_members_share_commit_and_take_over(broker):

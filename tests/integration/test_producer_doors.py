@@ -15,28 +15,9 @@ from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.interceptor import ProducerInterceptor, ProducerRecord
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
+from tests.integration.made_producers import made
 
 PRODUCE = 0
-
-
-MADE: list[Producer] = []
-
-
-def made(conf: dict[str, Any], *, heartbeat: Any = None) -> Producer:
-    """A producer that is closed when the test ends, however it ends."""
-    producer = Producer(conf, heartbeat=heartbeat)
-    MADE.append(producer)
-    return producer
-
-
-@pytest.fixture(autouse=True)
-def close_what_was_made() -> Iterator[None]:
-    yield
-    while MADE:
-        producer = MADE.pop()
-        if len(producer):
-            producer.purge()
-        producer.close()
 
 
 @pytest.fixture

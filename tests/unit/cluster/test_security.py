@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import ssl
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
 from kclient_quota.errors import ConfigError
+from tests.certificates import self_signed
 
 
 def make_pem(password=None):
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    return made.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+    return [part.decode() for part in self_signed(password)]
 
 
 @pytest.mark.parametrize(

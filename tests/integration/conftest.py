@@ -1,0 +1,32 @@
+"""What these tests share: Kafka's own tools, and tidying up."""
+
+import subprocess
+
+import pytest
+
+from kclient_quota.testing.apache import apache_kafka_unavailable_reason
+from kclient_quota.testing.apache.artefacts import class_path
+from tests.integration.made_producers import close_what_was_made
+
+
+@pytest.fixture(scope="session")
+def java():
+    """Runs one of Apache Kafka's own tools and returns its standard output."""
+    reason = apache_kafka_unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    classes = class_path()
+
+    def run(tool, *arguments):
+        command = ["java", "-cp", classes, tool, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _tidied_up():
+    yield
+    close_what_was_made()
