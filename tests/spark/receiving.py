@@ -3,6 +3,7 @@
 import random
 from uuid import UUID
 
+from kclient_quota import Producer
 from telemetry.metric import MetricKind, Point, PointKey, PushPoint
 from telemetry.otlp import encode
 from telemetry.receiver.fanout import FanOut
@@ -74,3 +75,17 @@ class ToFiles:
     def __init__(self, writer):
         self.accept = writer.write
         self.close = lambda timeout_ms: writer.close()
+
+
+class ToTopic:
+    """What stands between a receiver and Spark: the enriched pushes, one a record."""
+
+    def __init__(self, broker, topic):
+        self.topic = topic
+        self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "receiver"})
+
+    def accept(self, push):
+        self.producer.produce(self.topic, push.enriched)
+
+    def close(self, timeout_ms):
+        assert self.producer.flush(timeout_ms / 1000) == 0

@@ -10,7 +10,7 @@ from kclient_quota.cli import quotas
 from kclient_quota.errors import ClusterError
 from kclient_quota.spark.jobs.recommend import Policy
 from kclient_quota.spark.pipeline import Plan, run
-from tests.spark.receiving import Client, receive
+from tests.spark.receiving import Client, ToTopic, receive
 
 TOPIC = "telemetry"
 NEEDED = 200_000
@@ -22,19 +22,6 @@ def cluster():
     with EmbeddedBroker(topics={TOPIC: 1, "orders": 1}) as broker:
         broker.set_quota(client_id="orders", producer_byte_rate=TOO_LITTLE)
         yield broker
-
-
-class ToTopic:
-    """What stands between a receiver and Spark: the enriched pushes, one a record."""
-
-    def __init__(self, broker):
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "receiver"})
-
-    def accept(self, push):
-        self.producer.produce(TOPIC, push.enriched)
-
-    def close(self, timeout_ms):
-        assert self.producer.flush(timeout_ms / 1000) == 0
 
 
 def throttle_ms(broker, seconds=2.5):
@@ -54,7 +41,7 @@ def throttle_ms(broker, seconds=2.5):
 
 def test_the_throttling_is_gone(spark, cluster, tmp_path, capsys):
     assert throttle_ms(cluster) > 0
-    sink = ToTopic(cluster)
+    sink = ToTopic(cluster, TOPIC)
     many = [Client(n, f"app{n}", "u", 3_000, brokers=(0,)) for n in range(9)]
     receive([*many, Client(9, "orders", "u", NEEDED, brokers=(0,))], 6, [sink])
     sink.close(10_000)

@@ -1,0 +1,118 @@
+"""What a stream has written when its driver is killed in mid-batch, and is started again: everything once."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.errors import ConfigError
+from kclient_quota.spark.checkpoint import MARK, claim
+from kclient_quota.spark.pipeline import Plan, run
+from tests.spark.receiving import Client, ToTopic, receive
+
+TOPIC = "telemetry"
+CLIENTS = 20
+PUSHES = 6
+AT_ONCE = 20
+DRIVER = Path(__file__).with_name("recovery_driver.py")
+WAIT_S = 120
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedBroker(topics={TOPIC: 2}) as broker:
+        sink = ToTopic(broker, TOPIC)
+        receive([Client(n, f"app{n}", "u", 1_000) for n in range(CLIENTS)], PUSHES, [sink])
+        sink.close(20_000)
+        yield broker
+
+
+@pytest.fixture
+def driver(cluster, tmp_path):
+    """A driver in a session of processes of its own, which ends with the test."""
+    given = [cluster.bootstrap_servers, TOPIC, str(tmp_path / "out"), str(tmp_path / "checkpoint"), str(AT_ONCE)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with (tmp_path / "driver.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(DRIVER), *given],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+        )
+    yield process
+    kill(process)
+
+
+def kill(process):
+    """Driver and JVM at once; Python workers see their JVM gone and end by themselves."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def numbers(folder):
+    return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.exists() else set()
+
+
+def kill_in_mid_batch(process, checkpoint, log):
+    """Kill it when a batch after the first is planned and not committed, which is looked at while it stands still."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        os.killpg(process.pid, signal.SIGSTOP)
+        planned, committed = numbers(checkpoint / "offsets"), numbers(checkpoint / "commits")
+        if committed and planned - committed:
+            kill(process)
+            return
+        os.killpg(process.pid, signal.SIGCONT)
+        said = log.read_text(errors="replace")[-4_000:]
+        assert process.poll() is None, said
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+
+
+def test_a_driver_killed_in_mid_batch_leaves_every_point_once(spark, cluster, driver, tmp_path):
+    checkpoint, output = tmp_path / "checkpoint", tmp_path / "out"
+    kill_in_mid_batch(driver, checkpoint, tmp_path / "driver.log")
+    client = {"bootstrap.servers": cluster.bootstrap_servers}
+    plan = Plan("points", TOPIC, str(output), client=client, checkpoint=str(checkpoint))
+    assert re.search(r": [1-9]\d* rows read in [1-9]", run(spark, plan))
+    rows = spark.read.parquet(str(output)).select("client_id", "time_ms", "metric", "attributes").collect()
+    found = Counter((row["client_id"], row["time_ms"], row["metric"], str(row["attributes"])) for row in rows)
+    assert set(found.values()) == {1}
+    pushes = Counter(client_id for client_id, _ in {(who, at_ms) for who, at_ms, _, _ in found})
+    assert pushes == {f"app{n}": PUSHES for n in range(CLIENTS)}
+
+
+def test_a_checkpoint_says_whose_it_is(spark, tmp_path):
+    folder = tmp_path / "checkpoint"
+    claim(spark, str(folder), {"job": "usage"})
+    claim(spark, str(folder), {"job": "usage"})
+    with pytest.raises(ConfigError, match="a stream with job usage, this one has throttled: start with a new checkp"):
+        claim(spark, str(folder), {"job": "throttled"})
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        (None, "older version of the pipeline, or by another program: start with a new checkpoint"),
+        ('{"version": 0, "job": "usage"}', "is of version 0 of the pipeline, this is version 1"),
+        ("[", "its kclient-quota.json cannot be read"),
+    ],
+)
+def test_a_checkpoint_of_another_version_is_refused(spark, tmp_path, mark, words):
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id":"0"}')
+    if mark is not None:
+        (folder / MARK).write_text(mark)
+    with pytest.raises(ConfigError, match=words):
+        claim(spark, str(folder), {"job": "usage"})
