@@ -22,9 +22,14 @@ def main() -> None:
     producer.flush(30)
     print("READY", flush=True)
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=_await_end, args=(ended,), daemon=True).start()
     while not ended.wait(1):
         producer.poll(0)
+
+
+def _await_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
 
 
 def _plain(conf: dict[str, Any]) -> Any:

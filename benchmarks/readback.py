@@ -63,7 +63,7 @@ def _ids(bootstrap: str, topic: str) -> list[int]:
         consumer.assign([partition])
         found: list[int] = []
         while len(found) < end:
-            messages = consumer.consume(10_000, 30)
+            messages = consumer.consume(min(10_000, end - len(found)), 30)
             if not messages:
                 raise RuntimeError(f"read-back of {topic} stopped at {len(found)} of {end} records")
             found.extend(id_of(message.value() or b"") for message in messages if message.error() is None)

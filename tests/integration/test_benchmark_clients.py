@@ -1,0 +1,81 @@
+"""Every client that the benchmarks compare moves messages, and each is counted the same way."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from benchmarks import java_peer
+from benchmarks.cell import measure
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.testing.apache import apache_kafka_unavailable_reason
+
+MESSAGES = 120
+IN_SOURCE = 320
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with EmbeddedBroker(topics={"source": 1}) as running:
+        spec = {"bootstrap": running.bootstrap_servers, "topic": "source", "partitions": 1}
+        told = measure("filling", {**spec, "batches": 20, "batch_bytes": 16_000}, timeout_s=120)
+        assert told["messages"] == IN_SOURCE
+        yield running
+
+
+def of(broker, client, kind):
+    name = f"{kind}-{client}"
+    broker.create_topic(name, 1)
+    spec = {"client": client, "bootstrap": broker.bootstrap_servers, "topic": name, "client_id": name}
+    return {**spec, "class_path": java_peer.compiled()} if client == "java" else spec
+
+
+def stored(broker, spec, **compare):
+    return measure(
+        "readback", {"bootstrap": broker.bootstrap_servers, "topic": spec["topic"], **compare}, timeout_s=120
+    )
+
+
+def produces(broker, client):
+    spec = of(broker, client, "produce")
+    told = measure("producing", {**spec, "messages": MESSAGES, "seconds": 0, "size": 500, "wait_s": 60}, timeout_s=150)
+    assert (told["handed_over"], told["acknowledged"], told["unreported"]) == (MESSAGES, MESSAGES, 0)
+    assert 0 <= told["latency_p50_ms"] <= told["latency_p99_ms"] <= told["latency_max_ms"] < 60_000
+    found = stored(broker, spec, failed_ids=told["failed_ids"], handed_over=MESSAGES + 1)
+    assert (found["in_log"], found["lost"], found["duplicated"]) == (MESSAGES, 1, 0), (
+        "one that was never sent is missed"
+    )
+
+
+def consumes(broker, client):
+    told = measure("consuming", {**of(broker, client, "consume"), "topic": "source", "seconds": 4}, timeout_s=150)
+    assert (told["repeated"], told["skipped"], told["rebalances"]) == (0, 0, 0)
+    assert told["messages"] <= IN_SOURCE
+
+
+def loops(broker, client):
+    spec = {**of(broker, client, "loop"), "source": "source", "reader_id": "reader", "seconds": 4}
+    told = measure("looping", {**spec, "commit_every": 50, "poll_interval_ms": 60_000}, timeout_s=150)
+    assert told["rebalances"] == 0
+    found = stored(broker, spec, group=spec["client_id"], source="source")
+    assert (found["lost"], found["duplicated"]) == (0, 0)
+    assert found["committed"] <= found["in_log"] <= told["handed_over"] <= IN_SOURCE
+
+
+def side_by_side(broker, work, clients):
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(work, broker, client) for client in clients]:
+            done.result()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [produces, consumes, loops])
+def test_python_clients_are_counted_the_same_way(broker, work):
+    side_by_side(broker, work, ["plain", "kafka-python", "aiokafka", "ours"])
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.skipif(apache_kafka_unavailable_reason() is not None, reason=str(apache_kafka_unavailable_reason()))
+@pytest.mark.parametrize("work", [produces, consumes, loops])
+def test_java_is_counted_the_same_way(broker, work):
+    work(broker, "java")
