@@ -1,7 +1,6 @@
 """The broker's end: Kafka's own tests (92 to 102), sequences captured from its jars (103, 104), and its limits."""
 
 import gzip
-import itertools
 import logging
 import math
 from uuid import UUID
@@ -10,11 +9,10 @@ import pytest
 
 from telemetry.compression import CompressionType, compress
 from telemetry.errors import InvalidRequestError
-from telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsRequest, PushTelemetryRequest, uuid_text
-from telemetry.metric import MetricName
+from telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from telemetry.receiver.instance import TerminatingRule
 from telemetry.receiver.manager import ClientMetricsManager
-from telemetry.receiver.plugin import AuthorizableRequestContext
+from tests.unit.telemetry.manager_broker import CONTEXT, START, Broker
 
 NONE, INVALID_REQUEST, UNSUPPORTED, INVALID_RECORD, THROTTLED, UNKNOWN_SUBSCRIPTION, TOO_LARGE = (
     0,
@@ -25,60 +23,6 @@ NONE, INVALID_REQUEST, UNSUPPORTED, INVALID_RECORD, THROTTLED, UNKNOWN_SUBSCRIPT
     117,
     118,
 )
-START = 1_000_000
-CONTEXT = AuthorizableRequestContext(connection_id="c1", client_id="orders")
-
-
-class Exporter:
-    def __init__(self):
-        self.pushes = []
-        self.error = None
-
-    def export_metrics(self, context, payload):
-        if self.error:
-            raise self.error
-        self.pushes.append((context, payload))
-
-
-class Broker:
-    """A manager driven by hand, with one client of it."""
-
-    def __init__(self, *, interval=30_000, metrics="*", **options):
-        self.exporter = Exporter()
-        numbers = itertools.count(100)
-        options = {"cache_expiry_ms": 100, "telemetry_max_bytes": 100} | options
-        self.manager = ClientMetricsManager(self.exporter, new_id=lambda: UUID(int=next(numbers) << 64), **options)
-        if metrics is not None:
-            self.manager.update_subscription("s", {"metrics": metrics, "interval.ms": interval})
-        self.now = START
-        self.client = UUID(int=7 << 64)
-        self.subscription_id = None
-
-    def get(self, client=None, context=CONTEXT):
-        request = GetTelemetrySubscriptionsRequest(client or self.client)
-        response = self.manager.get_telemetry_subscriptions(request, context, self.now)
-        if response.error_code == NONE:
-            self.subscription_id = response.subscription_id
-        return response
-
-    def push(self, metrics=b"data", *, subscription_id=None, terminating=False, compression=0, client=None):
-        request = PushTelemetryRequest(
-            self.client if client is None else client,
-            self.subscription_id if subscription_id is None else subscription_id,
-            terminating,
-            compression,
-            metrics,
-        )
-        return self.manager.push_telemetry(request, CONTEXT, self.now).error_code
-
-    def metric(self, name, client=None):
-        own = name not in {
-            "instance-count",
-            "unknown-subscription-request-count",
-            "unknown-subscription-request-rate",
-        }
-        tags = {"client_instance_id": uuid_text(client or self.client)} if own else {}
-        return self.manager.metrics(self.now)[MetricName(name, "client-metrics", tags=tags)]
 
 
 def test_case_92_what_a_subscription_says():
