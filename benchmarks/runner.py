@@ -52,9 +52,9 @@ class Cell:
 
     @property
     def expected_s(self) -> float:
-        """About how long it takes."""
+        """About how long it takes; who sends for some time has clients that take twice as long to deliver it."""
         if isinstance(self.scene, ProducerScene):
-            return self.scene.seconds + self.scene.messages * self.scene.size / self.scene.quota
+            return self.scene.seconds * 3 + self.scene.messages * self.scene.size / self.scene.quota
         return self.scene.seconds
 
 
