@@ -11,9 +11,9 @@ Sources:
 
 * `kafka`: KIP-219; Kafka's `ClientQuotaManager`, `ThrottledChannel`, `KafkaApis`.
 * `redpanda`: docs.redpanda.com, "Manage Throughput" (24.2 and later: limits per broker, throttle time told first and
-  enforced at the connection's next read, `max_kafka_throttle_delay_ms` 30,000); redpanda#18218, #17928. Quotas through
-  Kafka's API are those of client-ids in 24.2; a question that names users is answered UNSUPPORTED_VERSION. It does not
-  describe a quota window: it keeps a token bucket of one second's worth, for which a window of 2 x 1 s stands in.
+  enforced at the connection's next read, `max_kafka_throttle_delay_ms` 30,000); redpanda#18218. Before 26.1 Kafka's API
+  has quotas of client-ids only, and a question that names users is answered UNSUPPORTED_VERSION. No quota window is
+  described: a token bucket holds one second's worth, for which a window of 2 x 1 s stands in.
 * `event-hubs`: learn.microsoft.com, "Apache Kafka troubleshooting guide for Event Hubs" (requests are delayed before
   they are acknowledged, the delay is told as `throttle_time_ms`; a produce request that would be delayed past its
   timeout is refused with POLICY_VIOLATION, such a fetch is answered empty) and "Apache Kafka configurations" (timeouts

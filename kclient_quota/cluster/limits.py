@@ -132,7 +132,7 @@ def _entries(client: ClusterClient, user: str, client_id: str, timeout_ms: int) 
         if level[1] != ""  # no entry can be for the empty client-id
     ]
     answers = client.ask_many(asked, timeout_ms=timeout_ms)
-    # Redpanda before 25 knows quotas of client-ids only, and says so to every question that names a user.
+    # Redpanda before 26.1 knows quotas of client-ids only, and says so to every question that names a user.
     told = [answer for answer in answers if answer.error_code != ErrorCode.UNSUPPORTED_VERSION] or answers
     return [entry for answer in told for entry in read_description(answer)]
 
