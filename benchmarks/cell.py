@@ -14,20 +14,25 @@ _KINDS = ("producing", "consuming", "looping", "filling", "readback", "calls", "
 
 
 _running: set[subprocess.Popen[str]] = set()
+_stopped = threading.Event()
 
 
 def measure(kind: str, spec: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
     """Runs `benchmarks.<kind>` in a child process.
 
     Raises:
-        RuntimeError: with the child's last words, when it fails, or takes longer than that.
+        RuntimeError: with the child's last words, when it fails, or takes longer than that; after `stop_all()`.
     """
     what = f"{kind} {spec.get('client', '')}"
+    if _stopped.is_set():
+        raise RuntimeError(f"{what}: broken off")
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.cell", kind],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         _running.add(child)
+        if _stopped.is_set():  # in between
+            child.kill()
         try:
             told, said = child.communicate(json.dumps(spec), timeout_s)
         except subprocess.TimeoutExpired:
@@ -43,7 +48,8 @@ def measure(kind: str, spec: dict[str, Any], *, timeout_s: float) -> dict[str, A
 
 
 def stop_all() -> None:
-    """Ends every child that other threads wait for."""
+    """Ends every child that other threads wait for; there will be no more."""
+    _stopped.set()
     for child in list(_running):
         child.kill()
 

@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,17 @@ _SOURCE = Path(__file__).with_name("JavaPeer.java")
 _NS = 1e9
 
 
-@functools.cache
+_compiling = threading.Lock()
+
+
 def compiled() -> str:
     """The class path to run it with; compiled the first time, gone with this process."""
+    with _compiling:  # several threads want it at once, and it takes two seconds of CPU time
+        return _compiled()
+
+
+@functools.cache
+def _compiled() -> str:
     folder = tempfile.mkdtemp(prefix="java-peer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     libraries = class_path()

@@ -102,11 +102,10 @@ class Room:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing begins any more, and what runs is ended."""
+        """Nothing begins any more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        children.stop_all()
 
     def _first_that_fits(self) -> object | None:
         return next((who for who, quota in self._waiting if self._has_room(quota)), None)
@@ -139,6 +138,7 @@ def _side_by_side(cluster: ApacheKafka, ready: Sequence[Cell], say: Say, keep: K
                 done.result()
         except BaseException:
             room.close()
+            children.stop_all()
             raise
 
 

@@ -8,6 +8,7 @@ throttled   pushes that arrive in a minute far over the quota: plain confluent-k
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import threading
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _serve()
     if unknown := set(options.figures) - set(_FIGURES):
         parser.error(f"no such figure: {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # brokers and clients end, too
     print(machine())
     for name in options.figures or _FIGURES:
         print(f"\n## {name}", flush=True)
