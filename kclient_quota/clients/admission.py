@@ -41,8 +41,8 @@ class Pace(Protocol):
         """`nbytes` go now."""
         ...
 
-    def on_success(self, nbytes: int) -> None:
-        """`nbytes` have arrived."""
+    def on_success(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` have arrived, and any throttle that came with the answer has been told."""
         ...
 
     def on_throttle(self, throttle_time_ms: int, now_ms: int) -> None:
@@ -245,7 +245,7 @@ class Gate:
         if delivered > 0:
             self._settled = handed
             self._progress_at_ms = now_ms
-            self._pace.on_success(int(delivered * self._ratio(delivered)))
+            self._pace.on_success(int(delivered * self._ratio(delivered)), now_ms)
 
     def on_wire(self, nbytes: int) -> None:
         """Librdkafka has sent `nbytes` to this broker since the last call: learn framing and compression."""

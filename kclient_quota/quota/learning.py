@@ -1,39 +1,69 @@
 """A limit that nobody told us, learnt from throttle times.
 
-V of our own bytes in a window of W ms, throttled for X ms, means that V / (W + X) was our share. Alone under the quota,
-that share is the quota itself and foretells every later throttle to the millisecond; so when it has done so a few times
-the limit is as good as known. While it does not, strangers share the quota: the rate then falls by a factor and regains
-with the root of itself, under which shares drift towards each other without anybody's knowing the whole.
+Alone: V of our own bytes in a window of W ms, throttled for X ms, mean that V / (W + X) is our share, and if nobody
+else is there, that is the quota itself and foretells every later throttle to the millisecond; so when it has done so a
+few times the limit is as good as known, and is kept to without a throttle.
+
+Among strangers that share says nothing of the whole, and any division of the quota would be an equilibrium. But the
+throttle time is one and the same function of the *shared* rate, whoever asks: a price that all pay alike. So everybody
+aims at the same rate for the same price, PRICE / X³ bytes per second: whoever sends more than the going throttle
+time stands for falls, whoever sends less rises, and shares meet although nobody knows the limit, the others or how many
+they are. The third root spans all quotas with throttles that can be lived with: 0.46 s stand for 25 kB/s, 0.27 s for
+131 kB/s, 0.1 s for 2.5 MB/s. A request takes as long as its expected throttle, so that muting, which acts at once,
+limits everybody alike while rates, which act through a window of 10 s, only drift.
 """
 
-from math import inf, sqrt
+from math import cbrt, exp, inf, log
 from typing import Final
 
-from kclient_quota.quota.share import (
-    CALM_DOUBLING_MS,
-    CALM_MS,
-    DECREASE_EVERY_MS,
-    MOST_DECREASE,
-    TARGET,
-)
+from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
 
-LEAST_DECREASE: Final = 0.05
-HARSH_THROTTLE_MS: Final = 20_000
-"""A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, between LEAST_DECREASE and MOST_DECREASE."""
+PRICE: Final = 2_500.0
+"""A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""
+ROOT: Final = 3
+DRIFT_PER_S: Final = 0.1
+"""A rate goes this part of the way, on a logarithmic scale, to what the going throttle time stands for."""
+PRICE_MS: Final = 2_000
+"""Over how long throttle times are averaged, zeros too."""
+STALE_MS: Final = 5_000
+"""A price that nobody has asked for so long means little, and falls by half in 3 s."""
+FADES_MS: Final = 4_000
+MOST_FALL: Final = 0.3
+FREE_RISE: Final = 0.04
+PAID_RISE: Final = 0.25
+RISE_A_REQUEST: Final = 0.2
+"""Most that a rate falls and rises per second, on a logarithmic scale: unthrottled, when everybody rises; throttled,
+when only those rise who have less than others; and in the time that one request stands for."""
+FREE_MS: Final = 5.0
+PAID_MS: Final = 35.0
+"""Prices below and above which clients count as unthrottled and throttled; between them it is something between."""
+YOUNG_MS: Final = 10_000
+"""After its first throttle a newcomer among others knows nothing yet, and for so long drifts faster."""
+YOUNG_DRIFT: Final = 4.0
+YOUNG_RISE: Final = 0.7
+CROWDED_MS: Final = 1_000
+"""A longer throttle means that many begin at once: then nobody is a newcomer."""
+HARSH_MS: Final = 3_000
+"""A throttle of more means that the quota was lowered, or that many have come: it halves the rate."""
+HARSH_DECREASE: Final = 0.5
+MOST_PRICE: Final = 10.0
+"""A throttle counts as so many times the one expected at most."""
 LEAST_RATE: Final = 512.0
 """A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
-INCREASE_ROOT: Final = 8.0
-"""Bytes per second and second regained, for each root of the rate in bytes per second."""
-MOST_GROWTH_PER_S: Final = 0.5
+MOST_RISE: Final = 0.5
+"""Per second, on a logarithmic scale, however long the calm."""
 ENDLESS_BYTES_PER_S: Final = 1e12
 """A rate that has grown up to here is not limited any more."""
 FORETOLD_MS: Final = 5
+CONTRADICTED_MS: Final = 40
 FORETOLD: Final = 3
-"""After how many throttles foretold in a row we are alone."""
+"""A throttle within FORETOLD_MS of what our share foretells was foretold, one that is off by CONTRADICTED_MS (more than
+a request that falls into another second) was not. After so many foretold and none that was not we are alone."""
 PATIENCE_MS: Final = 10_000
 MOST_PATIENCE_MS: Final = 30_000
 """How long a limit that foretold a throttle is believed in before it is tried again."""
 LONGEST_STEP_S: Final = 1.0
+LONGEST_REQUEST_MS: Final = 3_000.0
 
 
 class LearntShare:
@@ -44,7 +74,18 @@ class LearntShare:
         rate: bytes per second to send at now; infinite as long as nothing is known.
     """
 
-    __slots__ = ("_foretold", "_grown_at_ms", "_hold_until_ms", "_patience_ms", "_quiet_since_ms", "learnt", "rate")
+    __slots__ = (
+        "_foretold",
+        "_grown_at_ms",
+        "_hold_until_ms",
+        "_patience_ms",
+        "_price_ms",
+        "_priced_at_ms",
+        "_quiet_since_ms",
+        "_young_ms",
+        "learnt",
+        "rate",
+    )
 
     limit: Final = None
 
@@ -56,28 +97,59 @@ class LearntShare:
         self._grown_at_ms = 0
         self._hold_until_ms = 0
         self._quiet_since_ms = 0
+        self._price_ms = 0.0
+        self._priced_at_ms = 0
+        self._young_ms = YOUNG_MS
 
     @property
     def is_whole(self) -> bool:
         """Whether nobody else seems to share the quota."""
         return self._foretold >= FORETOLD
 
+    @property
+    def request_ms(self) -> float:
+        """How much time one request's bytes should stand for."""
+        if self.learnt is None or self.is_whole:
+            return REQUEST_MS
+        return min(max(self._expected_ms(), REQUEST_MS), LONGEST_REQUEST_MS)
+
+    def _expected_ms(self) -> float:
+        """The throttle time that our rate stands for."""
+        return 1000.0 * cbrt(PRICE / self.rate)
+
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """`own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
+        if throttle_ms > CROWDED_MS:
+            self._young_ms = 0
         measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
         if measured <= 0:
             return
         if self.learnt is None:
             self.learnt = measured
             self.rate = max(measured * TARGET, LEAST_RATE)
+            self._price_ms = min(throttle_ms, self._expected_ms())
+            self._priced_at_ms = self._grown_at_ms = now_ms
         else:
-            foretold_ms = own_bytes * 1000.0 / self.learnt - window_ms
-            self._foretold = self._foretold + 1 if abs(foretold_ms - throttle_ms) <= FORETOLD_MS else 0
+            self._pay(min(throttle_ms, self._expected_ms() * MOST_PRICE), now_ms)
+            off_ms = abs(own_bytes * 1000.0 / self.learnt - window_ms - throttle_ms)
+            if off_ms > CONTRADICTED_MS:
+                self._foretold = 0
             if now_ms < self._hold_until_ms:
                 return
+            self._foretold += off_ms <= FORETOLD_MS
             self._yield(self.learnt, measured, throttle_ms)
         self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
-        self._grown_at_ms = self._quiet_since_ms = now_ms + throttle_ms
+        self._quiet_since_ms = now_ms + throttle_ms
+
+    def on_free(self, now_ms: int) -> None:
+        """A response carried no throttle time."""
+        if self.learnt is not None:
+            self._pay(0.0, now_ms)
+
+    def _pay(self, throttle_ms: float, now_ms: int) -> None:
+        elapsed_ms = max(now_ms - self._priced_at_ms, 0)
+        self._priced_at_ms = now_ms
+        self._price_ms += (throttle_ms - self._price_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
 
     def _yield(self, learnt: float, measured: float, throttle_ms: int) -> None:
         if self.is_whole:
@@ -86,11 +158,11 @@ class LearntShare:
             return
         self.learnt = measured
         self._patience_ms = PATIENCE_MS
-        decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE), MOST_DECREASE)
-        self.rate = max(self.rate * (1.0 - decrease), LEAST_RATE)
+        if throttle_ms > HARSH_MS:
+            self.rate = max(self.rate * HARSH_DECREASE, LEAST_RATE)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:
-        """Try for more, ever faster the longer there is no throttle; only while the rate is `busy` being used up."""
+        """Drift to what the price stands for; only while the rate is `busy` being used up."""
         elapsed_ms = now_ms - self._grown_at_ms
         if elapsed_ms <= 0:
             return
@@ -98,15 +170,31 @@ class LearntShare:
         calm_ms = now_ms - self._quiet_since_ms
         if not busy or self.learnt is None or (self.is_whole and calm_ms < self._patience_ms):
             return
+        elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
+        if min(calm_ms, now_ms - self._priced_at_ms) > STALE_MS:
+            self._price_ms *= exp(-elapsed_s * 1000.0 / FADES_MS)
+        # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
         doublings = min(max(calm_ms - max(CALM_MS, self._patience_ms), 0) // CALM_DOUBLING_MS, 20)
-        step = min(INCREASE_ROOT * sqrt(self.rate) * 2.0**doublings, self.rate * MOST_GROWTH_PER_S)
-        self.rate += step * min(elapsed_ms / 1000.0, LONGEST_STEP_S)
+        change = self._change(elapsed_s) * 2.0**doublings
+        self.rate = max(self.rate * exp(min(change, max(MOST_RISE, YOUNG_RISE)) * elapsed_s), LEAST_RATE)
         if self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf
+
+    def _change(self, elapsed_s: float) -> float:
+        """By how much the rate should change per second, on a logarithmic scale."""
+        expected_ms = self._expected_ms()
+        change = DRIFT_PER_S * ROOT * log(expected_ms / max(self._price_ms, 1e-9))
+        if self._young_ms > 0:
+            self._young_ms -= int(elapsed_s * 1000.0)
+            return min(max(change * YOUNG_DRIFT, -MOST_FALL), YOUNG_RISE)
+        paid = min(max((self._price_ms - FREE_MS) / (PAID_MS - FREE_MS), 0.0), 1.0)
+        most = min(FREE_RISE + (PAID_RISE - FREE_RISE) * paid, RISE_A_REQUEST * 1000.0 / expected_ms)
+        return min(max(change, -MOST_FALL), most)
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
         self._grown_at_ms += shift_ms
         self._hold_until_ms += shift_ms
         self._quiet_since_ms += shift_ms
+        self._priced_at_ms += shift_ms

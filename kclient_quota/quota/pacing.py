@@ -15,11 +15,9 @@ from typing import Final
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.learning import LearntShare
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
-from kclient_quota.quota.share import KnownShare
+from kclient_quota.quota.share import REQUEST_MS, KnownShare
 from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
 
-REQUEST_MS: Final = 100
-"""How much time one request's bytes stand for; a hundredth of the window if that is less."""
 LUMP: Final = 5.0
 """Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
 LATE_LUMP: Final = 1.4
@@ -42,6 +40,7 @@ CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
 NEVER_REVIEWED: Final = -(2**62)
 OUTSTANDING_MS: Final = 500
+LONGEST_WAIT_MS: Final = 1_000
 
 
 class Pacer:
@@ -84,7 +83,7 @@ class Pacer:
         self._mirror = SampledRate(samples, window_ms)
         self._least_window_ms = max(samples - 1, 1) * window_ms
         self._most_window_ms = (samples + 1) * window_ms
-        self._request_ms = min(REQUEST_MS, self._least_window_ms / 100)
+        self._request_ms = self._least_window_ms / 100
         self._share: KnownShare | LearntShare = LearntShare()
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
@@ -125,7 +124,11 @@ class Pacer:
         missing = max(min(nbytes, self._lump), self._quantum) - bank
         if missing <= 0.0:
             return self._wait_until_ms
-        return max(self._wait_until_ms, now_ms + ceil(missing / self._pace))
+        wait_ms = ceil(missing / self._pace)
+        if self._share.limit is None:
+            # Ask again before long: a learnt rate may have grown.
+            wait_ms = min(wait_ms, max(LONGEST_WAIT_MS, wait_ms // 4))
+        return max(self._wait_until_ms, now_ms + wait_ms)
 
     def rate(self) -> float:
         """Bytes per second that are aimed at now; infinite as long as nothing is known to limit them."""
@@ -177,9 +180,14 @@ class Pacer:
         if bank > self._ceiling:
             self._pay_back_burst(now_ms)
 
-    def on_success(self, nbytes: int) -> None:
-        """`nbytes` have been acknowledged: slow start may have as many more on their way."""
+    def on_success(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` have been acknowledged: slow start may have as many more on their way.
+
+        Tell a throttle that came with the same response first: no other can come before that throttle has passed.
+        """
         self._slow_start_bytes += nbytes
+        if now_ms >= self._throttled_until_ms:
+            self._share.on_free(now_ms)
 
     def on_throttle(self, throttle_time_ms: int, now_ms: int) -> None:
         """A response has said `throttle_time_ms`; zero and less say nothing."""
@@ -269,6 +277,9 @@ class Pacer:
         if rate == inf:
             self._open = True
             return
+        request_ms = self._share.request_ms
+        # A hundredth of a short window, but no less than how long strangers make us wait.
+        self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
         self._quantum = min(self._pace * self._request_ms, MOST_REQUEST_BYTES)
         self._lump = max(self._quantum, self._lump * LUMP_FADES)
         self._ceiling = self._lump + self._pace * self._request_ms * LATENESS

@@ -9,6 +9,8 @@ its count.
 
 from typing import Final
 
+REQUEST_MS: Final = 100
+"""How much time one request's bytes stand for."""
 TARGET: Final = 0.98
 """Part of the limit that is aimed at; the rest pays for jitter, framing and the size of one request."""
 INCREASE_PER_S: Final = 0.016
@@ -51,6 +53,8 @@ class KnownShare:
         rate: bytes per second to send at now.
     """
 
+    request_ms: Final = REQUEST_MS
+
     __slots__ = ("_cap", "_grown_at_ms", "_hold_until_ms", "_quiet_since_ms", "learnt", "limit", "rate")
 
     def __init__(self, limit: float) -> None:
@@ -86,6 +90,9 @@ class KnownShare:
         blame = (self.rate / (self.limit * EIGHTH)) ** DECREASE_POWER
         decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * blame, MOST_DECREASE)
         self.rate = max(self.rate * (1.0 - decrease), self.limit * LEAST_SHARE)
+
+    def on_free(self, now_ms: int) -> None:
+        """A response carried no throttle time: says nothing that time does not say."""
 
     def _recount(self, measured: float) -> None:
         exact = measured >= self.limit * EXACT

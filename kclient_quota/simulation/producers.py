@@ -73,9 +73,9 @@ class _Lane:
         answers = self.answers
         while answers and answers[0][0] <= now_ms:
             at_ms, mark, throttle_ms = answers.popleft()
-            self.gate.settle(mark, at_ms)
             if throttle_ms > 0:
                 self.gate.on_throttle(throttle_ms, at_ms)
+            self.gate.settle(mark, at_ms)
         if now_ms >= self.statistics_at_ms:
             self.statistics_at_ms = now_ms + STATISTICS_MS
             self.gate.on_wire(self.wire_bytes)

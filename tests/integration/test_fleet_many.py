@@ -9,9 +9,9 @@ from kclient_quota.simulation import Change, Scenario, figures, parts, simulate
 QUOTAS = (51_200, 1_048_576, 52_428_800)
 
 
-def fleet(**scenario):
+def fleet(seed=1, **scenario):
     made = Scenario(**{"seconds": 120, "warm_up_ms": 60_000, **scenario})
-    return figures(made, [simulate(made, part, random.Random(f"1/{part.brokers}")) for part in parts(made)])
+    return figures(made, [simulate(made, part, random.Random(f"{seed}/{part.brokers}")) for part in parts(made)])
 
 
 @pytest.mark.parametrize("quota", QUOTAS)
@@ -32,15 +32,41 @@ def test_arrivals_and_departures_settle_within_half_a_minute(clients, more):
     assert after_ms <= 30_000
 
 
-@pytest.mark.parametrize("clients", [2, 8])
-def test_who_learns_a_small_quota_shares_it_too(clients):
-    found = fleet(quota=51_200, clients=clients, told=False)
+@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("clients", [2, 8, 32])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_who_learns_the_quota_shares_all_of_it_too(quota, clients, seed):
+    found = fleet(seed, quota=quota, clients=clients, told=False)
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.9
+    assert found.least_share >= 0.5
+
+
+@pytest.mark.parametrize(("quota", "message_bytes"), [(51_200, 100), (1_048_576, 10_000), (52_428_800, 10_000)])
+def test_who_learns_shares_whatever_the_messages(quota, message_bytes):
+    found = fleet(quota=quota, clients=8, message_bytes=message_bytes, told=False)
     assert found.utilisation >= 0.95
     assert found.jain >= 0.9
     assert found.least_share >= 0.5
 
 
 @pytest.mark.parametrize("quota", QUOTAS)
-@pytest.mark.parametrize("clients", [2, 8, 32])
-def test_who_learns_leaves_nothing_unused(quota, clients):
-    assert fleet(quota=quota, clients=clients, told=False).utilisation >= 0.95
+@pytest.mark.parametrize(("clients", "more"), [(4, 4), (1, 7), (8, -4), (2, -1)])
+def test_who_learns_makes_room_for_newcomers_and_fills_it_again(quota, clients, more):
+    found = fleet(quota=quota, clients=clients, seconds=180, told=False, changes=(Change(120_000, more),))
+    after_ms = found.settling[-1].after_ms
+    assert after_ms is not None
+    assert after_ms <= 35_000
+
+
+def test_who_learns_late_comes_to_what_the_rest_has():
+    found = fleet(quota=1_048_576, clients=8, ramp_ms=30_000, seconds=150, told=False)
+    assert found.jain >= 0.9
+    assert found.least_share >= 0.5
+
+
+@pytest.mark.parametrize("quota", QUOTAS[:2])
+def test_who_learns_and_wants_less_waits_for_nobody(quota):
+    found = fleet(quota=quota, clients=8, demands=(quota / 16,), told=False)
+    assert found.throttle_p99_ms == 0
+    assert found.jain >= 0.99

@@ -117,8 +117,8 @@ class World:
     def answered(self, client, nbytes, throttle_ms):
         self.flying[client] -= 1
         self.outstanding[client] -= nbytes
-        self.pacers[client].on_success(nbytes)
         self.pacers[client].on_throttle(throttle_ms, self.client_time(self.now))
+        self.pacers[client].on_success(nbytes, self.client_time(self.now))
 
     # What came of it
 

@@ -89,7 +89,8 @@ def test_clock_that_jumps_stops_nothing(jump_ms, limit):
     assert first <= now + 2_000
     rate = pacer.rate()
     times = send_all(pacer, 1_000, 100, now)
-    assert times[-1] - times[0] <= 1.2 * 100_000 / rate * 1000
+    # A clock that is a little behind is waited for.
+    assert times[-1] - times[0] <= 1.2 * 100_000 / rate * 1000 + 500
 
 
 def test_throttle_outlives_a_clock_that_jumps_back():
@@ -142,7 +143,7 @@ def test_slow_start_doubles_with_every_round_trip_and_begins_again():
     assert window <= 16_384
     for _ in range(4):
         pacer.on_sent(int(window), T0)
-        pacer.on_success(int(window))
+        pacer.on_success(int(window), T0)
         assert pacer.outstanding_bytes == 2 * window
         window = pacer.outstanding_bytes
     pacer.on_throttle(1_000, T0)

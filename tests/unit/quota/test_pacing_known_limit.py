@@ -124,4 +124,4 @@ def test_other_windows_of_the_broker(window, told):
     if told:
         assert world.throttles() == []
     else:
-        assert max(world.throttles(2 * span + 60_000), default=0) <= span / 10
+        assert max(world.throttles(2 * span + 60_000), default=0) <= span / 8

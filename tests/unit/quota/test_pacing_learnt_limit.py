@@ -27,9 +27,9 @@ def test_alone_the_quota_is_found_and_used(quota, disturbed):
 @pytest.mark.parametrize("clients", [2, 8])
 def test_strangers_leave_nothing_unused_and_come_to_fair_shares(quota, clients):
     world = World(quota, clients=clients, told=False).run(240_000)
-    assert world.jain(180_000) >= 0.85
-    assert world.utilisation(60_000) >= 0.95
-    assert max(world.throttles(60_000)) <= 2_000
+    assert world.jain(180_000) >= 0.9
+    assert world.utilisation(60_000) >= 0.93
+    assert max(world.throttles(60_000)) <= 5_000
 
 
 def test_raised_quota_is_found_within_a_minute():
@@ -52,7 +52,7 @@ def test_lowered_quota_is_followed():
     world.quota = 50_000
     world.run(180_000)
     assert utilisation_of_last(world, 60_000) >= 0.9
-    assert max(row[3] for row in world.sent if row[0] >= world.now - 60_000) <= 1_500
+    assert max(row[3] for row in world.sent if row[0] >= world.now - 60_000) <= 4_000
 
 
 def test_neighbour_that_leaves_is_noticed_within_a_minute():
