@@ -352,20 +352,19 @@ def test_a_controller_that_goes_away_and_comes_back():
         described(admin, {of(user="u"): {"producer_byte_rate": 3.0}})
 
 
+def kafkas_own_tool(name, cluster, *arguments):
+    """Its exit status and standard output."""
+    command = ["java", "-Xshare:auto", "-cp", class_path(), name, "--bootstrap-server", cluster.bootstrap_servers]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout
+
+
 @pytest.mark.kafka
 def test_configs_prints_what_kafkas_own_tool_prints(capsys):
     """The same alterations by Kafka's kafka-configs and by ours, on one cluster; both describe alike."""
 
     def theirs(*arguments):
-        command = ["java", "-Xshare:auto", "-cp", class_path(), "kafka.admin.ConfigCommand"]
-        done = subprocess.run(
-            [*command, "--bootstrap-server", cluster.bootstrap_servers, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout
+        return kafkas_own_tool("kafka.admin.ConfigCommand", cluster, *arguments)
 
     def ours(*arguments):
         status = quotas.main(["configs", "--bootstrap-server", cluster.bootstrap_servers, *arguments])
@@ -388,15 +387,7 @@ def test_configs_prints_what_kafkas_own_tool_prints(capsys):
 @pytest.mark.kafka
 def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys):
     def theirs(*arguments):
-        command = ["java", "-Xshare:auto", "-cp", class_path(), "org.apache.kafka.tools.ClientMetricsCommand"]
-        done = subprocess.run(
-            [*command, "--bootstrap-server", cluster.bootstrap_servers, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        return done.returncode, done.stdout
+        return kafkas_own_tool("org.apache.kafka.tools.ClientMetricsCommand", cluster, *arguments)
 
     def ours(*arguments):
         status = client_metrics.main(["--bootstrap-server", cluster.bootstrap_servers, *arguments])

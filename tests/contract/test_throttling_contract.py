@@ -30,10 +30,8 @@ def _one_batch(conf: dict[str, Any], topic: str, messages: int) -> None:
     producer.poll(0)
 
 
-def test_one_request_over_the_quota_is_throttled_by_kip_13s_formula(cluster: Any, unique: Unique) -> None:
-    topic, client_id, quota = unique("t"), unique("app"), 5_000
-    _create(cluster, topic)
-    cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
+def _heard_of_sixty(cluster: Any, client_id: str, topic: str) -> list[float]:
+    """The throttle times, in seconds, that one batch of sixty messages is answered with."""
     heard: list[float] = []
     conf = {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -41,6 +39,14 @@ def test_one_request_over_the_quota_is_throttled_by_kip_13s_formula(cluster: Any
         "throttle_cb": lambda event: heard.append(event.throttle_time),
     }
     _one_batch(conf, topic, 60)
+    return heard
+
+
+def test_one_request_over_the_quota_is_throttled_by_kip_13s_formula(cluster: Any, unique: Unique) -> None:
+    topic, client_id, quota = unique("t"), unique("app"), 5_000
+    _create(cluster, topic)
+    cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
+    heard = _heard_of_sixty(cluster, client_id, topic)
     # 60 values of 1,000 bytes, about 7 bytes a record and 160 a request: 60,580 / 5,000 - 10 = 2.116 s
     assert heard == [pytest.approx(2.12, abs=0.06)]
 
@@ -49,14 +55,7 @@ def test_a_request_within_the_quota_of_a_whole_window_is_not_throttled(cluster: 
     topic, client_id = unique("t"), unique("app")
     _create(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=6_200)
-    heard: list[float] = []
-    conf = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "client.id": client_id,
-        "throttle_cb": lambda event: heard.append(event.throttle_time),
-    }
-    _one_batch(conf, topic, 60)
-    assert heard == []
+    assert _heard_of_sixty(cluster, client_id, topic) == []
 
 
 def test_the_throttled_request_is_answered_at_once_and_the_connection_muted_after(cluster: Any, unique: Unique) -> None:
@@ -131,14 +130,7 @@ def test_a_removed_quota_throttles_nobody(cluster: Any, unique: Unique) -> None:
     _create(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=1_000)
     cluster.set_quota(client_id=client_id, producer_byte_rate=None)
-    heard: list[float] = []
-    conf = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "client.id": client_id,
-        "throttle_cb": lambda event: heard.append(event.throttle_time),
-    }
-    _one_batch(conf, topic, 60)
-    assert heard == []
+    assert _heard_of_sixty(cluster, client_id, topic) == []
 
 
 def test_every_broker_counts_for_itself(three_brokers: Any, unique: Unique) -> None:
