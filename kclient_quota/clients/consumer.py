@@ -21,7 +21,7 @@ from kclient_quota.clients.paced_consumer import DOORS, PacedConsumer
 from kclient_quota.clients.poll_watch import POLL_WATCH, Watched
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
-from kclient_quota.config import Backoff, split
+from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import CONSUMER, MetricName
 
 STORE_EVERY_MS: Final = 1_000
@@ -52,7 +52,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
         finder = settings.limit_finder(ours, self._asks_with)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
-        conf, sizes = with_sizes(conf, limit.byte_rate, known=limit.known)
+        conf, sizes = with_sizes(conf, limit.byte_rate, follow=limit.source is not LimitSource.CONFIG)
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         gate = ConsumerGate(ours.backoff, client_id, limit, sizes, settings.max_poll_interval_ms(conf))

@@ -293,12 +293,13 @@ class ConsumerGate:
                 logger.warning("Client %r, broker %d: messages come again", self._client_id, node)
 
     def _warn_misfit(self) -> None:
-        if self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit:
+        if self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit or self.limit.unlimited:
+            # A throttle that contradicts what is known is being asked about.
             return
         self._said_misfit = True
         logger.warning(
-            "Client %r fetches in sizes that its quota (%s) cannot be followed with, and librdkafka's sizes are fixed "
-            "when a client is made: make it anew, or set consumer_byte_rate before a quota applies",
+            "Client %r queues or fetches in sizes that its quota (%s) cannot be followed with, and librdkafka's sizes "
+            "are fixed when a client is made: leave queued.max.messages.kbytes and fetch.* out, or make it anew",
             self._client_id,
             words(self.limit),
         )

@@ -138,7 +138,11 @@ class BrokerPace:
     def fits_at_ms(self, now_ms: int) -> int:
         """When the next batch fits into the window."""
         ceiling = self.share.ceiling
-        return now_ms if ceiling == inf else self.window.fits_at_ms(self.batch, ceiling, now_ms)
+        if ceiling == inf:
+            return now_ms
+        # A broker cuts a fetch to what a window may hold.
+        most = ceiling * self.window.least_window_ms / 1000.0
+        return self.window.fits_at_ms(min(self.batch, most), ceiling, now_ms)
 
     def on_received(self, total: int, responses: int, at_ms: int) -> None:
         """`total` bytes have been received so far, in `responses` that were not throttled."""
@@ -202,6 +206,7 @@ class FetchPacer:
         self._learnt_from = 0.0
         self._wire = 0.0
         self._wire_seen: float | None = None
+        self._followed = False
         self._queued_before = 0.0
         self._queued = 0.0
         self._message = float(RECORD_BYTES)
@@ -356,7 +361,9 @@ class FetchPacer:
         self._queued_before = queued
         self._taken = 0.0
         before, self._wire_seen = self._wire_seen, wire
-        if before is None or wire < before:
+        followed, self._followed = self._followed, self.paced and self.fits
+        if before is None or wire < before or not (followed and self._followed):
+            # What is taken while nothing is paced is not told.
             return
         self._wire += wire - before
         self._learnt_from += came

@@ -2,6 +2,9 @@
 
 A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
 for and is thrown away. So a fetch asks for little, a twentieth of a second, and usually gets exactly one batch.
+
+Where nothing limits, fetches stay librdkafka's. The queue does not: a quota that comes later is followed by leaving so
+much in the queue that no fetch goes out, and librdkafka's own 64 MB would first have to be filled at the quota's rate.
 """
 
 from collections.abc import Mapping
@@ -16,11 +19,14 @@ SMALLEST_BYTES: Final = 1_024
 """Sizes cannot be chosen smaller than this, however small the limit."""
 QUEUE_BACKOFF_MS: Final = 10
 """How soon librdkafka notices that the queue has room again."""
-UNKNOWN_QUEUE_KBYTES: Final = 2_048
+OPEN_QUEUE_KBYTES: Final = 1_024
+"""What is queued while no limit is known, for one that may come."""
+OPEN_QUEUE_BACKOFF_MS: Final = 2
+"""How soon room in that queue is noticed: it must not run empty before the next fetch has come."""
 DEFAULT_QUEUE_KBYTES: Final = 65_536
 DEFAULT_FETCH_BYTES: Final = 1_048_576
-MOST_TIME_MS: Final = 2_500
-"""Sizes that stand for more time than this cannot be spaced."""
+MOST_TIME_MS: Final = 25_000
+"""A queue that stands for more time than this cannot hold fetches back: filling it would take as long."""
 LEAST_TIME_MS: Final = 2
 """Fetches that stand for less time than this cannot keep up with the limit."""
 
@@ -43,27 +49,23 @@ class FetchSizes:
 
     def fit(self, byte_rate: float) -> bool:
         """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
-        largest = max(self.fetch_bytes, self.queue_bytes)
-        spaced = largest <= SMALLEST_BYTES or largest * 1000 / byte_rate <= MOST_TIME_MS
+        spaced = self.queue_bytes <= SMALLEST_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
         keeps_up = self.fetch_bytes >= MOST_FETCH_BYTES or self.fetch_bytes * 1000 / byte_rate >= LEAST_TIME_MS
         return spaced and keeps_up
 
 
-def sizes_for(byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:
+def sizes_for(byte_rate: float | None) -> tuple[dict[str, Any], FetchSizes]:
     """Choose sizes.
 
     Args:
         byte_rate: bytes per second and broker; None where nothing limits, or nothing is known to.
-        known: whether it is known what applies.
 
     Returns:
-        librdkafka's configuration, empty where its defaults are right, and what they come to.
+        librdkafka's configuration and what it comes to.
     """
-    if byte_rate is None and known:
-        return {}, FetchSizes(DEFAULT_FETCH_BYTES, DEFAULT_QUEUE_KBYTES * 1024, sized=False)
     if byte_rate is None:
-        conf = {"queued.max.messages.kbytes": UNKNOWN_QUEUE_KBYTES, "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS}
-        return conf, FetchSizes(DEFAULT_FETCH_BYTES, UNKNOWN_QUEUE_KBYTES * 1024, sized=False)
+        conf = {"queued.max.messages.kbytes": OPEN_QUEUE_KBYTES, "fetch.queue.backoff.ms": OPEN_QUEUE_BACKOFF_MS}
+        return conf, FetchSizes(DEFAULT_FETCH_BYTES, OPEN_QUEUE_KBYTES * 1024, sized=False)
     fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
     queue_kbytes = max(1, fetch_bytes // 1024)
     conf = {
@@ -77,13 +79,20 @@ def sizes_for(byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], 
     return conf, FetchSizes(fetch_bytes, queue_kbytes * 1024, sized=True)
 
 
-def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, known: bool) -> tuple[dict[str, Any], FetchSizes]:
+def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool) -> tuple[dict[str, Any], FetchSizes]:
     """`conf` with sizes for the limit, where the user has not set any.
+
+    Args:
+        conf: the user's.
+        byte_rate: see `sizes_for`.
+        follow: whether a limit may come later, where there is none; otherwise sizes stay librdkafka's.
 
     Returns:
         the configuration and the sizes that hold.
     """
-    chosen, sizes = sizes_for(byte_rate, known=known)
+    chosen, sizes = sizes_for(byte_rate)
+    if byte_rate is None and not follow:
+        chosen = {}
     theirs = {key for key in conf if key in chosen or key in _FETCH_KEYS}
     if theirs & {*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"}:
         for key in (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"):

@@ -145,7 +145,7 @@ class ConsumerWorld:
         consumer.sources = [_Source(consumer, node, managers[node], bins) for node in nodes]
         if not plain:
             limit = scenario.quota if scenario.told else None
-            _, sizes = sizes_for(limit, known=scenario.told)
+            _, sizes = sizes_for(limit)
             consumer.fetch_bytes, consumer.queue_bytes = sizes.fetch_bytes, sizes.queue_bytes
             consumer.pacer = FetchPacer(limit, sizes, begin_ms)
             consumer.leaders = {("t", node): node for node in nodes}

@@ -59,7 +59,7 @@ class Broker:
     def answer(self, fetch_bytes: int) -> tuple[int, int]:
         """What a fetch would yield: bytes on the wire, and whole batches among them."""
         whole = self.batch + BATCH_HEADER
-        wire = max(whole, fetch_bytes)
+        wire = max(whole, min(fetch_bytes, int(self.quota.byte_rate * 10)))
         return wire + FRAMING, wire // whole
 
 
@@ -70,7 +70,7 @@ class World:
         self, brokers: list[Broker], limit: float | None, *, sizes: FetchSizes | None = None, start_ms: int = 5_000
     ) -> None:
         self.brokers = brokers
-        self.sizes = sizes or sizes_for(limit, known=True)[1]
+        self.sizes = sizes or sizes_for(limit)[1]
         self.now_ms = start_ms
         self.pacer = FetchPacer(limit, self.sizes, start_ms)
         self.queue: deque[tuple[int, int]] = deque()

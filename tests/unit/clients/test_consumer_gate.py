@@ -29,8 +29,10 @@ def gate_of(
     *,
     sized_for: float | None = QUOTA,
     backoff: Backoff = Backoff.BLOCK,
+    queue_kbytes: int | None = None,
 ) -> ConsumerGate:
-    _, sizes = with_sizes({}, sized_for, known=True)
+    theirs = {} if queue_kbytes is None else {"queued.max.messages.kbytes": queue_kbytes}
+    _, sizes = with_sizes(theirs, sized_for, follow=True)
     return ConsumerGate(backoff, "app", limit_of(byte_rate), sizes, 300_000, clock)
 
 
@@ -102,7 +104,7 @@ def test_nothing_waits_where_nothing_limits_where_pacing_is_off_and_where_the_si
     for gate in (
         gate_of(clock, None, sized_for=None),
         gate_of(clock, backoff=Backoff.OFF),
-        gate_of(clock, QUOTA, sized_for=None),
+        gate_of(clock, QUOTA, queue_kbytes=65_536),
     ):
         assert not gate.paced
         assert gate.ask() == 0
@@ -200,7 +202,7 @@ def test_a_stall_is_in_the_log_the_state_and_the_metrics_until_messages_come(cap
 
 def test_a_request_quotas_throttle_is_no_stall() -> None:
     clock = ManualClock()
-    _, sizes = with_sizes({}, 20_000, known=True)
+    _, sizes = with_sizes({}, 20_000, follow=True)
     gate = ConsumerGate(Backoff.BLOCK, "app", Limit(20_000, 5.0, LimitSource.CONFIG), sizes, 300_000, clock)
     gate.on_statistics(statistics(0))
     for _ in range(30):

@@ -17,51 +17,60 @@ from kclient_quota.quota.share import KnownShare
     [(1_000_000, 50_000, 48), (100_000, 5_000, 4), (1_000, 1_000, 1), (10, 1_000, 1), (1e9, 1_000_000, 976)],
 )
 def test_a_fetch_is_a_twentieth_of_a_second(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
-    conf, sizes = sizes_for(byte_rate, known=True)
+    conf, sizes = sizes_for(byte_rate)
     assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == fetch_bytes
     assert conf["queued.max.messages.kbytes"] == kbytes
     assert sizes == FetchSizes(fetch_bytes, kbytes * 1024, sized=True)
     assert sizes.fit(byte_rate)
 
 
-def test_nothing_is_changed_where_nothing_limits() -> None:
-    conf, sizes = with_sizes({"group.id": "g"}, None, known=True)
+def test_nothing_is_changed_where_nothing_will_ever_limit() -> None:
+    conf, sizes = with_sizes({"group.id": "g"}, None, follow=False)
     assert conf == {"group.id": "g"}
     assert not sizes.fit(1_000_000)
     assert sizes.fit(100_000_000)
+
+
+def test_where_a_limit_may_come_only_the_queue_is_smaller_than_librdkafkas() -> None:
+    conf, sizes = with_sizes({"group.id": "g"}, None, follow=True)
+    assert conf == {"group.id": "g", "queued.max.messages.kbytes": 1_024, "fetch.queue.backoff.ms": 2}
+    assert sizes == FetchSizes(1_048_576, 1_048_576, sized=False)
+    assert sizes.fit(51_200)
+    assert sizes.fit(100_000_000)
+    assert not sizes.fit(20_000)
 
 
 @pytest.mark.parametrize(
     "key", ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes", "message.max.bytes"]
 )
 def test_fetch_sizes_of_the_users_own_are_left_alone(key: str) -> None:
-    conf, sizes = with_sizes({key: 2_000_000}, 100_000, known=True)
+    conf, sizes = with_sizes({key: 2_000_000}, 100_000, follow=True)
     assert {name: value for name, value in conf.items() if "bytes" in name and "kbytes" not in name} == {key: 2_000_000}
     assert not sizes.sized
-    assert not sizes.fit(100_000)
+    assert sizes.fit(100_000)
 
 
 def test_a_queue_of_the_users_own_is_left_alone() -> None:
-    conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000, known=True)
+    conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000, follow=True)
     assert conf["queued.max.messages.kbytes"] == "64"
     assert sizes.queue_bytes == 64 * 1024
     assert conf["fetch.message.max.bytes"] == 50_000
 
 
+def test_a_queue_that_takes_too_long_to_fill_cannot_be_followed() -> None:
+    _, sizes = with_sizes({"queued.max.messages.kbytes": 4_096}, 1_000_000, follow=True)
+    assert sizes.fit(200_000)
+    assert not sizes.fit(100_000)
+
+
 def test_a_size_that_is_no_number_is_librdkafkas_to_refuse() -> None:
-    conf, sizes = with_sizes({"fetch.message.max.bytes": "lots"}, 1_000_000, known=True)
+    conf, sizes = with_sizes({"fetch.message.max.bytes": "lots"}, 1_000_000, follow=True)
     assert conf["fetch.message.max.bytes"] == "lots"
     assert sizes.fetch_bytes == 1_048_576
 
 
-def test_an_unknown_limit_gets_a_queue_that_can_be_followed_from_a_megabyte_a_second_on() -> None:
-    _, sizes = sizes_for(None, known=False)
-    assert sizes.fit(1_000_000)
-    assert not sizes.fit(100_000)
-
-
 def test_a_limit_that_outgrows_the_sizes_does_not_fit() -> None:
-    _, sizes = sizes_for(100_000, known=True)
+    _, sizes = sizes_for(100_000)
     assert sizes.fit(50_000)
     assert sizes.fit(1_000_000)
     assert not sizes.fit(1e9)
@@ -161,28 +170,39 @@ def test_a_share_that_was_given_up_stays_given_up_when_the_limit_changes() -> No
     assert share.rate == pytest.approx(49_500)
 
 
-def test_a_learnt_share_is_v_over_w_plus_x_and_tried_upwards_while_it_is_used() -> None:
+def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_used() -> None:
     share = FetchShare(None)
     share.on_throttle(0, 10_000, 500, 0)
     assert share.rate == share.ceiling == float("inf")
     share.on_throttle(1_200_000, 10_000, 2_000, 0)
     assert share.learnt == share.ceiling == 100_000
-    assert share.rate == 98_000
+    assert share.rate == 99_000
     for now_ms in range(0, 60_000, 100):
         share.grow(now_ms, busy=False)
-    assert share.rate == 98_000
+    assert share.rate == 99_000
     for now_ms in range(60_000, 120_000, 100):
         share.grow(now_ms, busy=True)
-    assert share.rate > 150_000
-    assert share.ceiling == pytest.approx(share.rate / 0.98)
+    assert share.rate > 1_000_000
+    assert share.ceiling == pytest.approx(share.rate / TARGET)
 
 
-def test_a_clock_that_jumps_back_does_not_keep_a_share_from_growing() -> None:
-    share = FetchShare(100_000)
-    share.on_throttle(0, 10_000, 500, 1_000_000)
+def test_a_learnt_share_that_meets_no_limit_any_more_is_none() -> None:
+    share = FetchShare(None)
+    share.on_throttle(1_200_000, 10_000, 2_000, 0)
+    for now_ms in range(0, 300_000, 100):
+        share.grow(now_ms, busy=True)
+    assert share.rate == float("inf")
+    assert share.learnt is None
+
+
+@pytest.mark.parametrize("limit", [100_000, None])
+def test_a_clock_that_jumps_back_does_not_keep_a_share_from_growing(limit: float | None) -> None:
+    share = FetchShare(limit)
+    share.on_throttle(600_000, 10_000, 500, 1_000_000)
     share.rebase(-990_000)
     yielded = share.rate
-    share.grow(20_000, busy=True)
+    for now_ms in range(10_000, 30_000, 1_000):
+        share.grow(now_ms, busy=True)
     assert share.rate > yielded
 
 
