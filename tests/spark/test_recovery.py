@@ -23,7 +23,7 @@ CLIENTS = 20
 PUSHES = 6
 AT_ONCE = 20
 DRIVER = Path(__file__).with_name("recovery_driver.py")
-WAIT_S = 120
+WAIT_S = 180
 
 
 @pytest.fixture
@@ -79,6 +79,8 @@ def kill_in_mid_batch(process, checkpoint, log):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_a_driver_killed_in_mid_batch_leaves_every_point_once(spark, cluster, driver, tmp_path):
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "out"
     kill_in_mid_batch(driver, checkpoint, tmp_path / "driver.log")
