@@ -207,7 +207,7 @@ def throughput(is_quick: bool) -> Any:
 
     The control is a pair of runs without telemetry: what chance alone does.
     """
-    count, pairs = (300_000, 5) if is_quick else (1_000_000, 15)
+    count, pairs = (300_000, 5) if is_quick else (1_000_000, 21)
     found: dict[str, list[list[float]]] = {"on / off": [], "off / off": []}
     with _broker() as (address, _):
         _produce(address, count, is_on=True)  # loads what is loaded once

@@ -9,6 +9,8 @@ from benchmarks.cell import measure
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import apache_kafka_unavailable_reason
 
+pytestmark = pytest.mark.timeout(400)  # a compiler, and processes side by side, on a busy machine
+
 MESSAGES = 120
 IN_SOURCE = 320
 
