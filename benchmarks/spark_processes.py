@@ -1,0 +1,58 @@
+"""What Spark costs this machine: CPU time and memory of the JVM and of its Python workers."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PARENT, _CPU, _RESIDENT = 1, slice(11, 15), 21
+
+
+class Cost(NamedTuple):
+    """CPU seconds so far (of children that have ended, too), bytes of resident memory now."""
+
+    jvm_s: float
+    workers_s: float
+    jvm_bytes: int
+    workers_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """All CPU time."""
+        return self.jvm_s + self.workers_s
+
+
+def jvm_of(spark: "SparkSession") -> int:
+    """The process of a local session's JVM."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 # py4j has no other way to the JVM's own id
+    return int(gateway.jvm.java.lang.ProcessHandle.current().pid())
+
+
+def cost(jvm: int) -> Cost:
+    """Of the JVM and of everything that it has started."""
+    stats = {int(path.name): _stat(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    workers = _below(jvm, stats)
+    own = stats[jvm]
+    return Cost(
+        # waited-for children are workers
+        jvm_s=sum(map(int, own[_CPU][:2])) / _TICKS,
+        workers_s=(sum(sum(map(int, stats[pid][_CPU])) for pid in workers) + sum(map(int, own[_CPU][2:]))) / _TICKS,
+        jvm_bytes=int(own[_RESIDENT]) * _PAGE,
+        workers_bytes=sum(int(stats[pid][_RESIDENT]) for pid in workers) * _PAGE,
+    )
+
+
+def _stat(path: Path) -> list[str]:
+    try:
+        return (path / "stat").read_text().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return []
+
+
+def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
+    children = [each for each, stat in stats.items() if stat and int(stat[_PARENT]) == pid]
+    return children + [each for child in children for each in _below(child, stats)]
