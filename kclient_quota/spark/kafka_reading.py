@@ -53,6 +53,9 @@ _OURS: Final = {
     "enable.partition.eof": True,
 }
 _ASKING: Final = {"quota.backoff": "off", "enable.metrics.push": False}
+_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)  # noqa: SLF001 - public names
+_LISTEN: Final = 10
+_LISTEN_S: Final = 0.01
 _SAMPLE_BYTES: Final = 65_536
 _AT_ONCE: Final = 10_000
 _WAIT_S: Final = 0.25
@@ -100,6 +103,7 @@ class Brokers:
         self._timeout_s = min(_TIMEOUT_S, int(conf.get("socket.timeout.ms", _TIMEOUT_S * 1000)) / 1000)
         self._topics = topics
         self._consumer: Consumer | None = None
+        self._refused = ""
 
     def offsets(self) -> tuple[Offsets, Offsets]:
         """Where every partition's log begins and ends (at its last stable offset, unless uncommitted is to be read).
@@ -117,7 +121,8 @@ class Brokers:
                     first.setdefault(topic, {})[str(partition)] = low
                     last.setdefault(topic, {})[str(partition)] = high
         except KafkaException as error:
-            raise failed(f"the offsets of {self._named()} at {self._conf['bootstrap.servers']}", error) from error
+            what = f"the offsets of {self._named()} at {self._conf['bootstrap.servers']}{self._refusal()}"
+            raise failed(what, error) from error
         return first, last
 
     def at_timestamp(self, timestamp_ms: int, last: Offsets) -> Offsets:
@@ -171,8 +176,20 @@ class Brokers:
 
     def _asking(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = Consumer({**self._conf, **_ASKING})
+            self._consumer = Consumer({**self._conf, **_ASKING, "error_cb": self._on_error})
         return self._consumer
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refused = f" ({error.str()})"
+
+    def _refusal(self) -> str:
+        """What a request that runs into its timeout does not say; empty when the brokers have refused nothing."""
+        for _ in range(_LISTEN):
+            if self._consumer is None or self._refused:
+                break
+            self._consumer.poll(_LISTEN_S)
+        return self._refused
 
     def _partitions(self) -> dict[str, list[int]]:
         topics = self._asking().list_topics(timeout=self._timeout_s).topics

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j ships no types
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
@@ -116,6 +117,8 @@ def run(spark: "SparkSession", plan: Plan) -> str:
         is_wrong = isinstance(error, AnalysisException) and ClusterError.__name__ not in str(error)
         raised = ConfigError if is_wrong else ClusterError
         raise raised(f"{plan.job} on {plan.source}: {reason(error)}") from error
+    except Py4JJavaError as error:  # what PySpark has no exception of its own for: a worker that died, for one
+        raise ClusterError(f"{plan.job} on {plan.source}: {reason(error)}") from error
     return said
 
 
