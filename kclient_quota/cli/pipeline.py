@@ -35,6 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--command-config", type=Path, metavar="FILE", help="properties for the connection, as Kafka's tools take them"
     )
     parser.add_argument(
+        "--connector",
+        default="python",
+        choices=("python", "jvm"),
+        help="what reads topics: our own source, paced by the quota (python, default), or Spark's own connector (jvm)",
+    )
+    parser.add_argument(
+        "--connector-jars", metavar="DIR", help="the jvm connector's jars, where Maven Central has none for this Spark"
+    )
+    parser.add_argument(
         "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
     )
     parser.add_argument(
@@ -48,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="URL", help="such as local[2] or spark://host:7077 (default: local[*])")
     stream = parser.add_argument_group("as a stream")
     stream.add_argument("--checkpoint", metavar="DIR", help="where a stream keeps its state; makes the job a stream")
+    stream.add_argument("--max-rows", type=int, metavar="N", help="the most records of a topic in a batch")
     stream.add_argument("--endless", action="store_true", help="go on when it has caught up, until Ctrl-C")
     top = parser.add_argument_group("only outliers")
     top.add_argument("--top", type=int, default=3, metavar="K", help="default: %(default)s")
@@ -88,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
 
-        spark = session(f"kclient-quota {options.job}", options.master)
+        spark = session(f"kclient-quota {options.job}", options.master, _connector(options))
         from kclient_quota.spark.jobs.recommend import Policy  # noqa: PLC0415 - as above
         from kclient_quota.spark.pipeline import Plan  # noqa: PLC0415 - as above
         from kclient_quota.spark.pipeline import run as run_plan  # noqa: PLC0415 - as above
@@ -116,11 +126,22 @@ def run(options: argparse.Namespace) -> int:
             policy=policy,
             most_overrides=options.most_overrides,
             hold_out=options.hold_out,
+            connector=options.connector,
+            max_rows=options.max_rows,
         )
         print(run_plan(spark, plan))
     finally:
         spark.stop()
     return 0
+
+
+def _connector(options: argparse.Namespace) -> dict[str, str]:
+    """Spark's settings that bring the connector which is asked for."""
+    if options.connector != "jvm":
+        return {}
+    from kclient_quota.spark.jvm_source import connector_settings  # noqa: PLC0415 - its libraries are an extra
+
+    return connector_settings(options.connector_jars)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -87,6 +87,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.connector not in CONNECTORS:
             raise ConfigError(f"connector {self.connector}: write one of {', '.join(CONNECTORS)}")
+        if self.max_rows is not None and self.max_rows < 1:
+            raise ConfigError(f"max_rows {self.max_rows}: write 1 or more")
         if not 0 <= self.hold_out < 1:
             raise ConfigError(f"hold_out {self.hold_out}: write 0 or more, below 1")
 

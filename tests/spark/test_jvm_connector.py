@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from kclient_quota.cli.main import main
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.jvm_source import connector_settings, java_options, read_kafka
 from kclient_quota.spark.pipeline import Plan, run
@@ -105,3 +106,18 @@ def test_a_session_without_it_says_so(spark, tmp_path):
 def test_options_that_only_our_source_has(spark):
     with pytest.raises(ConfigError, match="no option maxBytesPerTrigger"):
         read_kafka(spark, {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "maxBytesPerTrigger": "quota"})
+
+
+def test_the_command_says_it_before_a_jvm_is_started(tmp_path, capsys):
+    given = [
+        "pipeline",
+        "usage",
+        "--topic",
+        "t",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    assert main([*given, "--connector", "jvm", "--connector-jars", str(tmp_path)]) == 1
+    assert "no jars there; put Spark's Kafka connector" in capsys.readouterr().err

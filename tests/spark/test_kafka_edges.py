@@ -12,7 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka_source import KafkaBatchReader, KafkaSource, KafkaStreamReader
+from kclient_quota.spark.kafka_source import FORMAT, KafkaBatchReader, KafkaSource, KafkaStreamReader, observed
+from kclient_quota.spark.sizes import throttled_of
 
 ALL = ReadAllAvailable()
 
@@ -229,3 +230,24 @@ def test_offsets_of_something_else_in_a_checkpoint_are_refused(cluster, source, 
 def test_wrong_options_are_named_before_anything_is_asked(options, words):
     with pytest.raises(ConfigError, match=words):
         KafkaStreamReader({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **options})
+
+
+def test_throttles_are_figures_of_the_progress(spark, cluster, tmp_path):
+    """And a stream under a quota reads everything all the same."""
+    spark.dataSource.register(KafkaSource)
+    cluster.create_topic("progress", 1)
+    cluster.set_quota(client_id="progress", consumer_byte_rate=28_000)
+    produce(cluster, "progress", 0, range(300), size=1_000, **{"batch.size": 10_000})
+    options = {"kafka.client.id": "progress", "kafka.quota.backoff": "off", "kafka.fetch.message.max.bytes": "20000"}
+    source = spark.readStream.format(FORMAT).options(**options, subscribe="progress", startingOffsets="earliest")
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    frame = observed(source.options(**servers, includePace="true").load())
+    assert "pace" not in frame.columns
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = [each for each in query.recentProgress if each["numInputRows"]]
+    assert sum(each["numInputRows"] for each in progress) == 300
+    size, throttle_ms = throttled_of(progress, FORMAT)
+    assert size >= 300_000
+    assert throttle_ms > 0
