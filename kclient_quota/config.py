@@ -28,12 +28,20 @@ class LimitSource(StrEnum):
     LEARNED = "learned"
 
 
+class TransactionTimeout(StrEnum):
+    """`quota.transaction.timeout`: what becomes of a transaction that throttling would push past its timeout."""
+
+    REPORT = "report"
+    ABORT = "abort"
+
+
 LIMIT_KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 """Limits by hand: bytes per second, bytes per second, percent of one broker thread; all per broker."""
 
 QUOTA_KEYS = (
     "quota.backoff",
     "quota.limit.source",
+    "quota.transaction.timeout",
     "quota.user",
     "max.block.ms",
     "client.quota.callback.class",
@@ -60,6 +68,7 @@ class QuotaConfig:
         consumer_byte_rate: bytes per second and broker by hand, or None.
         request_percentage: percent of one request-handler thread and broker by hand, or None.
         callback: a `ClientQuotaCallback` object, class or dotted path, or None.
+        transaction_timeout: whether a transaction that would outlive its timeout is aborted, or told of only.
         interceptors: interceptor objects, classes or dotted paths, in order.
     """
 
@@ -72,6 +81,7 @@ class QuotaConfig:
     request_percentage: float | None = None
     callback: Any = None
     interceptors: tuple[Any, ...] = ()
+    transaction_timeout: TransactionTimeout = TransactionTimeout.REPORT
 
     @property
     def has_limit(self) -> bool:
@@ -101,6 +111,7 @@ def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
         request_percentage=_limit(conf, "request_percentage"),
         callback=conf.get("client.quota.callback.class"),
         interceptors=_listed(conf.get("interceptor.classes")),
+        transaction_timeout=_choice(conf, "quota.transaction.timeout", TransactionTimeout, TransactionTimeout.REPORT),
     )
     _refuse_contradictions(ours)
     return rest, ours

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from kclient_quota.clients.aside import Where
 from kclient_quota.clients.producer import Producer
 from kclient_quota.clock import Clock
 
@@ -95,6 +96,20 @@ class InnerProducer(Producer):
         """Keep the consumer in its group that this producer was given."""
         if self._heartbeat is not None:
             self._heartbeat()
+
+    def _end_overdue(self, where: Where) -> KafkaException:  # noqa: ARG002 - a worker is inside no callback
+        """Leave the abort to the application's own next call: workers also act while it awaits nothing."""
+        self._transaction.overdue = self._transaction.refuse(aborted=False)
+        return self._transaction.overdue
+
+    @property
+    def overdue(self) -> KafkaException | None:
+        """Why the transaction has to be aborted now, where that was asked for."""
+        return self._transaction.overdue
+
+    def abort_overdue(self) -> KafkaException:
+        """Abort it within what is left of its time, or try to; returns what to raise."""
+        return super()._end_overdue(Where.OUTSIDE)
 
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether the throttle lasts until after `deadline_ms`."""

@@ -13,11 +13,12 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 import confluent_kafka.aio
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
+from kclient_quota.clients.aio_transactions import AIOTransactions
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
@@ -28,7 +29,7 @@ MOST_AT_ONCE: Final = 1_000
 """Messages one worker hands over before the event loop hears of it."""
 
 
-class AIOProducer(confluent_kafka.aio.AIOProducer):
+class AIOProducer(AIOTransactions):
     """confluent_kafka.aio's AIOProducer under a quota.
 
     `await produce(...)` takes a message and returns a future of its delivery. It waits while `batch_size` messages
@@ -85,6 +86,7 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
         self._poller: asyncio.Task[None] | None = None
         self._progress_at_ms = self._clock.now_ms()
         self._retry_after_ms = 0
+        self._abort_turn = asyncio.Lock()
         self._refused = False
         self._purged = False
         self._is_closed = False
@@ -107,9 +109,11 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
 
         Raises:
             QuotaThrottledError: no room after `max.block.ms`; at once with `quota.backoff=raise`.
+            KafkaException: within a transaction, as `commit_transaction()`.
             RuntimeError: the producer was closed.
         """
         self._refuse_closed()
+        await self._abort_overdue()
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
         if self._raises:
             await self._hand_now(pending)
@@ -124,6 +128,9 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
         if self._is_closed:
             self._slots.release()
             self._refuse_closed()
+        if self._producer.overdue is not None:
+            self._slots.release()
+            await self._abort_overdue()
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
         if len(self._buffer) >= self._batch_size:
@@ -161,32 +168,6 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
         self._drop(lambda delivered: delivered.cancel())
         done = await self._call(self._producer.purge, *args, **kwargs)
         self._start_poller()
-        return done
-
-    # Transactions -------------------------------------------------------------------------------------------------
-
-    async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
-        """As confluent_kafka.aio's."""
-        await self.flush()
-        self._refused = False
-        return await self._call(self._producer.begin_transaction, *args, **kwargs)
-
-    async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:
-        """As confluent_kafka.aio's; refuses, asking to abort, when the quota has kept a message out."""
-        if await self.flush(*args, **kwargs):
-            text = "commit_transaction: messages still wait for the quota; try again"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
-        if self._refused:
-            text = "commit_transaction: the quota has kept messages out for max.block.ms; abort and try again"
-            raise KafkaException(KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, text, txn_requires_abort=True))
-        return await self._call(self._producer.commit_transaction, *args, **kwargs)
-
-    async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
-        """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
-        purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name
-        self._drop(lambda delivered: delivered.set_exception(purged))
-        done = await self._call(self._producer.abort_transaction, *args, **kwargs)
-        self._refused = False
         return done
 
     # Being seen and ending ----------------------------------------------------------------------------------------
@@ -233,6 +214,7 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
         """Hand one message over or raise; finishes even when it is cancelled."""
         error = await asyncio.shield(self._loop.run_in_executor(self.executor, self._hand_over, [pending]))
         self._start_poller()
+        await self._abort_overdue()
         if error is not None:
             raise error
         if pending.error is not None:
@@ -358,9 +340,13 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
     # Small parts --------------------------------------------------------------------------------------------------
 
     async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        result = await super()._call(blocking_task, *args, **kwargs)
-        self._settle()
-        return result
+        try:
+            return await super()._call(blocking_task, *args, **kwargs)
+        except KafkaException:
+            await self._abort_overdue()
+            raise
+        finally:
+            self._settle()
 
     def _waiting(self) -> int:
         return len(self._buffer) + len(self._in_hand)

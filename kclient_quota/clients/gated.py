@@ -12,8 +12,8 @@ from kclient_quota.clients.admission import RECORD_BYTES, Gate
 from kclient_quota.clients.aside import CallbackGuard, Where
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord
-from kclient_quota.clients.producer_settings import Transaction
 from kclient_quota.clients.routing import Router
+from kclient_quota.clients.transaction import Transaction
 from kclient_quota.errors import QuotaThrottledError
 
 logger = logging.getLogger("kclient_quota")
@@ -64,6 +64,7 @@ class GatedProducer(confluent_kafka.Producer):
         gates = self._gates
         clock = gates.clock
         where = self._guard.where()
+        self._mind_transaction(clock.now_ms() + wait_ms, where)
         if self._raises or where is Where.INSIDE:
             raise _refused(gate, wait_ms)
         deadline_ms = clock.now_ms() + self._max_block_ms
@@ -74,7 +75,7 @@ class GatedProducer(confluent_kafka.Producer):
                 remaining_ms = deadline_ms - now_ms
                 if remaining_ms <= 0:
                     raise _refused(gate, wait_ms)
-                self._transaction.warn(now_ms + wait_ms)
+                self._mind_transaction(now_ms + wait_ms, where)
                 self._let_pass(min(wait_ms, remaining_ms, SLICE_MS), where, cost)
                 wait_ms = gates.admit(gate, cost)
         finally:
@@ -92,6 +93,49 @@ class GatedProducer(confluent_kafka.Producer):
             self._gates.settle_but(queued * cost)
         if self._heartbeat is not None:
             self._heartbeat()
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def _mind_transaction(self, until_ms: int, where: Where) -> None:
+        """Tell of an open transaction that must not be waited for until `until_ms`, or abort it and raise."""
+        transaction = self._transaction
+        if not transaction.outlived_by(until_ms):
+            return
+        if transaction.aborts and where is not Where.INSIDE:
+            raise self._end_overdue(where)
+        transaction.report()
+
+    def _end_overdue(self, where: Where) -> KafkaException:
+        """Abort the transaction within the application's call; returns what to raise."""
+        transaction = self._transaction
+        if where is not Where.OUTSIDE:
+            return transaction.refuse(aborted=False)
+        # Librdkafka first waits for what is in flight, and rightly so: it would be read into the next transaction.
+        try:
+            with self._guard:
+                super().abort_transaction(transaction.left_ms(self._gates.clock.now_ms()) / 1000)
+        except KafkaException as error:
+            # Told once; what follows is between the application and librdkafka.
+            transaction.end()
+            refused = transaction.refuse(aborted=False)
+            refused.__cause__ = error
+            return refused
+        transaction.end_overdue()
+        return transaction.refuse(aborted=True)
+
+    def _deliver(self, deadline_ms: int | None) -> int:
+        """Flush, minding an open transaction; returns what is left."""
+        gates, last_ms = self._gates, self._transaction.last_ms
+        if last_ms is None or not self._gated:
+            return self._drain(deadline_ms)
+        until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
+        left = self._drain(until_ms, partial(gates.outlasts, last_ms))
+        now_ms = gates.clock.now_ms()
+        if left and (now_ms >= last_ms or gates.outlasts(last_ms)):
+            self._mind_transaction(last_ms + 1, Where.OUTSIDE)
+        elif until_ms == deadline_ms:
+            return left
+        return self._drain(deadline_ms) if left else 0
 
     def _flush(self, timeout: float) -> int:
         with self._guard:

@@ -20,6 +20,7 @@ from kclient_quota.clients.partition import DEFAULT, Partitioner
 from kclient_quota.clients.routing import Router
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
+from kclient_quota.clients.transaction import Transaction
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import PRODUCER, MetricName
@@ -73,7 +74,7 @@ class Producer(GatedProducer, TelemetryMethods):
         self._chain = ProducerInterceptors(chain)
         self._default_callback: Callback | None = conf.get("on_delivery")
         self._errors_only = settings.is_true(conf.get("delivery.report.only.error"))
-        self._transaction = settings.Transaction(conf)
+        self._transaction = Transaction(conf, ours.transaction_timeout)
         self._guard = CallbackGuard()
         self._router = Router(Partitioner(str(conf.get("partitioner", DEFAULT))))
         self._map_due_ms = 0
@@ -112,6 +113,7 @@ class Producer(GatedProducer, TelemetryMethods):
 
         Raises:
             QuotaThrottledError: after `max.block.ms`; at once with `quota.backoff=raise` and inside a callback.
+            KafkaException: within a transaction, as `commit_transaction()`.
         """
         if callback is None:
             callback = on_delivery
@@ -183,11 +185,14 @@ class Producer(GatedProducer, TelemetryMethods):
             return super().poll(timeout)
 
     def flush(self, timeout: float = -1) -> int:
-        """As confluent_kafka's; keeps the heartbeat going."""
-        if self._heartbeat is None:
+        """As confluent_kafka's; keeps the heartbeat going.
+
+        Raises:
+            KafkaException: within a transaction, as `commit_transaction()`.
+        """
+        if self._heartbeat is None and self._transaction.last_ms is None:
             return self._flush(timeout)
-        deadline_ms = None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
-        return self._drain(deadline_ms)
+        return self._deliver(self._deadline_ms(timeout))
 
     def close(self) -> bool:
         """Deliver what there is and close; takes little more than `max.block.ms`.
@@ -219,13 +224,26 @@ class Producer(GatedProducer, TelemetryMethods):
         self._transaction.begin(self._gates.clock.now_ms())
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's."""
+        """As confluent_kafka's; does not wait for the quota until the transaction times out.
+
+        Raises:
+            KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
+                but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do.
+        """
+        if self._transaction.aborted:
+            raise self._transaction.refuse(aborted=True)
+        deadline_ms = self._deadline_ms(timeout)
+        if self._transaction.last_ms is not None:
+            self._deliver(deadline_ms)
+        left_s = timeout if deadline_ms is None else max(0, deadline_ms - self._gates.clock.now_ms()) / 1000
         with self._guard:
-            super().commit_transaction(timeout)
+            super().commit_transaction(left_s)
         self._transaction.end()
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's."""
+        """As confluent_kafka's; does nothing when the transaction was aborted because it would have timed out."""
+        if self._transaction.acknowledge():
+            return
         with self._guard:
             super().abort_transaction(timeout)
         self._transaction.end()
@@ -243,6 +261,9 @@ class Producer(GatedProducer, TelemetryMethods):
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         return self._gates.state()
+
+    def _deadline_ms(self, timeout: float) -> int | None:
+        return None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
 
     def _step(self, gated: bool) -> None:
         """In or aside. Only the doors that nobody has overridden can be C's own; the others find an open gate."""
@@ -286,6 +307,8 @@ class Producer(GatedProducer, TelemetryMethods):
         except QuotaThrottledError:
             raise
         except (BufferError, KafkaException) as error:
+            if self._transaction.aborted:
+                raise
             message["_error"] = error.args[0] if isinstance(error, KafkaException) else _queue_full(error)
             return 1, 0
         return 1, 1

@@ -1,6 +1,5 @@
 """What a producer's configuration becomes before librdkafka sees it: safe defaults and our callbacks."""
 
-import logging
 import sys
 import weakref
 from collections.abc import Callable, Mapping
@@ -20,8 +19,6 @@ from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.config import QuotaConfig
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
-logger = logging.getLogger("kclient_quota")
-
 STATISTICS_MS: Final = 1_000
 CALM_STATISTICS_MS: Final = 5_000
 """How often librdkafka tells while nothing limits: often enough for the averages."""
@@ -30,8 +27,6 @@ LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
 """How much of the limit one batch may take."""
-TRANSACTION_TIMEOUT_MS: Final = 60_000
-TRANSACTION_MARGIN_MS: Final = 5_000
 
 _ACKS = ("acks", "request.required.acks")
 _IN_FLIGHT = ("max.in.flight", "max.in.flight.requests.per.connection")
@@ -183,35 +178,3 @@ def is_batch(messages: object) -> bool:
 def cost(message: Mapping[str, Any]) -> int:
     """Bytes of one message of a batch, as a gate counts them."""
     return RECORD_BYTES + len(message.get("value") or b"") + len(message.get("key") or b"")
-
-
-class Transaction:
-    """Sees that an open transaction is not waited out unnoticed.
-
-    Args:
-        conf: the producer's configuration.
-    """
-
-    def __init__(self, conf: Mapping[str, Any]) -> None:
-        timeout_ms = _number(str(conf.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)))
-        self._timeout_ms = int(timeout_ms)
-        self._ends_at_ms: int | None = None
-
-    def begin(self, now_ms: int) -> None:
-        """It begins."""
-        self._ends_at_ms = now_ms + self._timeout_ms
-
-    def end(self) -> None:
-        """It was committed or aborted."""
-        self._ends_at_ms = None
-
-    def warn(self, until_ms: int) -> None:
-        """Say, once, that waiting until `until_ms` brings the transaction near its end."""
-        ends_at_ms = self._ends_at_ms
-        if ends_at_ms is not None and until_ms > ends_at_ms - min(TRANSACTION_MARGIN_MS, self._timeout_ms // 2):
-            self._ends_at_ms = None
-            logger.warning(
-                "The open transaction is about to outlive transaction.timeout.ms=%d while the quota is waited for: "
-                "commit smaller transactions, raise transaction.timeout.ms, or have the quota raised",
-                self._timeout_ms,
-            )

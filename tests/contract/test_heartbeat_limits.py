@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.clients import limits
 from kclient_quota.clients.producer import Producer
@@ -32,6 +34,55 @@ def test_an_open_transaction_is_warned_of_before_it_times_out(
     (warned,) = [record for record in caplog.records if "transaction.timeout.ms=6000" in record.getMessage()]
     assert warned.levelno == logging.WARNING
     assert 1.0 < warned.created - begin < 5.0
+
+
+def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_call_and_the_next_one_works(
+    cluster: Any, unique: Unique
+) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=4_000)
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "transactional.id": app}
+    producer = Producer({**conf, "transaction.timeout.ms": 6_000, "quota.transaction.timeout": "abort"})
+    reports: list[Any] = []
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    begin = time.monotonic()
+    with pytest.raises(KafkaException) as caught:
+        produce_for(producer, topic, 20, lambda error, _message: reports.append(error))
+    assert time.monotonic() - begin < 6
+    error = caught.value.args[0]
+    assert error.txn_requires_abort()
+    assert "it was aborted" in error.str()
+    # As every transactional loop does; it has nothing left to do.
+    begin = time.monotonic()
+    producer.abort_transaction(20)
+    assert time.monotonic() - begin < 0.1
+    # Each message got its report; none is left in librdkafka.
+    assert len(producer) == 0
+    assert len(reports) > 3
+    producer.begin_transaction()
+    producer.produce(topic, b"kept")
+    producer.commit_transaction(20)
+    producer.close()
+    assert committed(cluster, topic) == [b"kept"]
+
+
+def produce_for(producer: Producer, topic: str, seconds: float, report: Callable[[Any, Any], None]) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        producer.produce(topic, b"x" * 1_000, on_delivery=report)
+
+
+def committed(cluster: Any, topic: str) -> list[bytes]:
+    group = {"group.id": topic, "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    while (message := consumer.poll(20)) is not None and message.error() is None:
+        values.append(message.value())
+    consumer.close()
+    return values
 
 
 def test_raised_and_lowered_quotas_are_followed(cluster: Any, unique: Unique, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -247,6 +247,68 @@ async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(b
     with pytest.raises(KafkaException) as caught:
         await producer.commit_transaction(5)
     assert caught.value.args[0].txn_requires_abort()
+    await producer.close()
+
+
+async def overdue(broker: EmbeddedBroker, **more: Any) -> AIOProducer:
+    """In a transaction that the throttle will have time out."""
+    own = {"transactional.id": "t", "transaction.timeout.ms": 4_000, "quota.transaction.timeout": "abort"}
+    producer = AIOProducer(conf(broker, **own, **more), batch_size=2)
+    await producer.init_transactions(10)
+    await producer.begin_transaction()
+    broker.throttle_next(PRODUCE, 3_600_000)
+    await producer.produce("orders", b"000000" + PAD)
+    await producer.flush(5)
+    await producer.poll(0.3)
+    return producer
+
+
+async def fill_up(producer: AIOProducer) -> None:
+    for _ in range(200):
+        await producer.produce("orders", b"x" * 1_000)
+
+
+async def flush_and_go_on(producer: AIOProducer) -> None:
+    await producer.flush()
+    await producer.produce("orders", b"after")
+
+
+@pytest.mark.parametrize("call", [fill_up, flush_and_go_on, AIOProducer.commit_transaction])
+async def test_a_transaction_that_would_time_out_is_aborted_within_an_await_of_the_applications(
+    broker: EmbeddedBroker, call: Callable[[AIOProducer], Awaitable[None]]
+) -> None:
+    producer = await overdue(broker)
+    # The first that waits beyond a grant: the pump meets the gate while the application awaits nothing.
+    waiting = [await producer.produce("orders", b"x" * 1_000) for _ in range(2)]
+    begin = time.monotonic()
+    with pytest.raises(KafkaException, match="it was aborted") as caught:
+        await call(producer)
+    assert time.monotonic() - begin < 5
+    assert caught.value.args[0].txn_requires_abort()
+    assert isinstance(waiting[-1].exception(), KafkaException)
+    await producer.abort_transaction()
+    await producer.begin_transaction()
+    await producer.abort_transaction(5)
+    await producer.close()
+
+
+async def test_what_only_waits_for_its_futures_learns_from_them_and_aborts_itself(broker: EmbeddedBroker) -> None:
+    producer = await overdue(broker)
+    futures = [await producer.produce("orders", b"x" * 1_000) for _ in range(2)]
+    told = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 5)
+    assert any(isinstance(error, KafkaException) and error.args[0].txn_requires_abort() for error in told)
+    # Nothing was done behind the application's back: the transaction is there still, for it to abort.
+    await producer.abort_transaction(5)
+    await producer.begin_transaction()
+    await producer.abort_transaction(5)
+    await producer.close()
+
+
+async def test_raising_instead_of_waiting_aborts_it_too(broker: EmbeddedBroker) -> None:
+    producer = await overdue(broker, **{"quota.backoff": "raise"})
+    with pytest.raises(KafkaException, match="it was aborted"):
+        await fill_up(producer)
+    await producer.abort_transaction()
     await producer.close()
 
 

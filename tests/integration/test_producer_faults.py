@@ -11,6 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka import KafkaException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
@@ -268,3 +269,80 @@ def test_throttling_is_logged_once_when_it_starts_and_once_when_it_ends(
     producer.close()
     assert caplog.text.count("throttles client 'app'") == 1
     assert caplog.text.count("Throttling of client 'app' has ended") == 1
+
+
+def in_transaction(
+    broker: EmbeddedBroker, policy: str, throttle_ms: int, timeout_ms: int = 4_000
+) -> tuple[Producer, Reports]:
+    """A transaction with a message that the broker reads only when its throttle is over."""
+    conf = {"transactional.id": "t", "transaction.timeout.ms": timeout_ms, "quota.transaction.timeout": policy}
+    reports = Reports()
+    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0, **conf})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    broker.throttle_next(PRODUCE, throttle_ms)
+    producer.produce("orders", b"first", on_delivery=reports)
+    assert producer.flush(2) == 0
+    stuck(producer, reports)
+    return producer, reports
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "flush", "produce"])
+def test_a_transaction_that_a_throttle_would_have_time_out_is_aborted_before_where_that_was_asked_for(
+    broker: EmbeddedBroker, call: str
+) -> None:
+    producer, reports = in_transaction(broker, "abort", 2_400)
+    begin = time.monotonic()
+    with pytest.raises(KafkaException, match="it was aborted") as caught:
+        over_produce(producer) if call == "produce" else getattr(producer, call)()
+    assert time.monotonic() - begin < 4
+    assert caught.value.args[0].txn_requires_abort()
+    assert sum(reports.seen.values()) == 2
+    if call != "commit_transaction":
+        with pytest.raises(KafkaException, match="it was aborted"):
+            producer.commit_transaction()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.produce("orders", b"next")
+    producer.commit_transaction(10)
+
+
+def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: EmbeddedBroker) -> None:
+    producer, _ = in_transaction(broker, "abort", 2_400)
+    with pytest.raises(KafkaException, match="it was aborted"):
+        producer.produce_batch("orders", [{"value": b"x" * 1_000} for _ in range(100)])
+    producer.abort_transaction()
+
+
+def test_an_abort_that_cannot_be_made_in_time_is_said_so_in_time(broker: EmbeddedBroker) -> None:
+    """What is in flight behind a throttle of half a day must be answered before a transaction can be aborted."""
+    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=2_000)
+    begin = time.monotonic()
+    with pytest.raises(KafkaException, match="the quota would have the transaction outlive"):
+        producer.commit_transaction()
+    assert time.monotonic() - begin < 4
+    # While the broker is there: librdkafka waits for the end of an abort that it has begun.
+    producer.close()
+
+
+def test_where_it_was_not_asked_for_the_transaction_is_told_of_and_waited_for(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer, reports = in_transaction(broker, "report", 2_400)
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        producer.commit_transaction()
+    assert caplog.text.count("transaction.timeout.ms=4000") == 1
+    assert reports.seen == {"ok": 2}
+
+
+def test_a_commit_within_its_time_waits_for_the_quota(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=20_000)
+    conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
+    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for _ in range(15):
+        producer.produce("orders", b"x" * 1_000)
+    producer.commit_transaction(10)
+    with pytest.raises(KafkaException, match=r"[Ss]tate"):
+        producer.commit_transaction(1)

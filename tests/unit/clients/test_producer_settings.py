@@ -1,6 +1,5 @@
 """What a producer's configuration becomes."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer_settings import Transaction, is_batch, keep_alive, with_callbacks, with_defaults
+from kclient_quota.clients.producer_settings import is_batch, keep_alive, with_callbacks, with_defaults
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.testing.clock import ManualClock
 
@@ -139,19 +138,3 @@ def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> No
 )
 def test_what_counts_as_a_batch(messages: Any, expected: bool) -> None:
     assert is_batch(messages) is expected
-
-
-def test_a_transaction_that_is_waited_out_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    transaction = Transaction({"transaction.timeout.ms": 20_000})
-    with caplog.at_level(logging.WARNING, "kclient_quota"):
-        transaction.warn(10**9)
-        transaction.begin(1_000)
-        transaction.warn(15_000)
-        assert caplog.text == ""
-        transaction.warn(16_500)
-        transaction.warn(17_000)
-        assert caplog.text.count("transaction.timeout.ms=20000") == 1
-        transaction.begin(30_000)
-        transaction.end()
-        transaction.warn(10**9)
-    assert caplog.text.count("transaction.timeout.ms") == 2

@@ -1,6 +1,6 @@
 import pytest
 
-from kclient_quota.config import Backoff, LimitSource, QuotaConfig, split
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, TransactionTimeout, split
 from kclient_quota.errors import ConfigError
 
 
@@ -8,6 +8,12 @@ def test_keys_of_ours_are_taken_out_and_the_rest_is_left_alone() -> None:
     rest, ours = split({"bootstrap.servers": "b:9092", "quota.backoff": "raise", "max.block.ms": "250", "linger.ms": 5})
     assert rest == {"bootstrap.servers": "b:9092", "linger.ms": 5}
     assert (ours.backoff, ours.max_block_ms, ours.limit_source) == (Backoff.RAISE, 250, LimitSource.AUTO)
+
+
+def test_librdkafkas_own_transaction_timeout_is_no_slip_of_ours() -> None:
+    rest, ours = split({"transaction.timeout.ms": 5_000, "quota.transaction.timeout": "abort"})
+    assert rest == {"transaction.timeout.ms": 5_000}
+    assert ours.transaction_timeout is TransactionTimeout.ABORT
 
 
 def test_defaults() -> None:
@@ -32,6 +38,11 @@ def test_interceptors_as_java_takes_them() -> None:
         ({"max.block.ms": -5}, "max.block.ms=-5: give a whole number of milliseconds"),
         ({"max.block.ms": 1.5}, "max.block.ms=1.5: give a whole number of milliseconds"),
         ({"quota.backoff": "sleep"}, "quota.backoff='sleep': choose one of block, raise, off"),
+        (
+            {"quota.transaction.timeout": "retry"},
+            "quota.transaction.timeout='retry': choose one of report, abort",
+        ),
+        ({"quota.transaction.timeout.ms": 5}, "did you mean 'quota.transaction.timeout'?"),
         ({"quota.user": ""}, "quota.user='': give a non-empty string"),
         ({"quota.backof": "off"}, "unknown configuration key 'quota.backof': did you mean 'quota.backoff'?"),
         (

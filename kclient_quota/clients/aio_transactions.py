@@ -1,0 +1,70 @@
+"""Transactions of `AIOProducer`. They are aborted only within an await of the application's, never by the pump."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka.aio
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota.clients.aio_pending import InnerProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class AIOTransactions(confluent_kafka.aio.AIOProducer):
+    """confluent_kafka.aio's AIOProducer, whose transactions mind the quota and messages that wait for it."""
+
+    _producer: InnerProducer
+    _refused: bool
+    _abort_turn: asyncio.Lock
+
+    def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
+        """Forget the messages that wait for the quota."""
+        raise NotImplementedError
+
+    async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's."""
+        await self.flush()
+        self._refused = False
+        return await self._call(self._producer.begin_transaction, *args, **kwargs)
+
+    async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; refuses, asking to abort, when the quota has kept a message out.
+
+        Raises:
+            KafkaException: with `quota.transaction.timeout=abort`, also when waiting would outlive the transaction's
+                timeout. It has been aborted then, within this call, and `abort_transaction()` has nothing left to do.
+        """
+        await self._abort_overdue()
+        if await self.flush(*args, **kwargs):
+            text = "commit_transaction: messages still wait for the quota; try again"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
+        await self._abort_overdue()
+        if self._refused:
+            text = "commit_transaction: the quota has kept messages out for max.block.ms; abort and try again"
+            raise KafkaException(KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, text, txn_requires_abort=True))
+        return await self._call(self._producer.commit_transaction, *args, **kwargs)
+
+    async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
+        self._drop_purged()
+        done = await self._call(self._producer.abort_transaction, *args, **kwargs)
+        self._refused = False
+        return done
+
+    async def _abort_overdue(self) -> None:
+        """Abort a transaction that the quota would have outlive its timeout, if that was asked for, and raise."""
+        error = self._producer.overdue
+        if error is None:
+            return
+        async with self._abort_turn:
+            if self._producer.overdue is not None:
+                self._drop_purged()
+                error = await super()._call(self._producer.abort_overdue)
+                self._refused = False
+        raise error
+
+    def _drop_purged(self) -> None:
+        purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name
+        self._drop(lambda delivered: delivered.set_exception(purged))

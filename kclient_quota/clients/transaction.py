@@ -1,0 +1,102 @@
+"""An open transaction and the time it may take: the broker aborts it, and fences its producer, when that is over."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota.config import TransactionTimeout
+
+logger = logging.getLogger("kclient_quota")
+
+TIMEOUT_MS: Final = 60_000
+"""librdkafka's default of `transaction.timeout.ms`."""
+MARGIN_MS: Final = 5_000
+"""How long before its end a transaction counts as about to end: time for an abort to reach the coordinator."""
+_REMEDY: Final = "commit smaller transactions, raise transaction.timeout.ms, or have the quota raised"
+
+
+class Transaction:
+    """Knows until when the open transaction may be waited for.
+
+    Args:
+        conf: the producer's configuration.
+        policy: what is done about one that is about to end.
+
+    Attributes:
+        aborts: whether the application has asked for it to be aborted.
+        overdue: why it has to be aborted; None while it has not.
+        aborted: whether it was, without the application's having called `abort_transaction()` yet.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> None:
+        self.aborts = policy is TransactionTimeout.ABORT
+        self.overdue: KafkaException | None = None
+        self.aborted = False
+        self._timeout_ms = _milliseconds(conf.get("transaction.timeout.ms", TIMEOUT_MS))
+        self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
+        self._ends_at_ms: int | None = None
+        self._told = False
+
+    def begin(self, now_ms: int) -> None:
+        """It begins."""
+        self._forget()
+        self._ends_at_ms = now_ms + self._timeout_ms
+
+    def end(self) -> None:
+        """It was committed or aborted."""
+        self._forget()
+
+    def end_overdue(self) -> None:
+        """It was aborted because it was overdue."""
+        self._forget()
+        self.aborted = True
+
+    def acknowledge(self) -> bool:
+        """The application aborts it; whether that has been done already."""
+        done, self.aborted = self.aborted, False
+        return done
+
+    @property
+    def last_ms(self) -> int | None:
+        """Until when it may be waited for; None when none is open."""
+        return None if self._ends_at_ms is None else self._ends_at_ms - self._margin_ms
+
+    def left_ms(self, now_ms: int) -> int:
+        """How much of its time is left."""
+        return 0 if self._ends_at_ms is None else max(0, self._ends_at_ms - now_ms)
+
+    def outlived_by(self, until_ms: int) -> bool:
+        """Whether waiting until `until_ms` brings it near its end."""
+        return self._ends_at_ms is not None and until_ms > self._ends_at_ms - self._margin_ms
+
+    def report(self) -> None:
+        """Say so, once."""
+        if not self._told:
+            self._told = True
+            logger.warning(
+                "The open transaction is about to outlive transaction.timeout.ms=%d while the quota is waited for: %s",
+                self._timeout_ms,
+                _REMEDY,
+            )
+
+    def refuse(self, *, aborted: bool) -> KafkaException:
+        """The error by which the application learns that it has to begin anew."""
+        what = "it was aborted before the broker would have" if aborted else "abort it before the broker does"
+        text = f"the quota would have the transaction outlive transaction.timeout.ms={self._timeout_ms}: {what}"
+        error = KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, f"{text}; {_REMEDY}", txn_requires_abort=True)
+        return KafkaException(error)
+
+    def _forget(self) -> None:
+        self._ends_at_ms = None
+        self._told = False
+        self.overdue = None
+        self.aborted = False
+
+
+def _milliseconds(value: object) -> int:
+    try:
+        return int(float(str(value)))
+    except ValueError:  # for librdkafka to refuse
+        return TIMEOUT_MS
