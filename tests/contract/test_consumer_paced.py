@@ -75,9 +75,9 @@ def test_the_quota_is_found_and_used_evenly(cluster: Any, unique: Unique, quota:
     begin = found[0][0] + 12
     steady = [at for at, _ in found if at >= begin]
     rate = len(steady) * 1_010 / (steady[-1] - steady[0])
-    assert 0.93 * quota < rate < 1.01 * quota
-    assert max(later - earlier for earlier, later in pairwise(steady)) < 1.5
-    assert max(throttles, default=0.0) < 1.0
+    assert 0.85 * quota < rate < 1.05 * quota
+    assert max(later - earlier for earlier, later in pairwise(steady)) < 3
+    assert max(throttles, default=0.0) < 2
 
 
 def test_consume_is_paced_like_poll(cluster: Any, unique: Unique) -> None:
@@ -97,7 +97,7 @@ def test_consume_is_paced_like_poll(cluster: Any, unique: Unique) -> None:
     consumer.close()
     assert first is not None
     assert offsets == list(range(len(offsets)))
-    assert 0.85 * 200_000 < len(offsets) * 1_010 / (end - first) < 1.1 * 200_000
+    assert 0.75 * 200_000 < len(offsets) * 1_010 / (end - first) < 1.15 * 200_000
 
 
 def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique: Unique) -> None:
@@ -113,11 +113,11 @@ def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique
     begin = found[0][0] + 3
     steady = [at for at, _ in found if at >= begin]
     rate = len(steady) * 1_010 / (steady[-1] - steady[0])
-    assert 0.85 * 300_000 < rate < 1.1 * 300_000
+    assert 0.75 * 300_000 < rate < 1.15 * 300_000
     by_partition = dict.fromkeys(range(3), 0)
     for _, message in found:
         by_partition[message.partition() or 0] += 1
-    assert min(by_partition.values()) > 0.8 * max(by_partition.values())
+    assert min(by_partition.values()) > 0.7 * max(by_partition.values())
 
 
 def test_two_consumers_of_one_client_id_share_its_quota(cluster: Any, unique: Unique) -> None:
@@ -133,7 +133,7 @@ def test_two_consumers_of_one_client_id_share_its_quota(cluster: Any, unique: Un
             counts[index] += consumer.poll(0.002) is not None
     for consumer in consumers:
         consumer.close()
-    assert sum(counts) * 1_010 > 0.75 * 150_000 * 18
+    assert sum(counts) * 1_010 > 0.65 * 150_000 * 18
     assert min(counts) > 0.5 * max(counts)
 
 

@@ -35,7 +35,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 class Copier:
     """One member that copies what it is assigned, commits after each batch, and when it loses partitions."""
 
-    def __init__(self, cluster: Any, name: str, topic: str, protocol: str) -> None:
+    def __init__(self, cluster: Any, name: str, topic: str, protocol: str, gather_s: float = 0.5) -> None:
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         self.moves: list[tuple[str, int]] = []
         self.first_assigned = threading.Event()
@@ -44,6 +44,7 @@ class Copier:
         self.delivered = 0
         self.failed: list[Any] = []
         self._topic = topic
+        self._gather_s = gather_s
         self._next: dict[int, int] = {}
         self._mine: set[int] = set()
         self._consumer = Consumer(
@@ -68,7 +69,7 @@ class Copier:
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         while not self.stop.is_set() and time.monotonic() < deadline:
             begin = time.monotonic()
-            self._copy(consumer.consume(100, 0.5))
+            self._copy(consumer.consume(100, self._gather_s))
             self.longest_batch_s = max(self.longest_batch_s, time.monotonic() - begin)
         consumer.close()
         self._producer.close()
@@ -154,7 +155,7 @@ def alone(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Counter[byte
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-copy", 1)
     fill(cluster, topic, 60)
-    copier = Copier(cluster, f"{topic}-one", topic, protocol)
+    copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3)  # so that it is one batch
     thread = threading.Thread(target=copier.run, args=(time.monotonic() + 25,))
     thread.start()
     assert copier.first_assigned.wait(15)
@@ -196,12 +197,12 @@ def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, uniqu
         assert (name, copier.moves[:1], copier.failed) == (name, [("assign", 2)], [])
         # The only other move is that of closing.
         assert [move for move, _ in copier.moves[1:]] in ([], ["revoke"]), name
-        assert copier.longest_batch_s > 2 * POLL_INTERVAL_S, name
+        assert copier.longest_batch_s > POLL_INTERVAL_S + 3, name
         assert seen == ids(60), name
     for name, scene in double.items():
         first, second, served_s, seen = scene.result()
         assert (name, first.failed, second.failed) == (name, [], [])
         assert "lost" not in {move for move, _ in first.moves + second.moves}, name
         # Members of the KIP-848 protocol hear of each other at their next heartbeats, five seconds apart.
-        assert served_s < (14 if name == "kip-848" else 6), name
+        assert served_s < (14 if name == "kip-848" else 10), name
         assert seen == ids(90), name
