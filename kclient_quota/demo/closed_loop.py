@@ -42,7 +42,7 @@ WINDOWS: Final = 2
 QUIET_MS: Final = 5_000
 """Nobody told of a throttle for so long: it is over."""
 HEADROOM: Final = 1.5
-_PATIENCE_S: Final = 180
+_PATIENCE_S: Final = 300
 _LOOK_S: Final = 0.5
 
 
