@@ -20,7 +20,8 @@ ALL = ReadAllAvailable()
 
 @pytest.fixture(scope="module")
 def cluster():
-    with EmbeddedBroker(properties={"auto.create.topics.enable": "false"}) as broker:
+    # A window of quota is two seconds, not ten, so that what is throttled is not throttled for long.
+    with EmbeddedBroker(properties={"auto.create.topics.enable": "false", "quota.window.num": "3"}) as broker:
         yield broker
 
 
@@ -179,8 +180,7 @@ def test_between_two_timestamps(cluster):
 
 def test_headers_and_pace_are_columns_when_asked_for(cluster, source):
     cluster.create_topic("paced", 1)
-    # A window of quota is eleven samples of a second: so much more than that in ten of them is throttled.
-    cluster.set_quota(client_id="throttled", consumer_byte_rate=28_000)
+    cluster.set_quota(client_id="throttled", consumer_byte_rate=120_000)
     produce(cluster, "paced", 0, range(300), size=1_000, **{"batch.size": 10_000})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce("paced", b"300", headers=[("a", b"1"), ("b", None), ("a", b"2")], timestamp=5)
@@ -236,7 +236,7 @@ def test_throttles_are_figures_of_the_progress(spark, cluster, tmp_path):
     """And a stream under a quota reads everything all the same."""
     spark.dataSource.register(KafkaSource)
     cluster.create_topic("progress", 1)
-    cluster.set_quota(client_id="progress", consumer_byte_rate=28_000)
+    cluster.set_quota(client_id="progress", consumer_byte_rate=120_000)
     produce(cluster, "progress", 0, range(300), size=1_000, **{"batch.size": 10_000})
     options = {"kafka.client.id": "progress", "kafka.quota.backoff": "off", "kafka.fetch.message.max.bytes": "20000"}
     source = spark.readStream.format(FORMAT).options(**options, subscribe="progress", startingOffsets="earliest")

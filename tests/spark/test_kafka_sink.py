@@ -14,7 +14,9 @@ from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
 @pytest.fixture(scope="module")
 def cluster():
     topics = {"one": 2, "two": 1, "copy": 2, "paced": 1, "partial": 1}
-    with EmbeddedBroker(topics=topics, properties={"auto.create.topics.enable": "false"}) as broker:
+    # A window of quota is two seconds, not ten, so that what is throttled is not throttled for long.
+    properties = {"auto.create.topics.enable": "false", "quota.window.num": "3"}
+    with EmbeddedBroker(topics=topics, properties=properties) as broker:
         yield broker
 
 
@@ -70,7 +72,7 @@ def test_a_stream_copies_a_topic_and_says_what_it_did(spark, kafka, tmp_path):
 
 
 def test_throttles_are_told(spark, cluster, kafka, tmp_path):
-    cluster.set_quota(client_id="slow", producer_byte_rate=18_000)
+    cluster.set_quota(client_id="slow", producer_byte_rate=80_000)
     file = tmp_path / "metrics.jsonl"
     options = {"kafka.client.id": "slow", "kafka.quota.backoff": "off", "kafka.batch.size": "20000"}
     rows = spark.range(0, 200, 1, 1).selectExpr("repeat('x', 1000) as value")
@@ -82,7 +84,7 @@ def test_throttles_are_told(spark, cluster, kafka, tmp_path):
 
 
 def test_under_a_quota_rows_wait_and_none_is_lost(spark, cluster, kafka):
-    cluster.set_quota(client_id="waits", producer_byte_rate=28_500)
+    cluster.set_quota(client_id="waits", producer_byte_rate=120_000)
     rows = spark.range(0, 300, 1, 2).selectExpr("repeat('y', 1000) as value", "cast(id as string) as key")
     before = len(read(spark, kafka, "paced"))
     rows.write.format(FORMAT).options(**kafka, topic="paced", **{"kafka.client.id": "waits"}).mode("append").save()
