@@ -77,3 +77,33 @@ def test_the_resource_speaks_where_no_column_does(spark, real_payloads):
     rows = frame.select("client_id", "user", "client_instance_id", "software_version").distinct().collect()
     assert [tuple(row) for row in rows] == [("orders", "bob", "id", "9")]
     assert isinstance(frame.toArrow(), pa.Table)
+
+
+def test_what_jobs_need_is_the_same_as_in_the_whole_table(spark, real_payloads):
+    """The shape is cut on the executors; both decoders, senders beside the push and within it, brokers, roles."""
+    from kclient_quota.spark.measures import MEASURED, measured
+
+    odd = ExportMetricsServiceRequest()
+    resource = odd.resource_metrics.add()
+    resource.resource.attributes.add(key="list").value.array_value.values.add(string_value="only the slow one reads it")
+    resource.resource.attributes.add(key="principal").value.string_value = "User:bob"
+    metric = resource.scope_metrics.add().metrics.add(name="org.apache.kafka.producer.node.outgoing.byte.rate")
+    metric.gauge.data_points.add(as_double=5.0).attributes.add(key="node_id").value.string_value = "node-2147483646"
+    metric.gauge.data_points.add()
+    rows = [(data, kind, f"client-{name}", None, 1_000) for name, data, kind in real_payloads]
+    rows += [(odd.SerializeToString(), 0, "odd", None, 2_000), (b"\xff", 0, "broken", "User:eve", 3_000)]
+    schema = "value binary, compression_type int, client_id string, principal string, received_unix_ms long"
+    frame = spark.createDataFrame(rows, schema).repartition(1)
+    narrow = decode(frame, MEASURED)
+    names = points(narrow).columns
+    assert names == [field.name for field in MEASURED.schema]
+    found = points(narrow).toArrow().to_pylist()
+    wanted = measured(points(decode(frame))).select(names).toArrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    (letter,) = dead_letters(narrow).collect()
+    assert (letter["client_id"], letter["user"]) == ("broken", "eve")
+    (odd_row,) = [row for row in found if row["client_id"] == "odd"]
+    assert (odd_row["user"], odd_row["broker"], odd_row["role"], odd_row["measure"]) == (
+        "bob", "1", "producer", "byte_rate"
+    )  # fmt: skip
+    assert len(found) > 50
