@@ -1,6 +1,7 @@
-"""The asyncio pair: drop-ins for confluent_kafka.aio's `AIOProducer` and `AIOConsumer`."""
+"""The asyncio clients: drop-ins for confluent_kafka.aio's."""
 
 from kclient_quota.clients.aio_consumer import AIOConsumer
 from kclient_quota.clients.aio_producer import AIOProducer
+from kclient_quota.clients.aio_serializing import AsyncDeserializingConsumer, AsyncSerializingProducer
 
-__all__ = ["AIOConsumer", "AIOProducer"]
+__all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]

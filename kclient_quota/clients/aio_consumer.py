@@ -14,6 +14,7 @@ from confluent_kafka.aio import _common
 
 from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.metrics import MetricName
 
 SLICE_S: Final = 0.1
@@ -47,7 +48,7 @@ class _InnerConsumer(Consumer):
         self._gate.review()
 
 
-class AIOConsumer(confluent_kafka.aio.AIOConsumer):
+class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOConsumer under a quota.
 
     Calls wait for the quota, as for anything else, in a worker, never in the event loop; one at a time, except those
@@ -124,6 +125,9 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by broker id; `stall` says why nothing comes."""
         return self._consumer.quota_state()
+
+    def _inner(self) -> TelemetryMethods:
+        return self._consumer
 
     async def client_instance_id(self, timeout: float) -> UUID | None:  # noqa: ASYNC109 - as our Consumer's
         """The id this client's telemetry goes by; waits for it up to `timeout` seconds."""

@@ -19,6 +19,7 @@ from confluent_kafka.aio import _common
 from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
 from kclient_quota.clients.aio_transactions import AIOTransactions
+from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
@@ -29,7 +30,7 @@ MOST_AT_ONCE: Final = 1_000
 """Messages one worker hands over before the event loop hears of it."""
 
 
-class AIOProducer(AIOTransactions):
+class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOProducer under a quota.
 
     `await produce(...)` takes a message and returns a future of its delivery. It waits while `batch_size` messages
@@ -179,6 +180,9 @@ class AIOProducer(AIOTransactions):
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         return self._producer.quota_state()
+
+    def _inner(self) -> TelemetryMethods:
+        return self._producer
 
     async def client_instance_id(self, timeout: float) -> UUID | None:  # noqa: ASYNC109 - as our Producer's
         """The id this client's telemetry goes by; waits for it up to `timeout` seconds."""

@@ -235,6 +235,35 @@ class TelemetryMethods:
             self._telemetry.add_reader(reader)
 
 
+class AIOTelemetryMethods:
+    """The same for the asyncio pair. What only notes something down is no coroutine; waiting for a broker is."""
+
+    def _inner(self) -> TelemetryMethods:
+        """The client inside."""
+        raise NotImplementedError
+
+    def register_metric_for_subscription(
+        self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
+    ) -> None:
+        """Push a metric of the application's with the client's own (KIP-1076); does nothing while telemetry is off.
+
+        Args:
+            metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
+            measure: gives the current value, a number, when it is pushed; a plain function, called in another thread
+                than the event loop's.
+            kind: `MetricKind.SUM` for what only grows.
+        """
+        self._inner().register_metric_for_subscription(metric, measure, kind)
+
+    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
+        """Push it no longer (KIP-1076); nothing if it was never registered."""
+        self._inner().unregister_metric_from_subscription(metric)
+
+    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
+        """Push all that an OpenTelemetry MeterProvider collects through `telemetry.client.otel.KafkaMetricReader`."""
+        self._inner().register_metric_reader_for_subscription(reader)
+
+
 def new_telemetry(
     kind: str, conf: Mapping[str, Any], throttle_times: Callable[[], Mapping[MetricName, float]]
 ) -> ClientTelemetry | None:

@@ -1,5 +1,6 @@
 """SerializingProducer and DeserializingConsumer: what they do to values is confluent_kafka's, when they do it ours."""
 
+import asyncio
 import inspect
 import time
 from collections.abc import Iterator
@@ -8,9 +9,16 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka.error import KeySerializationError, ValueDeserializationError
-from confluent_kafka.serialization import IntegerDeserializer, IntegerSerializer, StringDeserializer, StringSerializer
+from confluent_kafka.serialization import (
+    IntegerDeserializer,
+    IntegerSerializer,
+    SerializerBuilder,
+    StringDeserializer,
+    StringSerializer,
+)
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.aio import AsyncDeserializingConsumer, AsyncSerializingProducer
 from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
 from kclient_quota.errors import ConfigError
 
@@ -61,6 +69,51 @@ def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate
     assert receive(consumer, 80) == [(key, number) for number in range(80)]
     assert {state.limit for state in consumer.quota_state().values()} == {rate}
     consumer.close()
+
+
+@pytest.mark.parametrize("rate", [None, 30_000])
+async def test_objects_go_round_through_the_asyncio_pair(broker: EmbeddedBroker, rate: int | None) -> None:
+    if rate is not None:
+        broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)
+    key = "k" * 1_000
+    producer = await AsyncSerializingProducer[str, int](producer_conf(broker), batch_size=10)
+    begin = time.monotonic()
+    for number in range(80):
+        await producer.produce("orders", key=key, value=number, headers={"h": b"v"})
+    await producer.flush()
+    took_s = time.monotonic() - begin
+    assert [state.limit for state in producer.quota_state().values()] == [rate]
+    await producer.close()
+    assert (took_s > 1.0) == (rate is not None)
+    consumer = await AsyncDeserializingConsumer[str, int](consumer_conf(broker))
+    await consumer.subscribe(["orders"])
+    got: list[tuple[str | None, int | None]] = []
+    while len(got) < 80:
+        batch = await asyncio.wait_for(consumer.consume(20, 0.5), 20)
+        got += [(message.deserialized_key(), message.deserialized_value()) for message in batch]
+    assert got == [(key, number) for number in range(80)]
+    assert {state.limit for state in consumer.quota_state().values()} == {rate}
+    await consumer.close()
+
+
+async def test_what_the_asyncio_pair_built_is_closed_with_it_and_when_it_cannot_be_made(broker: EmbeddedBroker) -> None:
+    closed: list[str] = []
+
+    class Closing(IntegerSerializer):
+        def close(self) -> None:
+            closed.append("value")
+
+    class Builder(SerializerBuilder):
+        def build(self, conf: Any, is_key: bool) -> Any:
+            return Closing(), conf
+
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer.builder": Builder()}
+    producer = await AsyncSerializingProducer[Any, int](conf)
+    await producer.close()
+    assert closed == ["value"]
+    with pytest.raises(ConfigError):
+        await AsyncSerializingProducer[Any, int]({**conf, "quota.backof": "raise"})
+    assert closed == ["value", "value"]
 
 
 def test_a_waiting_serializing_producer_keeps_its_consumer_alive(broker: EmbeddedBroker) -> None:

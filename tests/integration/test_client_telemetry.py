@@ -1,5 +1,6 @@
 """Client telemetry of our own producer and consumer, librdkafka's beside it, against the embedded broker."""
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from itertools import pairwise
 import confluent_kafka
 import pytest
 
-from kclient_quota import ConfigError, Consumer, MetricName, Producer
+from kclient_quota import AIOConsumer, AIOProducer, ConfigError, Consumer, MetricName, Producer
 from kclient_quota.broker import IGNORE, EmbeddedBroker
 from telemetry.metric import MetricKind
 
@@ -112,6 +113,9 @@ def test_a_consumer_pushes_what_it_can_know(cluster):
             "consumer.coordinator.rebalance.latency.max",
             "consumer.coordinator.rebalance.latency.total",
             "consumer.fetch.manager.fetch.throttle.time.avg",
+            "consumer.poll.idle.ratio.avg",
+            "consumer.incoming.byte.total",
+            "consumer.node.incoming.byte.rate",
         }
         assert wait_until(lambda: (consumer.poll(0.1) and False) or required <= names(cluster, "reader")), names(
             cluster, "reader"
@@ -134,6 +138,21 @@ def test_a_metric_of_the_application_is_pushed_until_it_is_taken_back(cluster):
         # a push of nothing is answered, and not kept
         assert wait_until(lambda: requests(cluster, PUSH) > asked + 2)
         assert len(pushes(cluster, "shop")) <= so_far + 1
+
+
+async def test_the_asyncio_pair_pushes_metrics_of_the_applications_too(cluster):
+    cluster.set_client_metrics("mine", metrics=[PREFIX + "shop."], interval_ms=100)
+    conf = {"bootstrap.servers": cluster.bootstrap_servers}
+    async with (
+        AIOProducer({**conf, "client.id": "aio-p"}) as producer,
+        AIOConsumer({**conf, "client.id": "aio-c", "group.id": "g"}) as consumer,
+    ):
+        for client in (producer, consumer):
+            assert await client.client_instance_id(5) is not None
+            client.register_metric_for_subscription(MetricName("orders", "shop-metrics"), lambda: 5)
+        for client_id in ("aio-p", "aio-c"):
+            assert await asyncio.to_thread(wait_until, lambda of=client_id: names(cluster, of) == {"shop.orders"})
+        producer.unregister_metric_from_subscription(MetricName("orders", "shop-metrics"))
 
 
 def requests(cluster, api_key):

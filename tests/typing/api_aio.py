@@ -8,7 +8,7 @@ import confluent_kafka.aio
 from confluent_kafka import Message, TopicPartition
 
 from kclient_quota.clients.admission import BrokerQuotaState
-from kclient_quota.clients.aio import AIOConsumer, AIOProducer
+from kclient_quota.clients.aio import AIOConsumer, AIOProducer, AsyncDeserializingConsumer, AsyncSerializingProducer
 from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
 from kclient_quota.metrics import MetricName
 
@@ -79,3 +79,18 @@ def serializing(producer: SerializingProducer[str, int], consumer: Deserializing
         assert_type(message.deserialized_key(), str | None)
         assert_type(message.deserialized_value(), int | None)
     SerializingProducer({"client.id": "c"}, heartbeat=consumer)
+
+
+async def async_serializing(
+    producer: AsyncSerializingProducer[str, int], consumer: AsyncDeserializingConsumer[str, int], name: MetricName
+) -> None:
+    theirs: confluent_kafka.aio.AsyncSerializingProducer[str, int] = producer
+    ours: AIOProducer = producer
+    del theirs, ours
+    assert_type(await producer.produce("t", key="k", value=1), asyncio.Future[Any])
+    assert_type(await producer.close(), None)
+    message = await consumer.poll(1.0)
+    if message is not None:
+        assert_type(message.deserialized_value(), int | None)
+    assert_type(consumer.register_metric_for_subscription(name, lambda: 1), None)
+    assert_type(consumer.unregister_metric_from_subscription(name), None)

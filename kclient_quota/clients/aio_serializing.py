@@ -1,0 +1,89 @@
+"""`AsyncSerializingProducer` and `AsyncDeserializingConsumer`: confluent_kafka.aio's, with our pair beneath them.
+
+Made as theirs are, by `await AsyncSerializingProducer({...})`. They do their work and then call `super()`, which is
+ours; their constructors name their own base class, so the constructors are ours, too.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka.aio
+from confluent_kafka import _serde_builder as serdes
+
+from kclient_quota.clients.aio_consumer import AIOConsumer
+from kclient_quota.clients.aio_producer import AIOProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class AsyncSerializingProducer(confluent_kafka.aio.AsyncSerializingProducer[K, V], AIOProducer):  # type: ignore[misc]
+    """confluent_kafka.aio's AsyncSerializingProducer: `produce()` serializes, then waits as our AIOProducer does.
+
+    Args:
+        conf: confluent_kafka's configuration with `key.serializer`, `value.serializer` or their builders and, all
+            optional, our keys.
+        kwargs: further arguments of our `AIOProducer`, `heartbeat` among them.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+        ValueError: a serializer and its builder are both configured.
+    """
+
+    async def _start(self, conf: dict[str, Any], **kwargs: Any) -> None:
+        def make(rest: dict[str, Any]) -> None:
+            AIOProducer.__init__(self, rest, **kwargs)
+
+        found = await _made(self, conf, ("key.serializer", "value.serializer"), make)
+        self._key_serializer, self._value_serializer = found
+
+    __init__ = _start
+
+
+class AsyncDeserializingConsumer(confluent_kafka.aio.AsyncDeserializingConsumer[K, V], AIOConsumer):
+    """confluent_kafka.aio's AsyncDeserializingConsumer: `poll()` waits as our AIOConsumer does, then deserializes.
+
+    Args:
+        conf: confluent_kafka's configuration with `key.deserializer`, `value.deserializer` or their builders and, all
+            optional, our keys.
+        kwargs: further arguments of our `AIOConsumer`.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+        ValueError: a deserializer and its builder are both configured.
+    """
+
+    async def _start(self, conf: dict[str, Any], **kwargs: Any) -> None:
+        def make(rest: dict[str, Any]) -> None:
+            AIOConsumer.__init__(self, rest, **kwargs)
+
+        found = await _made(self, conf, ("key.deserializer", "value.deserializer"), make)
+        self._key_deserializer, self._value_deserializer = found
+
+    __init__ = _start
+
+
+async def _made(
+    client: Any, conf: dict[str, Any], keys: tuple[str, str], make: "Callable[[dict[str, Any]], None]"
+) -> list[Any]:
+    """Build what serializes, then the client, which closes it; when that fails, it is closed here."""
+    specs, rest = serdes.pop_serde_props(conf, *keys)
+    found, owned, rest = await serdes.async_build_serdes(specs, rest)
+    try:
+        make(rest)
+        resolver = serdes.AsyncSharedClusterIdResolver(client.cluster_id)
+        serdes.propagate_async_cluster_id_resolver(resolver, found)
+    except BaseException:
+        await serdes.async_close_serdes(owned)
+        raise
+    client._owned_serdes = owned  # noqa: SLF001 - confluent_kafka's name for what close() closes
+    return found
