@@ -74,7 +74,9 @@ class ProducerGates:
             self._gates.clear()
 
     def _new_gate(self, broker_id: int) -> Gate:
-        gate = Gate(Pacer(self.limit.byte_rate), self.limit.byte_rate, self._linger_ms)
+        limit = self.limit
+        pacer = Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
+        gate = Gate(pacer, limit.byte_rate, self._linger_ms)
         self._gates[broker_id] = gate
         return gate
 

@@ -180,3 +180,18 @@ def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -
     route = Route([1, 1, 1], lambda _leader: gate, clock.now_ms())
     chosen = [gates.choose(route, 1_000) for _ in range(9)]
     assert sorted(chosen) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("samples", "burst_ms"), [(31, 3_000), (11, 1_000), (3, 200)])
+def test_an_idle_producer_sends_a_tenth_of_the_brokers_own_window_at_once(samples: int, burst_ms: int) -> None:
+    gates, clock, _ = made(Limit(50_000, None, LimitSource.CLUSTER, samples=samples, window_ms=1_000))
+    gate = only(gates)
+    assert gates.admit(gate, 100) == 0
+    gates.settled(gate, gate.handed)
+    for _ in range(600):
+        clock.sleep_ms(100)
+        gate.wait_ms(1 << 40, clock.now_ms())
+    begin = gate.handed
+    while not gates.admit(gate, 500):
+        gates.settled(gate, gate.handed)
+    assert gate.handed - begin == pytest.approx(50 * burst_ms, rel=0.35, abs=3_000)
