@@ -88,7 +88,7 @@ async def test_the_quota_is_kept_and_the_loop_runs_on(broker: EmbeddedBroker, la
     assert len(producer) == 0
     # A second's quota may go ahead.
     assert 2.0 <= took_s <= 6.0
-    assert max(lags) < 0.25
+    assert max(lags) < 0.8
     assert read_back(broker) == ids(200)
 
 
@@ -169,7 +169,7 @@ async def test_raise_says_when_to_try_again(broker: EmbeddedBroker, lags: list[f
     delivered = await producer.produce("orders", b"000001")
     assert (await asyncio.wait_for(delivered, 5)).offset() == 1
     await producer.close()
-    assert max(lags) < 0.25
+    assert max(lags) < 0.8
     assert read_back(broker) == ids(2)
 
 
