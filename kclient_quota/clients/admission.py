@@ -105,6 +105,7 @@ class Gate:
     Attributes:
         left: bytes granted and not yet used; `produce()` subtracts from it.
         waiting: calls of `produce()` that wait here now.
+        stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
         waits_for_deliveries: whether the last answer was to wait for what is on its way, not for the quota.
     """
 
@@ -125,6 +126,7 @@ class Gate:
         "_started",
         "_wire",
         "left",
+        "stands_back",
         "waiting",
         "waits_for_deliveries",
     )
@@ -140,6 +142,7 @@ class Gate:
         self._grant = 0
         self._granted_at_ms = NEVER_MS
         self.left = 0
+        self.stands_back = False
         self.waiting = 0
         self.waits_for_deliveries = False
         self._granted = 0
@@ -175,14 +178,14 @@ class Gate:
         if not self._granted:
             # A client's very first message waits for nothing but a throttle that is known of.
             self._grant = cost
-            return self.throttled_for_ms(now_ms)
+            return 0 if self.stands_back else self.throttled_for_ms(now_ms)
         self._grant = self._group(cost, ratio)
         wait_ms = max(wait_ms, pace.admit_at_ms(int(self._grant * ratio) + 1, now_ms) - now_ms)
         if 0 < wait_ms <= LONGEST_GROUP_MS < now_ms - self._granted_at_ms:
             # Who was idle does not wait for a group.
             self._grant = cost
             wait_ms = max(self._held_for_ms(now_ms), pace.admit_at_ms(int(cost * ratio) + 1, now_ms) - now_ms)
-        if wait_ms > 0:
+        if wait_ms > 0 and not self.stands_back:
             return wait_ms
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at

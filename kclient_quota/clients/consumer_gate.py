@@ -80,13 +80,20 @@ class ConsumerGate:
         self._ts_offset_ms: int | None = None
         self._log = ThrottleLog(client_id, "fetches are spaced")
         self._said_misfit = False
+        self._stands_back = False
 
     # Taking -------------------------------------------------------------------------------------------------------
 
     @property
     def paced(self) -> bool:
         """Whether messages must wait: a limit is known or learnt, and the client's sizes let spacing follow it."""
-        return self._backoff is not Backoff.OFF and self._pacer.paced and self._pacer.fits
+        return self._backoff is not Backoff.OFF and self._pacer.paced and self._pacer.fits and not self._stands_back
+
+    def stand_back(self, back: bool) -> None:
+        """Leave waiting out throttles to librdkafka, or no longer."""
+        self._stands_back = back
+        self.left = 0.0
+        self.review()
 
     def ask(self) -> int:
         """0 when something may be taken now, else how many milliseconds to wait."""

@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import confluent_kafka
+
 from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.native_throttling import NativeThrottling
 from kclient_quota.clients.poll_idle import PollIdle
 from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
@@ -65,14 +68,17 @@ def with_callbacks(
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
     out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, clock)
 
+    native = NativeThrottling(confluent_kafka.libversion()[1], gate.stand_back)
+
     def on_statistics(text: str) -> None:
         gate.on_statistics(text)
+        native.on_statistics(text, gate.clock.now_ms())
         after_statistics()
         if telemetry is not None:
             telemetry.on_statistics(text)
 
     out["stats_cb"] = interruptible(on_statistics, _within(gate, tell_user))
-    out["throttle_cb"] = interruptible(partial(_on_throttle, gate), _within(gate, conf.get("throttle_cb")))
+    out["throttle_cb"] = interruptible(partial(_on_throttle, gate, native), _within(gate, conf.get("throttle_cb")))
     if telemetry is not None:
         out[ENABLE_KEY] = False
     if interceptors or callable(conf.get("on_commit")):
@@ -89,8 +95,10 @@ def _within(gate: ConsumerGate, theirs: Callable[[Any], Any] | None) -> Callable
     return None if theirs is None else partial(gate.call_back, theirs)
 
 
-def _on_throttle(gate: ConsumerGate, event: Any) -> None:
-    gate.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
+def _on_throttle(gate: ConsumerGate, native: NativeThrottling, event: Any) -> None:
+    throttle_ms = round(event.throttle_time * 1000)
+    gate.on_throttle(event.broker_name, event.broker_id, throttle_ms)
+    native.on_throttle(event.broker_id, throttle_ms, gate.clock.now_ms())
 
 
 def _commit_callback(

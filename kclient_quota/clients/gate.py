@@ -48,6 +48,7 @@ class ProducerGates:
         self._linger_ms = linger_ms
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
+        self._stands_back = False
         self._gates: dict[int, Gate] = {}
         self.only: Gate | None = self._new_gate(ONLY_BROKER)
         self._only_id = ONLY_BROKER
@@ -77,6 +78,7 @@ class ProducerGates:
         limit = self.limit
         pacer = Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
         gate = Gate(pacer, limit.byte_rate, self._linger_ms)
+        gate.stands_back = self._stands_back
         self._gates[broker_id] = gate
         return gate
 
@@ -187,6 +189,13 @@ class ProducerGates:
                     gate.set_limit(limit.byte_rate, now_ms)
         if changed:
             logger.info("The producer quota of client %r is now %s", self._client_id, words(limit))
+
+    def stand_back(self, back: bool) -> None:
+        """Leave waiting out throttles to librdkafka, or no longer: only what is on its way is bounded then."""
+        with self.lock:
+            self._stands_back = back
+            for gate in self._gates.values():
+                gate.stands_back = back
 
     # Stepping aside -----------------------------------------------------------------------------------------------
 

@@ -8,12 +8,15 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
+import confluent_kafka
+
 from kclient_quota.clients import interrupts
 from kclient_quota.clients.admission import RECORD_BYTES
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.native_throttling import NativeThrottling
 from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.config import QuotaConfig
@@ -104,16 +107,20 @@ def with_callbacks(
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
     out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, gates.clock)
     throttle_cb = conf.get("throttle_cb")
+    native = NativeThrottling(confluent_kafka.libversion()[1], gates.stand_back)
 
     def on_statistics(text: str) -> None:
         guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - the poll's caller; there is no public name
         gates.on_statistics(text)
+        native.on_statistics(text, gates.clock.now_ms())
         if telemetry is not None:
             telemetry.on_statistics(text)
 
     def on_throttle(event: Any) -> None:
         guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - as above
-        gates.on_throttle(event.broker_name, event.broker_id, round(event.throttle_time * 1000))
+        throttle_ms = round(event.throttle_time * 1000)
+        gates.on_throttle(event.broker_name, event.broker_id, throttle_ms)
+        native.on_throttle(event.broker_id, throttle_ms, gates.clock.now_ms())
 
     out["stats_cb"] = interruptible(on_statistics, tell_user)
     out["throttle_cb"] = interruptible(on_throttle, throttle_cb)
