@@ -86,6 +86,10 @@ class InnerProducer(Producer):
         """The clock it waits by."""
         return self._gates.clock
 
+    def note_wait(self, waited_ms: int) -> None:
+        """Messages have waited for the quota, in the event loop."""
+        self._waited.add(waited_ms)
+
     def serve(self, timeout: float) -> None:
         """Poll for up to `timeout` seconds; what is known to have arrived makes room for more."""
         self.poll(timeout)

@@ -248,8 +248,10 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             while self._buffer:
                 wait_ms = await self._pump_once()
                 if wait_ms:
+                    began_ms = self._clock.now_ms()
                     await self._beat()
                     await asyncio.sleep(min(wait_ms, SLICE_MS) / 1000)
+                    self._producer.note_wait(self._clock.now_ms() - began_ms)
         except BaseException:
             # The loop ends, or the executor was shut down: nobody will hand these over.
             self._drop(lambda delivered: delivered.cancel())

@@ -62,7 +62,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
         self._stored_at_ms = gate.clock.now_ms()
         self._watched = Watched(client_id, gate.heartbeat, gate.clock)
         self._stop_poll_watch = weakref.finalize(self, POLL_WATCH.remove, gate.heartbeat)
-        self._metrics = partial(settings.metrics, gate, self._idle, client_id)
+        self._metrics = partial(settings.metrics, gate, self._idle, self._waited, client_id)
         self._telemetry = new_telemetry(CONSUMER, conf, self._metrics)
         me = weakref.ref(self)
         try:

@@ -16,9 +16,10 @@ from kclient_quota.clients.native_throttling import NativeThrottling
 from kclient_quota.clients.poll_idle import PollIdle
 from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
+from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import LimitSource, QuotaConfig
-from kclient_quota.metrics import MetricName
+from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 STATISTICS_MS: Final = 250
@@ -113,9 +114,10 @@ def _commit_callback(
     return on_commit
 
 
-def metrics(gate: ConsumerGate, idle: PollIdle, client_id: str) -> dict[MetricName, float]:
+def metrics(gate: ConsumerGate, idle: PollIdle, waited: WaitTime, client_id: str) -> dict[MetricName, float]:
     """All that a consumer counts by itself; does not keep the consumer alive."""
-    return {**gate.metrics(), **idle.metrics(client_id, gate.clock.now_ms())}
+    polling = idle.metrics(client_id, gate.clock.now_ms())
+    return {**gate.metrics(), **polling, **waited.metrics(CONSUMER, client_id)}
 
 
 def watch(finder: LimitFinder, gate: ConsumerGate) -> LimitWatch:

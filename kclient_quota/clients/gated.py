@@ -14,6 +14,7 @@ from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord
 from kclient_quota.clients.routing import Router
 from kclient_quota.clients.transaction import Transaction
+from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.errors import QuotaThrottledError
 
 logger = logging.getLogger("kclient_quota")
@@ -37,6 +38,7 @@ class GatedProducer(confluent_kafka.Producer):
     _router: Router
     _chain: ProducerInterceptors
     _transaction: Transaction
+    _waited: WaitTime
     _heartbeat: Callable[[], Any] | None
     _default_callback: Callback | None
     _only: Gate | None
@@ -67,7 +69,8 @@ class GatedProducer(confluent_kafka.Producer):
         self._mind_transaction(clock.now_ms() + wait_ms, where)
         if self._raises or where is Where.INSIDE:
             raise _refused(gate, wait_ms)
-        deadline_ms = clock.now_ms() + self._max_block_ms
+        began_ms = clock.now_ms()
+        deadline_ms = began_ms + self._max_block_ms
         gate.waiting += 1
         try:
             while wait_ms:
@@ -80,6 +83,7 @@ class GatedProducer(confluent_kafka.Producer):
                 wait_ms = gates.admit(gate, cost)
         finally:
             gate.waiting -= 1
+            self._waited.add(clock.now_ms() - began_ms)
 
     def _let_pass(self, wait_ms: int, where: Where, cost: int) -> None:
         """Let time pass as an application that polls does."""

@@ -11,6 +11,7 @@ from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.held import HeldMessages, Partition
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.poll_idle import PollIdle
+from kclient_quota.clients.wait_time import WaitTime
 
 SLICE_MS: Final = 100
 """Longest sleep of a waiting call: how soon Ctrl-C is noticed."""
@@ -36,6 +37,7 @@ class PacedConsumer(_Plain):
         self._interceptors = interceptors
         self._clock = gate.clock
         self._idle = PollIdle()
+        self._waited = WaitTime()
         self._held = HeldMessages()
         self._paused: set[Partition] = set()
         self._paused_by_us: list[TopicPartition] = []
@@ -122,6 +124,7 @@ class PacedConsumer(_Plain):
             else:
                 self.keep_alive()
                 clock.sleep_ms(min(wait_ms, remaining_ms, SLICE_MS))
+                self._waited.add(clock.now_ms() - now_ms)
             now_ms = clock.now_ms()
             if deadline_ms is not None and now_ms >= deadline_ms:
                 return []

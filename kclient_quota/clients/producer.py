@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients import producer_settings as settings
 from kclient_quota.clients.admission import RECORD_BYTES, BrokerQuotaState, Gate
 from kclient_quota.clients.aside import DOORS, CallbackGuard
-from kclient_quota.clients.gate import ProducerGates, warn_of_default_client_id
+from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, ProducerGates, warn_of_default_client_id
 from kclient_quota.clients.gated import Callback, GatedProducer, header_bytes
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.limits import UNKNOWN
@@ -21,6 +21,7 @@ from kclient_quota.clients.routing import Router
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.clients.transaction import Transaction
+from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import PRODUCER, MetricName
@@ -80,12 +81,13 @@ class Producer(GatedProducer, TelemetryMethods):
         self._map_due_ms = 0
         self._closed = False
         inner = settings.with_defaults(conf, limit)
-        gates = self._gates = ProducerGates(
-            ours.backoff, str(conf.get("client.id", "rdkafka")), limit, linger_ms=settings.linger_ms(inner)
-        )
+        client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        gates = self._gates = ProducerGates(ours.backoff, client_id, limit, linger_ms=settings.linger_ms(inner))
+        self._waited = WaitTime()
+        self._metrics = partial(settings.metrics, gates, self._waited, client_id)
         self._gated = True
         self._only: Gate | None = None if chain else gates.only
-        self._telemetry = new_telemetry(PRODUCER, conf, gates.metrics)
+        self._telemetry = new_telemetry(PRODUCER, conf, self._metrics)
         super().__init__(settings.with_callbacks(inner, gates, self._guard, limit, self._telemetry))
         self._start_telemetry()
         gates.on_stance = partial(_take_stance, weakref.ref(self))
@@ -255,8 +257,8 @@ class Producer(GatedProducer, TelemetryMethods):
         self._renew_telemetry(username, password)
 
     def metrics(self) -> dict[MetricName, float]:
-        """Throttle times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
-        return self._gates.metrics()
+        """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
+        return self._metrics()
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""

@@ -19,7 +19,9 @@ from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.native_throttling import NativeThrottling
 from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
+from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.config import QuotaConfig
+from kclient_quota.metrics import PRODUCER, MetricName
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
 STATISTICS_MS: Final = 1_000
@@ -156,6 +158,11 @@ def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
 def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
     """Where a producer's limit comes from."""
     return LimitFinder(ours, conf, byte_rate_key=PRODUCER_BYTE_RATE)
+
+
+def metrics(gates: ProducerGates, waited: WaitTime, client_id: str) -> dict[MetricName, float]:
+    """All that a producer counts by itself; does not keep the producer alive."""
+    return {**gates.metrics(), **waited.metrics(PRODUCER, client_id)}
 
 
 def watch(finder: LimitFinder, gates: ProducerGates) -> LimitWatch:

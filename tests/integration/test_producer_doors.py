@@ -15,6 +15,7 @@ from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.interceptor import ProducerInterceptor, ProducerRecord
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.metrics import MetricName
 from tests.integration.made_producers import made
 
 PRODUCE = 0
@@ -221,6 +222,19 @@ def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: Embe
     assert not thread.is_alive()
     assert len(refused) == 1
     producer.close()
+
+
+def test_the_time_spent_waiting_is_counted(broker: EmbeddedBroker) -> None:
+    producer = made(conf(broker, **{"producer_byte_rate": 5_000, "quota.backoff": "block"}))
+    name = MetricName("quota-wait-time-total", "producer-metrics", (("client-id", "app"),))
+    assert producer.metrics()[name] == 0
+    begin = time.monotonic()
+    while time.monotonic() - begin < 1.0:
+        producer.produce("orders", b"x" * 1_000)
+    took_ms = (time.monotonic() - begin) * 1_000
+    producer.purge()
+    # Nearly all of it is waiting, but for a burst at first and what a busy machine takes.
+    assert 100 < producer.metrics()[name] <= took_ms
 
 
 def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> None:
