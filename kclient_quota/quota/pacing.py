@@ -272,7 +272,8 @@ class Pacer:
         limit = self._share.limit
         if limit is not None:
             rate = min(rate, self._rate_of_lumps(limit))
-        was_unpaced = self._pace == inf
+        before = self._pace
+        was_unpaced = before == inf
         self._pace = rate / 1000.0
         if rate == inf:
             self._open = True
@@ -281,7 +282,9 @@ class Pacer:
         # A hundredth of a short window, but no less than how long strangers make us wait.
         self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
         self._quantum = min(self._pace * self._request_ms, MOST_REQUEST_BYTES)
-        self._lump = max(self._quantum, self._lump * LUMP_FADES)
+        # Who has given up some of a known limit must not go on with lumps of the size they had.
+        fades = LUMP_FADES if limit is None else min(LUMP_FADES, self._pace / before)
+        self._lump = max(self._quantum, self._lump * fades)
         self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
         self._bank = 0.0 if was_unpaced else min(self._bank, self._ceiling)
         if was_unpaced:

@@ -2,7 +2,7 @@
 
 0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, the more the greater the share; it
 regains steps that shrink more slowly than the share does. So clients that know nothing of each other converge to equal
-shares.
+shares. A newcomer that meets a crowd falls at once to what it can have had of all that was sent since it came.
 Whoever is alone under the quota and is throttled all the same counts otherwise than the broker does, and only corrects
 its count.
 """
@@ -31,6 +31,10 @@ MOST_DECREASE is the most."""
 EIGHTH: Final = 0.125
 DECREASE_POWER: Final = 0.45
 DECREASE_EVERY_MS: Final = 1_000
+CROWD_MS: Final = 200
+"""Throttle that tells a newcomer that many others send, or have begun at once."""
+WORSE: Final = 2.0
+"""While a throttle holds further ones back, one that is so many times as long takes its place."""
 LEAST_SHARE: Final = 0.005
 ALONE: Final = 0.85
 """Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does."""
@@ -55,15 +59,29 @@ class KnownShare:
 
     request_ms: Final = REQUEST_MS
 
-    __slots__ = ("_cap", "_grown_at_ms", "_hold_until_ms", "_quiet_since_ms", "learnt", "limit", "rate")
+    __slots__ = (
+        "_before",
+        "_begun_at_ms",
+        "_cap",
+        "_grown_at_ms",
+        "_held_ms",
+        "_hold_until_ms",
+        "_quiet_since_ms",
+        "learnt",
+        "limit",
+        "rate",
+    )
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.learnt: float | None = None
         self.rate = limit * TARGET
         self._cap = self.rate  # what the limit allows, in bytes as we count them
+        self._begun_at_ms: int | None = None
         self._grown_at_ms = 0
         self._hold_until_ms = 0
+        self._before = self.rate  # what a throttle takes its part of, until the hold is over
+        self._held_ms = 0
         self._quiet_since_ms = 0
 
     @property
@@ -74,22 +92,35 @@ class KnownShare:
     def change(self, limit: float) -> None:
         """Follow another limit from now on; a part given up to strangers stays given up."""
         self.rate *= limit / self.limit
+        self._before *= limit / self.limit
         self._cap *= limit / self.limit
         self.limit = limit
 
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
-        if now_ms < self._hold_until_ms:
+        self._heed_crowd(own_bytes, window_ms, throttle_ms, now_ms)
+        if now_ms >= self._hold_until_ms:
+            self._before = self.rate
+        elif throttle_ms <= self._held_ms * WORSE:
             return
+        self._held_ms = throttle_ms
         self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
         self._grown_at_ms = self._quiet_since_ms = now_ms + throttle_ms
         self.learnt = own_bytes * 1000.0 / (window_ms + throttle_ms)
         if self.learnt >= self.limit * ALONE:
             self._recount(self.learnt)
             return
-        blame = (self.rate / (self.limit * EIGHTH)) ** DECREASE_POWER
+        blame = (self._before / (self.limit * EIGHTH)) ** DECREASE_POWER
         decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * blame, MOST_DECREASE)
-        self.rate = max(self.rate * (1.0 - decrease), self.limit * LEAST_SHARE)
+        self.rate = max(min(self.rate, self._before * (1.0 - decrease)), self.limit * LEAST_SHARE)
+
+    def _heed_crowd(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
+        """Since a newcomer came, all together have sent at least what the limit allows until its throttle ends."""
+        if throttle_ms < CROWD_MS or self._begun_at_ms is None:
+            return
+        if now_ms - self._begun_at_ms < window_ms:
+            most = own_bytes * 1000.0 / (now_ms - self._begun_at_ms + throttle_ms)
+            self.rate = max(min(self.rate, most), self.limit * LEAST_SHARE)
 
     def on_free(self, now_ms: int) -> None:
         """A response carried no throttle time: says nothing that time does not say."""
@@ -101,6 +132,8 @@ class KnownShare:
 
     def grow(self, now_ms: int, *, busy: bool) -> None:  # noqa: ARG002  a learnt share needs to know
         """Regain what the time since the last call allows."""
+        if self._begun_at_ms is None:
+            self._begun_at_ms = now_ms
         elapsed_ms = now_ms - self._grown_at_ms
         if elapsed_ms <= 0:
             return
@@ -116,5 +149,7 @@ class KnownShare:
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
         self._grown_at_ms += shift_ms
+        if self._begun_at_ms is not None:
+            self._begun_at_ms += shift_ms
         self._hold_until_ms += shift_ms
         self._quiet_since_ms += shift_ms

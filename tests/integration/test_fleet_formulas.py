@@ -73,5 +73,6 @@ def test_topics_that_share_brokers_divide_each_of_them(topics):
 def test_what_one_leaves_the_other_gets(part):
     """The article's 256 and 768 kB/s."""
     modest, greedy = rates(clients=2, leaders=((0,),), demands=(part * QUOTA, inf), message_bytes=10_000)
-    assert modest == pytest.approx(part * QUOTA, rel=0.06)
+    # Who was late at the start catches up.
+    assert modest == pytest.approx(part * QUOTA, rel=0.1)
     assert greedy == pytest.approx((1 - part) * QUOTA, rel=0.12)

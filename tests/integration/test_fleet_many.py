@@ -24,6 +24,14 @@ def test_who_knows_the_quota_shares_all_of_it_equally(quota, clients):
         assert found.throttle_p99_ms <= 500
 
 
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_a_crowd_that_arrives_at_once_settles_within_half_a_minute(quota):
+    found = fleet(quota=quota, clients=16, seconds=100, changes=(Change(60_000, 16),))
+    after_ms = found.settling[-1].after_ms
+    assert after_ms is not None
+    assert after_ms <= 15_000
+
+
 @pytest.mark.parametrize(("clients", "more"), [(4, 4), (7, 1), (1, 1), (8, -4), (2, -1)])
 def test_arrivals_and_departures_settle_within_half_a_minute(clients, more):
     found = fleet(quota=1_048_576, clients=clients, seconds=180, changes=(Change(120_000, more),))
