@@ -161,8 +161,14 @@ class BrokerPace:
                 came_at_ms = min(max(expected_at_ms, since_ms), at_ms)
         self.window.received(nbytes, came_at_ms)
 
-    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
-        """The broker mutes us for `throttle_ms`; yields when strangers must have caused it."""
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True) -> None:
+        """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
+
+        Args:
+            throttle_ms: for how long.
+            now_ms: now.
+            trusted: whether the window knows all that has been received.
+        """
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         # Time that the broker takes is not made up for: that would bring about the next throttle.
         self._at_ms = max(self._at_ms, now_ms + throttle_ms)
@@ -171,7 +177,8 @@ class BrokerPace:
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
         own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
         window_ms = self.window.size_ms(now_ms)
-        self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
+        if trusted:
+            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch)
         if expected is None:
             self.window.received(0, now_ms)
         self.window.postpone(asked_at_ms + throttle_ms)
@@ -200,7 +207,9 @@ class FetchPacer:
         self._limit = limit
         self._sizes = sizes
         self._window = (samples, window_ms)
-        self._paces: dict[int, BrokerPace] = {ONLY: BrokerPace(limit, FetchWindow(*self._window), now_ms)}
+        first = BrokerPace(limit, FetchWindow(*self._window), now_ms)
+        first.received_bytes = 0
+        self._paces: dict[int, BrokerPace] = {ONLY: first}
         self._ratio = 1.0
         self._taken = 0.0
         self._learnt_from = 0.0
@@ -303,7 +312,7 @@ class FetchPacer:
         """A response has said `throttle_ms`."""
         pace = self._paces.get(node_id) or self._paces.get(ONLY)
         if pace is not None and throttle_ms > 0:
-            pace.on_throttle(throttle_ms, now_ms)
+            pace.on_throttle(throttle_ms, now_ms, trusted=self._followed or self._limit is None)
 
     def set_limit(self, limit: float | None) -> None:
         """Follow this limit from now on."""

@@ -17,6 +17,8 @@ from kclient_quota.quota.share import KnownShare
 
 TARGET: Final = 0.99
 """Part of the limit that is aimed at."""
+LATE_MS: Final = 90_000
+"""A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
 MOST_DECREASE: Final = 0.5
@@ -92,10 +94,12 @@ class FetchShare:
         limit: the quota in bytes per second; None while unknown.
     """
 
-    __slots__ = ("_share",)
+    __slots__ = ("_grown_at_ms", "_share", "_whole_at_ms")
 
     def __init__(self, limit: float | None) -> None:
         self._share: KnownShare | _LearntShare = _LearntShare() if limit is None else KnownShare(limit)
+        self._grown_at_ms = 0
+        self._whole_at_ms: int | None = None
 
     @property
     def limit(self) -> float | None:
@@ -122,24 +126,43 @@ class FetchShare:
         return inf if share.learnt is None else max(share.learnt, share.rate / TARGET)
 
     def set_limit(self, limit: float | None) -> None:
-        """Follow this limit from now on; a part given up to strangers stays given up."""
+        """Follow this limit from now on; a part given up to strangers stays given up, unless it was just now."""
+        alone = self._whole_at_ms is not None and self._grown_at_ms - self._whole_at_ms <= LATE_MS
         if limit is None:
             self._share = _LearntShare()
-        elif isinstance(self._share, KnownShare):
+        elif isinstance(self._share, KnownShare) and not alone:
             self._share.change(limit)
         else:
             self._share = KnownShare(limit)
 
-    def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
-        """Yield, if strangers must have helped: `own_bytes` in a window of `window_ms` have met `throttle_ms`."""
+    def on_throttle(
+        self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, *, refused: float = 0.0
+    ) -> None:
+        """Yield, if strangers must have helped.
+
+        Args:
+            own_bytes: what we have received, and the fetch that was refused, in a window of `window_ms`.
+            window_ms: as above.
+            throttle_ms: what the broker said.
+            now_ms: now.
+            refused: the fetch alone: its own part of the throttle is no sign of a crowd.
+        """
         limit = self._share.limit
-        if limit is None or own_bytes * 1000.0 < OWN_PART * limit * (window_ms + throttle_ms):
+        if limit is None:
             self._share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
+        elif own_bytes * 1000.0 < OWN_PART * limit * (window_ms + throttle_ms):
+            crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / limit))
+            self._share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:
         """Regain what the time since the last call allows; a learnt rate only while it is `busy` being used up."""
-        self._share.grow(now_ms, busy=busy)
+        share = self._share
+        share.grow(now_ms, busy=busy)
+        self._grown_at_ms = now_ms
+        if isinstance(share, KnownShare) and share.is_whole:
+            self._whole_at_ms = now_ms
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
         self._share.rebase(shift_ms)
+        self._whole_at_ms = None

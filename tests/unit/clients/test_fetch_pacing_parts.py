@@ -170,6 +170,23 @@ def test_a_share_that_was_given_up_stays_given_up_when_the_limit_changes() -> No
     assert share.rate == pytest.approx(49_500)
 
 
+def test_what_a_lowered_limit_took_before_it_was_known_is_given_back() -> None:
+    share = FetchShare(100_000)
+    share.grow(1_000, busy=True)
+    share.on_throttle(0, 10_000, 20_000, 2_000)
+    share.grow(60_000, busy=True)
+    share.set_limit(50_000)
+    assert share.rate == pytest.approx(49_500)
+
+
+def test_the_part_of_a_throttle_that_the_refused_fetch_explains_takes_no_more_than_the_least() -> None:
+    crowd, fetch, least = FetchShare(100_000), FetchShare(100_000), FetchShare(100_000)
+    crowd.on_throttle(0, 10_000, 2_000, 0)
+    fetch.on_throttle(0, 10_000, 2_000, 0, refused=200_000)
+    least.on_throttle(0, 10_000, 1, 0)
+    assert crowd.rate < fetch.rate == least.rate
+
+
 def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_used() -> None:
     share = FetchShare(None)
     share.on_throttle(0, 10_000, 500, 0)
