@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _CLIENTS = 1_000
 _EVERY_S = 5.0
 _PARTS = 6
+_LONG_S = 600.0
 _FLAT = 1.05
 _MEBI = 1024 * 1024
 
@@ -70,11 +71,11 @@ def _start(spark: "SparkSession", payloads: list[bytes], rate: int, folder: Path
 
 
 def _tell(name: str, sizes: list[int]) -> None:
-    """The first sixth is the start; flat is: in the last two no more than a twentieth above the two before."""
+    """The first two sixths are the start; flat: the last two are no more than a twentieth above the two before."""
     parts = [sizes[len(sizes) * part // _PARTS : len(sizes) * (part + 1) // _PARTS] for part in range(_PARTS)]
     means = [statistics.fmean(part) / _MEBI for part in parts if part]
     verdict = "too short to tell"
-    if len(means) == _PARTS:
+    if len(sizes) * _EVERY_S >= _LONG_S:
         growth = statistics.fmean(means[-2:]) / statistics.fmean(means[-4:-2])
         verdict = f"{'flat' if growth <= _FLAT else 'GROWING'}: last third / second third = {growth:.3f}"
     print(f"{name:26}" + "".join(f"{mean:8,.0f}" for mean in means) + f"   {verdict}")
