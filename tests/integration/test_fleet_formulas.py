@@ -75,4 +75,4 @@ def test_what_one_leaves_the_other_gets(part):
     modest, greedy = rates(clients=2, leaders=((0,),), demands=(part * QUOTA, inf), message_bytes=10_000)
     # Who was late at the start catches up.
     assert modest == pytest.approx(part * QUOTA, rel=0.1)
-    assert greedy == pytest.approx((1 - part) * QUOTA, rel=0.12)
+    assert greedy == pytest.approx((1 - part) * QUOTA, rel=0.15)
