@@ -9,7 +9,7 @@ it muted it sends when the mute ends, all at once.
 | quota | bytes/s | what would have applied |
 | seconds | s | that were looked at |
 | throttles | | answers with a throttle time |
-| throttled_ms | ms | their sum |
+| throttled_ms | ms | their sum, as far as they lie within that time |
 """
 
 from collections.abc import Iterable
@@ -53,8 +53,10 @@ def throttling(windows: Iterable[tuple[int, int, float]], quota: float) -> tuple
         quota: bytes per second.
 
     Returns:
-        seconds looked at, answers with a throttle time, sum of these in ms.
+        seconds looked at, answers with a throttle time, sum of these in ms up to the end of the last window.
     """
+    windows = list(windows)
+    last_ms = max((end_ms for _, end_ms, _ in windows), default=0)
     rate = SampledRate()
     seconds = throttles = throttled_ms = muted_until_ms = 0
     waiting = 0.0
@@ -70,7 +72,7 @@ def throttling(windows: Iterable[tuple[int, int, float]], quota: float) -> tuple
             if value > quota:
                 delay_ms = throttle_time_ms(value, quota, rate.window_size_ms(now_ms))
                 throttles += delay_ms > 0
-                throttled_ms += delay_ms
+                throttled_ms += min(delay_ms, last_ms - now_ms)
                 muted_until_ms = now_ms + delay_ms
     return seconds, throttles, throttled_ms
 
