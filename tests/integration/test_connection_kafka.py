@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
-import ipaddress
 import json
 import ssl
 import time
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError
@@ -26,6 +20,7 @@ from kclient_quota.wire.messages import (
     ListConfigResourcesRequest,
     PushTelemetryRequest,
 )
+from tests.certificates import self_signed
 
 pytestmark = pytest.mark.kafka
 PASSWORD = "se cret=,ü"
@@ -45,28 +40,10 @@ OAUTH = {
 
 def certificate(folder):
     """A self-signed certificate for 127.0.0.1: PEM with chain and key, and the context that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    chain = made.public_bytes(serialization.Encoding.PEM).decode()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
+    chain, private = self_signed()
     pem = folder / "broker.pem"
-    pem.write_text(private + chain)
-    return pem, ssl.create_default_context(cadata=chain)
+    pem.write_bytes(private + chain)
+    return pem, ssl.create_default_context(cadata=chain.decode())
 
 
 def token(lifetime_s=LIFETIME_MS // 1000):
