@@ -1,11 +1,8 @@
 """Ctrl-C at random moments while callbacks are served from C, which loses what is raised in them."""
 
 import _thread
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import interrupts
 from kclient_quota.clients.interrupts import interruptible
 
@@ -64,44 +60,3 @@ def files(error: BaseException) -> set[str]:
         found.add(step.tb_frame.f_code.co_filename)
         step = step.tb_next
     return found
-
-
-SCRIPT = """
-import signal, sys
-from kclient_quota.clients.producer import Producer
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def slow(_event):
-    sum(range(200_000))
-
-producer = Producer({"bootstrap.servers": sys.argv[1], "enable.metrics.push": False, "error_cb": slow,
-    "throttle_cb": slow, "stats_cb": slow, "statistics.interval.ms": 10})
-producer.poll(0.1)
-print("waits", flush=True)
-for _ in range(10):
-    try:
-        while True:
-            producer.poll(60)
-    except KeyboardInterrupt:
-        print("stopped", flush=True)
-producer.close()
-"""
-
-
-def test_ctrl_c_ends_a_loop_of_polls_of_a_producer_that_is_busy_with_the_users_own_callbacks() -> None:
-    with (
-        EmbeddedBroker() as broker,
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, broker.bootstrap_servers], stdout=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "waits"
-        for attempt in range(10):
-            time.sleep(0.03 + attempt * 0.013)
-            begin = time.monotonic()
-            os.kill(process.pid, signal.SIGINT)
-            assert process.stdout.readline().strip() == "stopped"
-            # Lost ones would never be answered; the bound is for a busy machine.
-            assert time.monotonic() - begin < 10
-        assert process.wait(20) == 0
