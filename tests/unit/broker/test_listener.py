@@ -22,36 +22,7 @@ from kclient_quota.broker.state import BrokerInfo, ClusterState
 from kclient_quota.wire.frame import FrameSplitter, RequestHeader, encode_request
 from kclient_quota.wire.messages import FetchRequest, MetadataRequest, ProduceRequest
 from kclient_quota.wire.records import Record, build_batch
-
-
-class PaperScheduler:
-    def __init__(self):
-        self.time_ms = 1_000_000
-        self.calls = []
-
-    def now_ms(self):
-        return self.time_ms
-
-    def call_at(self, deadline_ms, callback):
-        call = PaperCall(deadline_ms, callback)
-        self.calls.append(call)
-        return call
-
-    def pass_ms(self, duration_ms):
-        self.time_ms += duration_ms
-        due = [call for call in self.calls if call.deadline_ms <= self.time_ms]
-        self.calls = [call for call in self.calls if call.deadline_ms > self.time_ms]
-        for call in due:
-            call.callback()
-
-
-class PaperCall:
-    def __init__(self, deadline_ms, callback):
-        self.deadline_ms = deadline_ms
-        self.callback = callback
-
-    def cancel(self):
-        self.callback = lambda: None
+from tests.unit.broker.enforced_cluster import ManualScheduler
 
 
 class PaperTransport(asyncio.Transport):
@@ -107,7 +78,7 @@ class Client:
 
     def __init__(self, takes=1 << 30):
         pool = SegmentPool(1 << 22)
-        self.scheduler = PaperScheduler()
+        self.scheduler = ManualScheduler()
         info = BrokerInfo(1, "127.0.0.1", {"PLAINTEXT": 9092})
         self.cluster = ClusterState(
             cluster_id="c",
