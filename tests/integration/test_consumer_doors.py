@@ -243,7 +243,7 @@ def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
     callback = Late()
     consumer = started(broker, topic, **{"client.quota.callback.class": callback})
     drain(consumer, 1)
-    callback.limit = 100_000
+    callback.limit = 20_000
     with caplog.at_level(logging.WARNING, "kclient_quota"):
         wait_for(lambda: (consumer.poll(0.05), "sizes" in caplog.text)[1])
     wait_for(lambda: (consumer.poll(0.05), steps_aside(consumer))[1])
