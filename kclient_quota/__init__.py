@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     )
     from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.admin.results import PartialAlterationError
-    from kclient_quota.clients.aio import AIOConsumer, AIOProducer
+    from kclient_quota.clients.aio import (
+        AIOConsumer,
+        AIOProducer,
+        AsyncDeserializingConsumer,
+        AsyncSerializingProducer,
+    )
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.clients.interceptor import (
         ConsumerInterceptor,
@@ -37,6 +42,8 @@ _HOMES = {
     "AIOConsumer": "clients.aio",
     "AIOProducer": "clients.aio",
     "AIOQuotaAdmin": "admin.aio",
+    "AsyncDeserializingConsumer": "clients.aio",
+    "AsyncSerializingProducer": "clients.aio",
     "ClientQuotaAlteration": "admin.model",
     "ClientQuotaAlterationOp": "admin.model",
     "ClientQuotaCallback": "quota.callback",
@@ -72,6 +79,8 @@ __all__ = [
     "AIOConsumer",
     "AIOProducer",
     "AIOQuotaAdmin",
+    "AsyncDeserializingConsumer",
+    "AsyncSerializingProducer",
     "ClientQuotaAlteration",
     "ClientQuotaAlterationOp",
     "ClientQuotaCallback",

@@ -121,11 +121,9 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             return pending.delivered
         if self._slots.locked():
             self._start_pump()
-        try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise self._throttled() from None
+            await self._wait_for_slot()
+        else:
+            await self._slots.acquire()  # at once
         if self._is_closed:
             self._slots.release()
             self._refuse_closed()
@@ -139,6 +137,13 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         elif self._timer is None and self._buffer_timeout > 0:
             self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
         return pending.delivered
+
+    async def _wait_for_slot(self) -> None:
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._throttled() from None
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""

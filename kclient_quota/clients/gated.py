@@ -33,6 +33,30 @@ plain_produce = confluent_kafka.Producer.produce
 class GatedProducer(confluent_kafka.Producer):
     """What stands between a producer's doors and librdkafka."""
 
+    # Python finds the methods of an object without a dictionary as fast as those of confluent_kafka's own.
+    __slots__ = (
+        "__weakref__",
+        "_ask_conf",
+        "_chain",
+        "_closed",
+        "_default_callback",
+        "_errors_only",
+        "_gated",
+        "_gates",
+        "_guard",
+        "_heartbeat",
+        "_map_due_ms",
+        "_max_block_ms",
+        "_metrics",
+        "_only",
+        "_raises",
+        "_router",
+        "_stop_watch",
+        "_telemetry",
+        "_transaction",
+        "_waited",
+    )
+
     _gates: ProducerGates
     _guard: CallbackGuard
     _router: Router

@@ -61,6 +61,8 @@ class Producer(GatedProducer, TelemetryMethods):
         ConfigError: one of our keys is misspelt or cannot be used.
     """
 
+    __slots__ = ()
+
     def __init__(self, config: Mapping[str, Any] | None = None, /, *, heartbeat: Any = None, **kwargs: Any) -> None:
         given = {**(config or {}), **kwargs}
         conf, ours = split(given)
@@ -215,7 +217,13 @@ class Producer(GatedProducer, TelemetryMethods):
             self._stop_watch()
             self._chain.close()
         with self._guard:
-            return super().close()
+            try:
+                return super().close()
+            except KafkaException as error:
+                if not error.args[0].fatal():
+                    raise
+                logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
+                return super().close()
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -25,5 +25,5 @@ def aside(cls: type[Client], ours: type[Any], plain: type[Any], doors: Iterable[
     if found is None:
         methods = {door: getattr(plain, door) for door in doors if getattr(cls, door) is getattr(ours, door)}
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        found = _ASIDE[cls] = type(cls.__name__, (cls,), {**names, **methods, "class_gated": cls})
+        found = _ASIDE[cls] = type(cls.__name__, (cls,), {**names, **methods, "__slots__": (), "class_gated": cls})
     return cast("type[Client]", found)

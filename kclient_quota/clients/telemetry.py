@@ -12,6 +12,7 @@ import random
 import threading
 import time
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kclient_quota.clients.required_metrics import RequiredMetrics
@@ -79,6 +80,7 @@ class ClientTelemetry:
         self._required = RequiredMetrics(kind, str(conf.get("client.id", "rdkafka")))
         self._throttle_times = throttle_times
         self._throttles: Mapping[MetricName, float] = {}
+        self._made_unix_ms = time.time_ns() // 1_000_000
         self._rebalancing_since_ms: int | None = None
         self._collector = Collector(resource_labels(_SOURCES[kind], conf))
         self._collector.add_source(self._points)
@@ -171,12 +173,16 @@ class ClientTelemetry:
         for name, value in throttles.items():
             (sums if name.name.endswith(_GROWING) else gauges).append((name, value))
         return [point_of(_push_name(name), value) for name, value in gauges] + [
-            point_of(_push_name(name), value, MetricKind.SUM) for name, value in sums
+            # since then, not since the first push: its bytes have taken longer than no time at all
+            replace(point_of(_push_name(name), value, MetricKind.SUM), start_unix_ms=self._made_unix_ms)
+            for name, value in sums
         ]
 
 
 class TelemetryMethods:
     """Kafka's telemetry methods, for a client that has started its telemetry or left it off."""
+
+    __slots__ = ()
 
     _telemetry: ClientTelemetry | None = None
 
