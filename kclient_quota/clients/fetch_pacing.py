@@ -128,7 +128,7 @@ class BrokerPace:
         """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it."""
         if self.batch and not self._prefetch_paid:
             self._prefetch_paid = True
-            if not self.big_batches:
+            if self.share.limit is not None and not self.big_batches:
                 self._level -= queue_bytes + self.batch
 
     def wait_ms(self) -> int:
@@ -170,8 +170,9 @@ class BrokerPace:
             trusted: whether the window knows all that has been received.
         """
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
-        # Time that the broker takes is not made up for: that would bring about the next throttle.
-        self._at_ms = max(self._at_ms, now_ms + throttle_ms)
+        if self.share.limit is not None:
+            # Time that the broker takes is not made up for: that would bring about the next throttle.
+            self._at_ms = max(self._at_ms, now_ms + throttle_ms)
         expected = self.window.expected
         # The event may have waited to be served; the fetch that it is about went out when it was expected to.
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)

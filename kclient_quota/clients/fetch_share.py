@@ -58,7 +58,8 @@ class _LearntShare:
         measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
         if measured <= 0.0 or (self._hold_until_ms is not None and now_ms < self._hold_until_ms):
             return
-        self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
+        # Until what was received by now has left the window, further throttles are of the same bytes.
+        self._hold_until_ms = now_ms + window_ms + throttle_ms
         self._quiet_since_ms = now_ms + throttle_ms
         if self.learnt is None:
             self.rate = measured * TARGET

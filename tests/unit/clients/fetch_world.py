@@ -135,7 +135,8 @@ class World:
         while True:
             if self.now_ms < self._wait_until_ms:
                 return
-            if self._left <= 0.0 or self.pacer.big_batches:
+            # the gate steps aside where sizes do not fit
+            if self.pacer.fits and (self._left <= 0.0 or self.pacer.big_batches):
                 self._left, wait_ms = self.pacer.grant(self.now_ms, self._taken)
                 self._taken = {}
                 if wait_ms:
