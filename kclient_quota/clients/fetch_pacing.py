@@ -39,6 +39,8 @@ BATCH_FADE: Final = 0.9
 """How fast an expected batch shrinks when smaller ones arrive."""
 SLACK: Final = 1.3
 """How much more than needed is left in the queue to hold a fetch back, as its length is known about only."""
+LATE_DATA: Final = 2
+"""How often a throttled answer must have brought messages for the broker to be one that answers late."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
 
@@ -78,6 +80,7 @@ class BrokerPace:
         self.throttled_until_ms = now_ms
         self.received_bytes: int | None = None
         self._responses = 0
+        self._late_data = 0
         self._level = 0.0
         self._prefetch_paid = False
         self._at_ms = now_ms
@@ -97,6 +100,10 @@ class BrokerPace:
         every P must not bring more than W / (W + P) of the limit.
         """
         share = self.share
+        if share.limit is None and self._late_data >= LATE_DATA:
+            # It does not answer empty, as Kafka does (Event Hubs, Redpanda): it slows fetches down by itself, and what
+            # its throttles mean is not known.
+            return inf
         if share.limit is None or self.big_batches:
             return share.rate
         window_s = self.window.least_window_ms / 1000.0
@@ -152,6 +159,8 @@ class BrokerPace:
         nbytes = 0 if before is None or total < before else total - before
         if nbytes <= 0:
             return
+        if responses == responses_before and nbytes >= 0.5 * self.batch > 0.0:
+            self._late_data += 1
         came_at_ms = at_ms
         batch = nbytes / max(1, responses - responses_before)
         if batch >= 0.5 * self.batch:
@@ -253,7 +262,7 @@ class FetchPacer:
     @property
     def paced(self) -> bool:
         """Whether anything is to be paced at all."""
-        return any(pace.share.rate != inf for pace in self._paces.values())
+        return any(pace.rate != inf for pace in self._paces.values())
 
     def grant(self, now_ms: int, taken: Mapping[int, int]) -> tuple[float, int]:
         """Pay for what was taken since the last call and ask for more.

@@ -1,7 +1,10 @@
 """What the pacer is made of: sizes, the window, the share, the stall watch."""
 
+from math import inf
+
 import pytest
 
+from kclient_quota.clients.fetch_pacing import BrokerPace
 from kclient_quota.clients.fetch_share import TARGET, FetchShare
 from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
 from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
@@ -280,3 +283,23 @@ def test_a_stall_under_an_unknown_quota_is_told_without_numbers() -> None:
     assert stall is not None
     assert stall.batch_bytes is None
     assert "quota x window" in stall.words(None)
+
+
+# A broker that answers late
+
+
+@pytest.mark.parametrize(("limit", "is_paced"), [(None, False), (1_000_000.0, True)])
+def test_where_throttled_answers_bring_messages_only_a_known_limit_is_paced(
+    limit: float | None, is_paced: bool
+) -> None:
+    """Event Hubs and Redpanda slow fetches down by themselves; Kafka answers empty, and what then comes is counted."""
+    pace = BrokerPace(limit, FetchWindow(11, 1_000), 0)
+    pace.on_received(0, 0, 0)
+    pace.on_received(1_000_000, 1, 250)
+    pace.on_throttle(500, 300)
+    pace.on_received(1_000_100, 1, 500)
+    assert pace.rate < inf
+    pace.on_received(2_000_100, 1, 750)
+    assert pace.rate < inf
+    pace.on_received(3_000_100, 1, 1_000)
+    assert (pace.rate < inf) is is_paced
