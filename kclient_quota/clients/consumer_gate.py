@@ -78,7 +78,7 @@ class ConsumerGate:
         self._received_messages = 0
         self._new_limit: Limit | None = None
         self._ts_offset_ms: int | None = None
-        self._log = ThrottleLog(client_id, "fetches are spaced")
+        self._log = ThrottleLog(client_id, "fetches are spaced", backoff)
         self._said_misfit = False
         self._stands_back = False
 

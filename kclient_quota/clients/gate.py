@@ -52,7 +52,7 @@ class ProducerGates:
         self._gates: dict[int, Gate] = {}
         self.only: Gate | None = self._new_gate(ONLY_BROKER)
         self._only_id = ONLY_BROKER
-        self._log = ThrottleLog(client_id, "produce() backs off")
+        self._log = ThrottleLog(client_id, "produce() backs off", backoff)
 
     # Which gate ---------------------------------------------------------------------------------------------------
 

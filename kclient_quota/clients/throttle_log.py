@@ -5,6 +5,7 @@ from typing import Final
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.request_quota import request_words
+from kclient_quota.config import Backoff
 
 logger = logging.getLogger("kclient_quota")
 
@@ -21,15 +22,16 @@ class ThrottleLog:
     Args:
         client_id: for the log.
         effect: what the client does about a throttle, in words.
+        backoff: whether it does.
 
     Attributes:
         last_ms: when the latest throttle ends or ended; None before the first.
     """
 
-    def __init__(self, client_id: str, effect: str) -> None:
+    def __init__(self, client_id: str, effect: str, backoff: Backoff = Backoff.BLOCK) -> None:
         self.last_ms: int | None = None
         self._client_id = client_id
-        self._effect = effect
+        self._effect = "nothing is done about it, as quota.backoff is off" if backoff is Backoff.OFF else effect
         self._throttling = False
         self._said = False
         self._warned_at_ms: int | None = None

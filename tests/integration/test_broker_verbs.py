@@ -1,7 +1,5 @@
 """What a test may do to the embedded broker: break it, restart it, throttle it, watch it, keep it, talk TLS to it."""
 
-import datetime as dt
-import ipaddress
 import signal
 import socket
 import subprocess
@@ -14,10 +12,6 @@ import urllib.request
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from kclient_quota.broker import HANG_UP, IGNORE, EmbeddedBroker
 from kclient_quota.cluster.limits import discover_limit
@@ -25,6 +19,7 @@ from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.testing.clock import ManualClock
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import ProduceResponse
+from tests.certificates import self_signed
 
 PRODUCE, FETCH = 0, 1
 
@@ -275,26 +270,9 @@ def test_metrics_by_kafkas_names_also_as_a_prometheus_page():
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory):
     """Key and certificate for 127.0.0.1 in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    certificate, secret = self_signed()
     path = tmp_path_factory.mktemp("tls") / "broker.pem"
-    path.write_bytes(secret + certificate.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(secret + certificate)
     return path
 
 

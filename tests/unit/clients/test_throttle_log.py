@@ -6,7 +6,7 @@ import pytest
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.throttle_log import QUIET_MS, WARN_EVERY_MS, ThrottleLog, words
-from kclient_quota.config import LimitSource
+from kclient_quota.config import Backoff, LimitSource
 
 LIMITED = Limit(50_000, None, LimitSource.CLUSTER, "{client-id=app}")
 
@@ -65,3 +65,10 @@ def test_when_the_latest_throttle_ends(log: ThrottleLog) -> None:
 )
 def test_limits_in_words(limit: Limit, said: str) -> None:
     assert words(limit) == said
+
+
+def test_a_client_that_does_nothing_about_throttles_does_not_say_it_would(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ThrottleLog("app", "fetches are spaced", Backoff.OFF).on_throttle("b:9092/1", 800, UNKNOWN, 0)
+    assert "for 800 ms: nothing is done about it, as quota.backoff is off" in caplog.text
