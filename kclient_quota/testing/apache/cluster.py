@@ -18,12 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cluster.quotas import describe_request, read_description
 from kclient_quota.errors import ClusterError
+from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 from kclient_quota.testing.apache import settings
 from kclient_quota.testing.apache.artefacts import ApacheKafkaUnavailable, class_path
+from kclient_quota.wire.connection import Connection, ConnectionSettings
 
 _START_TIMEOUT_S = 60
 _CONTROL_TIMEOUT_S = 30
+_QUOTAS_S = 10
 _ATTEMPTS = 3
 
 
@@ -171,14 +176,15 @@ class ApacheKafka:
         request_percentage: float | None = None,
         controller_mutation_rate: float | None = None,
     ) -> None:
-        """Sets the quotas of one entity, removing those that are None, and waits until the broker's image has them.
+        """Sets the quotas of one entity, removing those that are None, and waits until the brokers' images have them.
 
         Raises:
             ClusterError: with Kafka's own words when the change is refused.
         """
         named = {"client-id": client_id, "user": user}
         defaults = {"client-id": default_client_id, "user": default_user}
-        request = {f"entity.{kind}": name for kind, name in named.items() if name is not None}
+        given = {kind: name for kind, name in named.items() if name is not None}
+        request = {f"entity.{kind}": name for kind, name in given.items()}
         request |= {f"default.{kind}": "true" for kind, wanted in defaults.items() if wanted}
         values = {
             "producer_byte_rate": producer_byte_rate,
@@ -188,6 +194,10 @@ class ApacheKafka:
         }
         request |= {f"value.{key}": "" if value is None else repr(float(value)) for key, value in values.items()}
         self._ask("quota", request)
+        if len(self._layouts) > 1:
+            entity = ClientQuotaEntity({**{kind: DEFAULT for kind, wanted in defaults.items() if wanted}, **given})
+            for layout in self._layouts:
+                _await_quotas(layout.plain_port, entity, values)
 
     def byte_samples(self) -> list[ByteSample]:
         """Every sample of the byte-rate sensors since the start: what the brokers hold against quotas, in bytes."""
@@ -294,6 +304,22 @@ def _line_before(stream: IO[str], deadline: float) -> str:
         return found.get(timeout=max(0.0, deadline - time.monotonic()))
     except queue.Empty:
         return ""
+
+
+def _await_quotas(port: int, entity: ClientQuotaEntity, values: Mapping[str, float | None]) -> None:
+    """Return when the broker on `port` knows these quotas, or will not tell: brokers learn of a change one by one."""
+    deadline = time.monotonic() + _QUOTAS_S
+    try:
+        with Connection(ConnectionSettings("127.0.0.1", port), SYSTEM_CLOCK) as connection:
+            while time.monotonic() < deadline:
+                found = dict(read_description(connection.send(describe_request([])))).get(entity, {})
+                if all(found.get(key) == value for key, value in values.items()):
+                    return
+                time.sleep(0.005)
+    except ClusterError:
+        # stopped, or not allowed to tell
+        return
+    raise ClusterError(f"a broker did not learn of the quotas of {entity} within {_QUOTAS_S} s")
 
 
 def _free_ports(count: int) -> list[int]:
