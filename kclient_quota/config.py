@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -194,3 +194,13 @@ def _listed(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def whole_number(conf: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
+    """A number of librdkafka's own, by the first of `keys` that holds one; what is none is for librdkafka to refuse."""
+    for key in keys:
+        try:
+            return int(conf[key])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return default

@@ -11,19 +11,10 @@ from confluent_kafka import _serde_builder as serdes
 
 from kclient_quota.clients.aio_consumer import AIOConsumer
 from kclient_quota.clients.aio_producer import AIOProducer
+from kclient_quota.clients.serializing import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import TypeVar
-
-    K = TypeVar("K", default=Any)
-    V = TypeVar("V", default=Any)
-else:
-    from typing import TypeVar
-
-    K = TypeVar("K")
-    V = TypeVar("V")
 
 
 class AsyncSerializingProducer(confluent_kafka.aio.AsyncSerializingProducer[K, V], AIOProducer):  # type: ignore[misc]

@@ -8,8 +8,9 @@ from typing import Any, Final
 from confluent_kafka import Message
 
 from kclient_quota.clients.admission import BrokerQuotaState
-from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, BrokerPace, FetchPacer, FetchStatistics
+from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, BrokerPace, FetchPacer
 from kclient_quota.clients.fetch_sizes import FetchSizes
+from kclient_quota.clients.fetch_statistics import fetch_statistics
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.request_quota import JoinWatch, is_request_throttle
@@ -150,7 +151,8 @@ class ConsumerGate:
         """One statistics event."""
         now_ms = self.clock.now_ms()
         self.heartbeat.on_poll(now_ms)
-        for delta in self._reader.read(text):
+        statistics = json.loads(text)
+        for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 answered = self._responses.get(delta.node_id, 0)
                 self._responses[delta.node_id] = answered + delta.responses - delta.throttled
@@ -163,7 +165,6 @@ class ConsumerGate:
                 now_ms=now_ms,
             )
         self._apply_limit()
-        statistics = json.loads(text)
         self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
         nodes = self._pacer.paces.keys()
         self._only = next(iter(nodes)) if len(nodes) == 1 else None
@@ -310,31 +311,6 @@ class ConsumerGate:
             self._client_id,
             words(self.limit),
         )
-
-
-def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int], at_ms: int) -> FetchStatistics:
-    """What librdkafka's statistics (STATISTICS.md) say about fetching.
-
-    Args:
-        statistics: one event, decoded.
-        responses: how many responses that were not throttled each broker has sent so far.
-        at_ms: when the event was made.
-    """
-    queued_bytes = queued_count = 0
-    leaders: dict[tuple[str, int], int] = {}
-    for name, topic in statistics.get("topics", {}).items():
-        for partition in topic["partitions"].values():
-            # Every partition's queue is forwarded to the consumer's, so each reports the length of the whole.
-            queued_bytes = max(queued_bytes, partition["fetchq_size"])
-            queued_count = max(queued_count, partition["fetchq_cnt"])
-            if partition["fetch_state"] == "active" and partition["broker"] >= 0:
-                leaders[name, partition["partition"]] = partition["broker"]
-    received = {
-        broker["nodeid"]: (broker["rxbytes"], responses.get(broker["nodeid"], 0))
-        for broker in statistics.get("brokers", {}).values()
-        if broker["nodeid"] >= 0 and broker["source"] != "logical"
-    }
-    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders)
 
 
 def _number(partition: int | None) -> int:

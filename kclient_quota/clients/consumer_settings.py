@@ -18,7 +18,7 @@ from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import LimitSource, QuotaConfig
+from kclient_quota.config import LimitSource, QuotaConfig, whole_number
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
@@ -38,10 +38,7 @@ def stores_offsets(conf: Mapping[str, Any]) -> bool:
 
 def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
     """Kafka's `max.poll.interval.ms`; the default where it is none, which is for librdkafka to refuse."""
-    try:
-        return int(conf.get("max.poll.interval.ms", DEFAULT_MAX_POLL_INTERVAL_MS))
-    except (TypeError, ValueError):
-        return DEFAULT_MAX_POLL_INTERVAL_MS
+    return whole_number(conf, ["max.poll.interval.ms"], DEFAULT_MAX_POLL_INTERVAL_MS)
 
 
 def with_callbacks(

@@ -10,12 +10,12 @@ Nothing here reads a clock or calls librdkafka.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
 
 from kclient_quota.clients.fetch_share import FetchShare
 from kclient_quota.clients.fetch_sizes import FetchSizes
+from kclient_quota.clients.fetch_statistics import FetchStatistics
 from kclient_quota.clients.fetch_window import FetchWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
@@ -43,25 +43,6 @@ LATE_DATA: Final = 2
 """How often a throttled answer must have brought messages for the broker to be one that answers late."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchStatistics:
-    """What one statistics event says about fetching.
-
-    Attributes:
-        at_ms: when it was made.
-        queued_bytes: keys and values in librdkafka's queue.
-        queued_count: messages in it.
-        received: bytes and responses with something in them received so far, by broker.
-        leaders: which broker each assigned partition is fetched from.
-    """
-
-    at_ms: int
-    queued_bytes: int
-    queued_count: int
-    received: Mapping[int, tuple[int, int]]
-    leaders: Mapping[tuple[str, int], int]
 
 
 class BrokerPace:

@@ -22,7 +22,8 @@ LATE_MS: Final = 90_000
 OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
 MOST_DECREASE: Final = 0.5
-DECREASE_EVERY_MS: Final = 1_000
+LONGEST_STEP_MS: Final = 1_000
+"""A share grows by no more than this at once, however long nobody asked."""
 QUIET_MS: Final = 3_000
 """How long a learnt rate stays as it is before it is probed."""
 PROBE_PER_S: Final = 0.01
@@ -76,7 +77,7 @@ class _LearntShare:
         if probing_ms <= 0:
             return
         growth = min(PROBE_PER_S * 2.0 ** min(probing_ms // PROBE_DOUBLING_MS, 10), MOST_PROBE_PER_S)
-        elapsed_ms = min(now_ms - before, DECREASE_EVERY_MS)
+        elapsed_ms = min(now_ms - before, LONGEST_STEP_MS)
         self.rate += (self.rate * growth + PROBE_BYTES_PER_S) * elapsed_ms / 1000.0
         if self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None

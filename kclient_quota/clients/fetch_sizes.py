@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kclient_quota.config import whole_number
+
 FETCH_MS: Final = 50
 """How much time one fetch's bytes stand for."""
 LEAST_FETCH_BYTES: Final = 1_000
@@ -98,16 +100,6 @@ def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool
         for key in (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"):
             chosen.pop(key, None)
     merged = {**chosen, **conf}
-    fetch_bytes = _whole(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
-    queue_bytes = _whole(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_KBYTES) * 1024
+    fetch_bytes = whole_number(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
+    queue_bytes = whole_number(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_KBYTES) * 1024
     return merged, FetchSizes(fetch_bytes, queue_bytes, sized=sizes.sized and not theirs)
-
-
-def _whole(conf: Mapping[str, Any], keys: tuple[str, ...], default: int) -> int:
-    for key in keys:
-        try:
-            return int(conf[key])
-        except (KeyError, TypeError, ValueError):
-            # What is no number is for librdkafka to refuse, in its own words.
-            continue
-    return default

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.config import TransactionTimeout
+from kclient_quota.config import TransactionTimeout, whole_number
 
 logger = logging.getLogger("kclient_quota")
 
@@ -34,7 +34,7 @@ class Transaction:
         self.aborts = policy is TransactionTimeout.ABORT
         self.overdue: KafkaException | None = None
         self.aborted = False
-        self._timeout_ms = _milliseconds(conf.get("transaction.timeout.ms", TIMEOUT_MS))
+        self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
         self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
         self._ends_at_ms: int | None = None
         self._told = False
@@ -93,10 +93,3 @@ class Transaction:
         self._told = False
         self.overdue = None
         self.aborted = False
-
-
-def _milliseconds(value: object) -> int:
-    try:
-        return int(float(str(value)))
-    except ValueError:  # for librdkafka to refuse
-        return TIMEOUT_MS

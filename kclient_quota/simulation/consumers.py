@@ -10,8 +10,9 @@ from collections import deque
 from math import ceil, inf
 from typing import Final
 
-from kclient_quota.clients.fetch_pacing import RECORD_BYTES, FetchPacer, FetchStatistics
+from kclient_quota.clients.fetch_pacing import RECORD_BYTES, FetchPacer
 from kclient_quota.clients.fetch_sizes import DEFAULT_FETCH_BYTES, QUEUE_BACKOFF_MS, sizes_for
+from kclient_quota.clients.fetch_statistics import FetchStatistics
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation.model import Scenario
@@ -123,15 +124,21 @@ class ConsumerWorld:
         self._events = Events()
         self._outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
         managers = {broker: managers_of(scenario.quota, CONSUMER_BYTE_RATE) for broker in part.brokers}
+        spans = scenario.presence()
         self._consumers = [
-            self._consumer(scenario, number, managers, bins)
+            self._consumer(scenario, number, spans[number], managers, bins)
             for number, bins in zip(part.clients, self._outcome.bytes_by_bin, strict=True)
         ]
 
     def _consumer(
-        self, scenario: Scenario, number: int, managers: dict[int, QuotaManagers], bins: list[int]
+        self,
+        scenario: Scenario,
+        number: int,
+        span: tuple[int, int],
+        managers: dict[int, QuotaManagers],
+        bins: list[int],
     ) -> _Consumer:
-        came_ms, went_ms = scenario.presence()[number]
+        came_ms, went_ms = span
         begin_ms = START_MS + came_ms + (0 if came_ms else int(self._random() * scenario.ramp_ms))
         plain = scenario.is_plain(number)
         nodes = list(dict.fromkeys(scenario.partitions(number)))
@@ -308,7 +315,8 @@ class ConsumerWorld:
             self._events.push(max(now_ms, int(due_ms)) + 1, self._arrive, source)
             return
         throttle_ms = source.managers.on_fetch(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms).time_ms
-        self._count(consumer.throttles, throttle_ms, now_ms)
+        self._outcome.requests += 1
+        consumer.throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)
         answered_ms = self._travel(now_ms)
         if throttle_ms:
             source.muted_until_ms = now_ms + throttle_ms
@@ -330,10 +338,3 @@ class ConsumerWorld:
                 return 0, 0
         nbytes = max(self._batch, int(min(limit, there * self._batch)))
         return nbytes // self._batch, nbytes + RESPONSE_WIRE_BYTES
-
-    def _count(self, throttles: Throttles, throttle_ms: int, now_ms: int) -> None:
-        self._outcome.requests += 1
-        if now_ms >= self._warm_ms:
-            throttles.counts[throttle_ms] += 1
-        else:
-            throttles.first_ms = max(throttles.first_ms, throttle_ms)

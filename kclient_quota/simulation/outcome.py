@@ -40,6 +40,13 @@ class Throttles:
     counts: Counter[int] = field(default_factory=Counter)
     first_ms: int = 0
 
+    def note(self, throttle_ms: int, *, warm: bool) -> None:
+        """A response said `throttle_ms`; `warm`: after the warm-up."""
+        if warm:
+            self.counts[throttle_ms] += 1
+        elif throttle_ms > self.first_ms:
+            self.first_ms = throttle_ms
+
 
 @dataclass(slots=True)
 class Outcome:

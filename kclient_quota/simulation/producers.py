@@ -291,7 +291,4 @@ class ProducerWorld:
         lane.bins[(now_ms - START_MS) // BIN_MS] += nbytes
         lane.gap.note(now_ms)
         self._outcome.requests += 1
-        if now_ms >= self._warm_ms:
-            throttles.counts[throttle_ms] += 1
-        elif throttle_ms > throttles.first_ms:
-            throttles.first_ms = throttle_ms
+        throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from kclient_quota.clients.fetch_pacing import FetchPacer, FetchStatistics
+from kclient_quota.clients.fetch_pacing import FetchPacer
 from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for
+from kclient_quota.clients.fetch_statistics import FetchStatistics
 from tests.unit.clients.fetch_world import Broker, Quota, World
 
 WARM_UP_MS = 15_000
