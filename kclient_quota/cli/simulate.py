@@ -15,10 +15,10 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import (
     Change,
     Figures,
+    KindFigures,
     Network,
     Outcome,
     Part,
-    PlainFigures,
     Scenario,
     figures,
     parts,
@@ -58,6 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("config", "learned"),
         default="config",
         help="whether clients know the quota, by hand or from the cluster, or learn it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--learning",
+        type=int,
+        default=0,
+        metavar="N",
+        help="so many of the clients of the start learn the quota though all others know it; where producers and "
+        "consumers are simulated, so many of each (default: 0)",
     )
     parser.add_argument(
         "--demand",
@@ -188,6 +196,7 @@ def _scenario(options: argparse.Namespace, clients: int, plain: int, *, consume:
     return Scenario(
         brokers=options.brokers,
         clients=clients,
+        learning=options.learning,
         plain=plain,
         consume=consume,
         quota=options.quota,
@@ -241,17 +250,21 @@ def _text(kind: str, scenario: Scenario, found: Figures) -> str:
         ("throttle time", f"{_throttle_words(found)}; during the warm-up up to {found.first_throttle_ms:,} ms"),
         ("longest gap", f"{found.longest_gap_ms:,} ms between two messages of a client"),
     ]
-    plain = found.plain
-    if plain is not None:
-        rows += [
-            ("plain clients", f"{plain.used:.1%} of all bytes; longest gap {plain.longest_gap_ms:,} ms"),
-            ("their throttles", _throttle_words(plain)),
-        ]
+    for name, of_kind in (("knowing", found.known), ("learning", found.learning), ("plain", found.plain)):
+        rows += [] if of_kind is None else _kind_rows(name, of_kind)
     for at in found.settling:
         after = "not before the next change" if at.after_ms is None else f"after {at.after_ms / 1000:g} s"
         rows.append((f"settled, {at.at_ms / 1000:g} s", after))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 
-def _throttle_words(found: Figures | PlainFigures) -> str:
+def _kind_rows(name: str, found: KindFigures) -> list[tuple[str, str]]:
+    return [
+        (f"{name} clients", f"{found.used:.1%} of all bytes; longest gap {found.longest_gap_ms:,} ms"),
+        ("their share", f"{found.share:.2f} of an equal one; Jain {found.jain:.4f} among {found.clients:,}"),
+        ("their throttles", _throttle_words(found)),
+    ]
+
+
+def _throttle_words(found: Figures | KindFigures) -> str:
     return f"p50 {found.throttle_p50_ms:,} ms, p99 {found.throttle_p99_ms:,} ms, longest {found.throttle_max_ms:,} ms"

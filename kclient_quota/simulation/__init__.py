@@ -1,18 +1,19 @@
 """The pure cores in virtual time: client pacing, broker quota managers and a network between them."""
 
-from kclient_quota.simulation.model import Change, Network, Scenario
+from kclient_quota.simulation.model import Change, Kind, Network, Scenario
 from kclient_quota.simulation.outcome import Outcome, Randomness, Throttles
 from kclient_quota.simulation.parts import Part, parts
 from kclient_quota.simulation.play import simulate
-from kclient_quota.simulation.rates import Figures, PlainFigures, Settling, figures
+from kclient_quota.simulation.rates import Figures, KindFigures, Settling, figures
 
 __all__ = [
     "Change",
     "Figures",
+    "Kind",
+    "KindFigures",
     "Network",
     "Outcome",
     "Part",
-    "PlainFigures",
     "Randomness",
     "Scenario",
     "Settling",

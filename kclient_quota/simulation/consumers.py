@@ -147,11 +147,11 @@ class ConsumerWorld:
             START_MS + went_ms,
             scenario.message_bytes * scenario.batch_messages * 1000 * len(nodes) / scenario.demand(number),
             Gap(max(begin_ms, self._warm_ms)),
-            self._outcome.plain_throttles if plain else self._outcome.throttles,
+            self._outcome.throttles[scenario.kind(number)],
         )
         consumer.sources = [_Source(consumer, node, managers[node], bins) for node in nodes]
         if not plain:
-            limit = scenario.quota if scenario.told else None
+            limit = None if scenario.learns(number) else scenario.quota
             _, sizes = sizes_for(limit)
             consumer.fetch_bytes, consumer.queue_bytes = sizes.fetch_bytes, sizes.queue_bytes
             consumer.pacer = FetchPacer(limit, sizes, begin_ms)

@@ -1,9 +1,18 @@
 """What is simulated: brokers with one quota, clients that share it, and the network between them."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
 
 from kclient_quota.errors import ConfigError
+
+
+class Kind(StrEnum):
+    """Sorts of clients: kclient-quota's that know the quota or learn it, and plain ones."""
+
+    KNOWN = "known"
+    LEARNING = "learning"
+    PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Scenario:
     Attributes:
         brokers: how many.
         clients: how many of kclient-quota's clients at the start; all under one quota, unknown to each other.
+        learning: how many of `clients`, the last ones, learn the quota while all others know it; with `told` false all
+            learn anyway.
         plain: how many plain clients (librdkafka's, which send or fetch as fast as they are let) there are beside them,
             all of the time and under the same quota; their numbers come after all others.
         consume: whether they are consumers, all with a backlog to read; otherwise they are producers.
@@ -50,7 +61,8 @@ class Scenario:
         message_bytes: length of each value.
         batch_messages: messages in each batch of the log that consumers read.
         seconds: how long, in simulated time.
-        told: whether clients know the quota (by hand or from the cluster); otherwise they learn.
+        told: whether clients know the quota (by hand or from the cluster), those that come later too; otherwise they
+            learn.
         demands: bytes of values per second that clients have to send (or that come for consumers), inf for more than
             they may; client i has demand i modulo their number.
         leaders: the leaders of the partitions of each topic, brokers counted from 0; client i uses topic i modulo
@@ -64,6 +76,7 @@ class Scenario:
 
     brokers: int = 1
     clients: int = 1
+    learning: int = 0
     plain: int = 0
     consume: bool = False
     quota: float = 1_048_576.0
@@ -103,6 +116,8 @@ class Scenario:
                 raise ConfigError(f"at {change.at_ms} ms more clients depart than there are; let fewer depart")
         if self.plain < 0:
             raise ConfigError(f"plain must be at least 0, not {self.plain}")
+        if not 0 <= self.learning <= max(self.clients, 0):
+            raise ConfigError(f"learning must be from 0 to clients, {self.clients}, not {self.learning}")
         if self.clients < 0 or self.total_clients < 1:
             raise ConfigError(f"clients must be at least 1 (0 if some arrive or are plain), not {self.clients}")
 
@@ -119,6 +134,16 @@ class Scenario:
     def is_plain(self, client: int) -> bool:
         """Whether a client is a plain one."""
         return client >= self.total_clients - self.plain
+
+    def learns(self, client: int) -> bool:
+        """Whether a client of kclient-quota's learns the quota."""
+        return not self.told or self.clients - self.learning <= client < self.clients
+
+    def kind(self, client: int) -> Kind:
+        """What sort of client it is."""
+        if self.is_plain(client):
+            return Kind.PLAIN
+        return Kind.LEARNING if self.learns(client) else Kind.KNOWN
 
     def partitions(self, client: int) -> tuple[int, ...]:
         """The leaders of the partitions that a client uses."""

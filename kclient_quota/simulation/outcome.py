@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.quota.managers import QuotaManagers
+from kclient_quota.simulation.model import Kind
 from kclient_quota.simulation.parts import Part
 
 BIN_MS: Final = 1_000
@@ -57,16 +58,14 @@ class Outcome:
         bytes_by_bin: for each client of the part, bytes that brokers recorded in each BIN_MS.
         longest_gap_ms: for each client of the part, the longest time after the warm-up without a message: none
             recorded by a broker for producers, none handed to the application for consumers.
-        throttles: of kclient-quota's clients.
-        plain_throttles: of plain clients.
+        throttles: of each kind of clients.
         requests: how many, in all.
     """
 
     part: Part
     bytes_by_bin: list[list[int]]
     longest_gap_ms: list[int] = field(default_factory=list)
-    throttles: Throttles = field(default_factory=Throttles)
-    plain_throttles: Throttles = field(default_factory=Throttles)
+    throttles: dict[Kind, Throttles] = field(default_factory=lambda: {kind: Throttles() for kind in Kind})
     requests: int = 0
 
 

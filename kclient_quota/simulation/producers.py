@@ -14,7 +14,7 @@ from kclient_quota.clients.routing import Route
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.quota.pacing import MOST_REQUEST_BYTES, Pacer
-from kclient_quota.simulation.model import Scenario
+from kclient_quota.simulation.model import Kind, Scenario
 from kclient_quota.simulation.outcome import (
     BIN_MS,
     CLIENT_ID,
@@ -51,14 +51,16 @@ class _Lane:
         "muted_until_ms",
         "requests",
         "statistics_at_ms",
+        "throttles",
         "wire_bytes",
     )
 
-    def __init__(self, gate: Gate, managers: QuotaManagers, bins: list[int], gap: Gap) -> None:
+    def __init__(self, gate: Gate, managers: QuotaManagers, bins: list[int], gap: Gap, throttles: Throttles) -> None:
         self.gate = gate
         self.managers = managers
         self.bins = bins
         self.gap = gap
+        self.throttles = throttles
         self.requests: deque[int] = deque()  # bytes of what is on its way, the last may still be lingering
         self.marks: deque[int] = deque()  # what the gate had handed over by the end of each
         self.answers: deque[tuple[int, int, int]] = deque()  # when it came, mark, throttle time
@@ -85,14 +87,21 @@ class _Lane:
 class _PlainLane:
     """A plain producer's connection to one broker, and its share of what that producer has to send."""
 
-    __slots__ = ("begin_ms", "bins", "gap", "managers", "per_message_ms", "sent")
+    __slots__ = ("begin_ms", "bins", "gap", "managers", "per_message_ms", "sent", "throttles")
 
     def __init__(
-        self, managers: QuotaManagers, bins: list[int], gap: Gap, begin_ms: int, per_message_ms: float
+        self,
+        managers: QuotaManagers,
+        bins: list[int],
+        gap: Gap,
+        throttles: Throttles,
+        begin_ms: int,
+        per_message_ms: float,
     ) -> None:
         self.managers = managers
         self.bins = bins
         self.gap = gap
+        self.throttles = throttles
         self.begin_ms = begin_ms
         self.per_message_ms = per_message_ms
         self.sent = 0  # messages
@@ -161,10 +170,11 @@ class ProducerWorld:
         gap: Gap,
         span: tuple[int, int],
     ) -> None:
-        limit = scenario.quota if scenario.told else None
+        limit = None if scenario.learns(number) else scenario.quota
         leaders = scenario.partitions(number)
         gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
-        lanes = {broker: _Lane(gate, managers[broker], bins, gap) for broker, gate in gates.items()}
+        throttles = self._outcome.throttles[scenario.kind(number)]
+        lanes = {broker: _Lane(gate, managers[broker], bins, gap, throttles) for broker, gate in gates.items()}
         begin_ms, end_ms = span
         route = Route(leaders, gates.__getitem__, begin_ms)
         per_message_ms = scenario.message_bytes * 1000 / scenario.demand(number)
@@ -182,8 +192,9 @@ class ProducerWorld:
     ) -> None:
         brokers = dict.fromkeys(scenario.partitions(number))
         per_message_ms = scenario.message_bytes * 1000 * len(brokers) / scenario.demand(number)
+        throttles = self._outcome.throttles[Kind.PLAIN]
         for broker in brokers:
-            lane = _PlainLane(managers[broker], bins, gap, begin_ms, per_message_ms)
+            lane = _PlainLane(managers[broker], bins, gap, throttles, begin_ms, per_message_ms)
             self._push(begin_ms + self._linger_ms, self._arrive_plain, lane)
 
     def run(self) -> Outcome:
@@ -268,7 +279,7 @@ class ProducerWorld:
         lane.muted_until_ms = now_ms + throttle_ms
         answered_ms = int(now_ms + self._way_ms + self._random() * self._jitter_ms)
         lane.answers.append((answered_ms, mark, throttle_ms))
-        self._record(lane, nbytes, throttle_ms, self._outcome.throttles, now_ms)
+        self._record(lane, nbytes, throttle_ms, now_ms)
 
     def _arrive_plain(self, lane: _PlainLane, now_ms: int) -> None:
         """The next request of a plain producer is read; the one after it can be read as soon as it is not muted."""
@@ -283,12 +294,10 @@ class ProducerWorld:
         nbytes = messages * self._record_bytes + REQUEST_WIRE_BYTES
         throttle_ms = lane.managers.on_produce(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms, acks=-1).time_ms
         self._push(now_ms + max(throttle_ms, int(self._way_ms), 1), self._arrive_plain, lane)
-        self._record(lane, nbytes, throttle_ms, self._outcome.plain_throttles, now_ms)
+        self._record(lane, nbytes, throttle_ms, now_ms)
 
-    def _record(
-        self, lane: _Lane | _PlainLane, nbytes: int, throttle_ms: int, throttles: Throttles, now_ms: int
-    ) -> None:
+    def _record(self, lane: _Lane | _PlainLane, nbytes: int, throttle_ms: int, now_ms: int) -> None:
         lane.bins[(now_ms - START_MS) // BIN_MS] += nbytes
         lane.gap.note(now_ms)
         self._outcome.requests += 1
-        throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)
+        lane.throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)

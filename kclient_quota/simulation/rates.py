@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from kclient_quota.simulation.model import Scenario
-from kclient_quota.simulation.outcome import BIN_MS, Outcome, Throttles
+from kclient_quota.simulation.model import Kind, Scenario
+from kclient_quota.simulation.outcome import BIN_MS, Outcome
 
 FAIRNESS_MS: Final = 60_000
 """Fairness is measured over so long at the end, or since the last change if that is shorter."""
@@ -32,8 +32,8 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainFigures:
-    """What plain clients had beside kclient-quota's, after the warm-up.
+class KindFigures:
+    """What clients of one kind had beside others, after the warm-up.
 
     Attributes:
         used: their part of the bytes that brokers recorded.
@@ -41,6 +41,11 @@ class PlainFigures:
         throttle_p99_ms: of a hundred responses, the second longest.
         throttle_max_ms: the longest.
         longest_gap_ms: the longest that any of them was without a message.
+        clients: how many there were at any time.
+        share: what one of them had on average, as a part of an equal share; as the next two, of all clients that
+            were there for all of the last 60 s.
+        jain: Jain's index among themselves; 1 is equal.
+        least_share: what the poorest of them had, as a part of what an equal share among themselves is.
     """
 
     used: float
@@ -48,6 +53,10 @@ class PlainFigures:
     throttle_p99_ms: int
     throttle_max_ms: int
     longest_gap_ms: int
+    clients: int
+    share: float
+    jain: float
+    least_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,8 @@ class Figures:
     """What came of a scenario.
 
     Where plain clients are among others, only `utilisation`, `bytes_per_second`, `requests` and `settling` are of all;
-    the rest is of kclient-quota's clients, and `plain` tells of the others.
+    the rest is of kclient-quota's clients, and `plain` tells of the others. Where some of kclient-quota's know the
+    quota and others learn it, `known` and `learning` tell of either.
 
     Attributes:
         utilisation: bytes that brokers recorded after the warm-up / (quota x time x brokers that anybody uses).
@@ -73,6 +83,8 @@ class Figures:
         settling: for the start and every change.
         throttle_times: throttle time in ms to how many responses after the warm-up carried it.
         plain: what plain clients had; None without any, or without any others.
+        known: what those of kclient-quota's clients had that know the quota; None without any, or unless others learn.
+        learning: what those had that learn it; None without any, or unless others know.
     """
 
     utilisation: float
@@ -88,7 +100,9 @@ class Figures:
     longest_gap_ms: int
     settling: tuple[Settling, ...]
     throttle_times: Mapping[int, int]
-    plain: PlainFigures | None = None
+    plain: KindFigures | None = None
+    known: KindFigures | None = None
+    learning: KindFigures | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -144,21 +158,17 @@ def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
     span_s = (end_ms - -(-warm_ms // BIN_MS) * BIN_MS) / 1000
     by_client = bytes_of(outcomes, warm_ms, end_ms)
     together = sum(by_client.values()) / span_s
-    only_plain = scenario.plain == scenario.total_clients
-    mixed = scenario.plain > 0 and not only_plain
-    told_of = {client for client in by_client if only_plain or not scenario.is_plain(client)}
-    last_change_ms = max((change.at_ms for change in scenario.changes), default=0)
-    from_ms = max(warm_ms, last_change_ms, end_ms - FAIRNESS_MS)
-    fair = shares(scenario.presence(), outcomes, from_ms, end_ms, told_of)
-    throttles, first_throttle_ms = _throttles(
-        outcome.plain_throttles if only_plain else outcome.throttles for outcome in outcomes
-    )
+    kinds = _kinds(scenario, by_client)
+    told: list[Kind] = [kind for kind in kinds if kind != Kind.PLAIN] or [Kind.PLAIN]
+    told_of = {client for kind in told for client in kinds[kind]}
+    fair = shares(scenario.presence(), outcomes, _fair_from_ms(scenario), end_ms, told_of)
+    throttles, first_throttle_ms = _throttles(outcomes, told)
     responses = throttles.total()
     return Figures(
         utilisation=together / (scenario.quota * brokers),
         bytes_per_second=together,
         jain=jain_index(fair),
-        least_share=min(fair) * len(fair) / sum(fair) if any(fair) else 0.0,
+        least_share=_least_share(fair),
         requests=sum(outcome.requests for outcome in outcomes),
         throttled=1.0 - throttles[0] / responses if responses else 0.0,
         throttle_p50_ms=percentile(throttles, 0.5),
@@ -168,16 +178,38 @@ def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
         longest_gap_ms=_longest_gap_ms(outcomes, told_of),
         settling=settling(scenario, outcomes),
         throttle_times=dict(sorted(throttles.items())),
-        plain=_plain_figures(outcomes, by_client, by_client.keys() - told_of) if mixed else None,
+        **{kind.value: _kind_figures(scenario, outcomes, kind, kinds) for kind in kinds if _is_told_of(kind, kinds)},
     )
 
 
-def _throttles(found: Iterable[Throttles]) -> tuple[Counter[int], int]:
+def _kinds(scenario: Scenario, clients: Iterable[int]) -> dict[Kind, set[int]]:
+    found: dict[Kind, set[int]] = {}
+    for client in clients:
+        found.setdefault(scenario.kind(client), set()).add(client)
+    return found
+
+
+def _is_told_of(kind: Kind, kinds: Collection[Kind]) -> bool:
+    """Plain clients beside others, and kclient-quota's where some learn and some know."""
+    return len(kinds) > 1 if kind is Kind.PLAIN else {Kind.KNOWN, Kind.LEARNING} <= set(kinds)
+
+
+def _fair_from_ms(scenario: Scenario) -> int:
+    last_change_ms = max((change.at_ms for change in scenario.changes), default=0)
+    return max(scenario.warm_up_ms, last_change_ms, scenario.end_ms - FAIRNESS_MS)
+
+
+def _least_share(fair: Sequence[int]) -> float:
+    return min(fair) * len(fair) / sum(fair) if any(fair) else 0.0
+
+
+def _throttles(outcomes: Iterable[Outcome], kinds: Collection[Kind]) -> tuple[Counter[int], int]:
     counts: Counter[int] = Counter()
     first_ms = 0
-    for throttles in found:
-        counts.update(throttles.counts)
-        first_ms = max(first_ms, throttles.first_ms)
+    for outcome in outcomes:
+        for kind in kinds:
+            counts.update(outcome.throttles[kind].counts)
+            first_ms = max(first_ms, outcome.throttles[kind].first_ms)
     return counts, first_ms
 
 
@@ -193,14 +225,25 @@ def _longest_gap_ms(outcomes: Iterable[Outcome], clients: Collection[int]) -> in
     )
 
 
-def _plain_figures(outcomes: Sequence[Outcome], by_client: Mapping[int, int], clients: Collection[int]) -> PlainFigures:
-    throttles, _ = _throttles(outcome.plain_throttles for outcome in outcomes)
-    return PlainFigures(
-        used=sum(by_client[client] for client in clients) / (sum(by_client.values()) or 1),
+def _kind_figures(
+    scenario: Scenario, outcomes: Sequence[Outcome], kind: Kind, kinds: Mapping[Kind, Collection[int]]
+) -> KindFigures:
+    by_client = bytes_of(outcomes, scenario.warm_up_ms, scenario.end_ms)
+    throttles, _ = _throttles(outcomes, [kind])
+    span = (_fair_from_ms(scenario), scenario.end_ms)
+    everybody = shares(scenario.presence(), outcomes, *span)
+    fair = shares(scenario.presence(), outcomes, *span, kinds[kind])
+    equal = sum(everybody) / len(everybody) if everybody else 0.0
+    return KindFigures(
+        used=sum(by_client[client] for client in kinds[kind]) / (sum(by_client.values()) or 1),
         throttle_p50_ms=percentile(throttles, 0.5),
         throttle_p99_ms=percentile(throttles, 0.99),
         throttle_max_ms=max(throttles, default=0),
-        longest_gap_ms=_longest_gap_ms(outcomes, clients),
+        longest_gap_ms=_longest_gap_ms(outcomes, kinds[kind]),
+        clients=len(kinds[kind]),
+        share=sum(fair) / len(fair) / equal if fair and equal else 0.0,
+        jain=jain_index(fair),
+        least_share=_least_share(fair),
     )
 
 

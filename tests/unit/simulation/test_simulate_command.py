@@ -48,6 +48,18 @@ def test_producers_and_consumers_are_simulated_beside_each_other(capsys):
     assert found["consumers"]["utilisation"] > 0.9
 
 
+def test_some_learn_what_the_others_know(capsys):
+    run("--clients", "3", "--learning", "1", "--consumers", "2", "--quota", "51200")
+    said = capsys.readouterr().out
+    assert said.count("knowing clients") == said.count("learning clients") == 2
+    run("--consumers", "3", "--learning", "1", "--quota", "51200", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["known"]["clients"], found["learning"]["clients"], found["plain"]) == (2, 1, None)
+    assert found["known"]["used"] + found["learning"]["used"] == pytest.approx(1)
+    with pytest.raises(ConfigError, match="learning"):
+        run("--clients", "1", "--learning", "2")
+
+
 def test_only_plain_consumers_are_no_producers(capsys):
     run("--plain-consumers", "2", "--quota", "51200")
     assert "2 plain consumers on 1 brokers" in capsys.readouterr().out

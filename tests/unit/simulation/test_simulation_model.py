@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.simulation import Change, Part, Scenario, parts
+from kclient_quota.simulation import Change, Kind, Part, Scenario, parts
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from kclient_quota.simulation import Change, Part, Scenario, parts
         ({"clients": 0}, "clients"),
         ({"clients": -1}, "clients"),
         ({"plain": -1}, "plain"),
+        ({"learning": -1}, "learning"),
+        ({"clients": 2, "learning": 3, "changes": (Change(5_000, 2),)}, "learning"),
         ({"batch_messages": 0}, "batch_messages"),
         ({"warm_up_ms": 120_000}, "warm_up_ms"),
         ({"leaders": ((1,),)}, "leaders"),
@@ -45,6 +47,13 @@ def test_plain_clients_come_last_and_stay():
     scenario = Scenario(clients=1, plain=2, changes=(Change(30_000, 1), Change(60_000, -2)))
     assert scenario.presence() == [(0, 60_000), (30_000, 60_000), (0, 120_000), (0, 120_000)]
     assert [scenario.is_plain(client) for client in range(scenario.total_clients)] == [False, False, True, True]
+
+
+def test_the_last_of_the_start_learn():
+    scenario = Scenario(clients=3, learning=2, plain=1, changes=(Change(30_000, 1),))
+    kinds = [Kind.KNOWN, Kind.LEARNING, Kind.LEARNING, Kind.KNOWN, Kind.PLAIN]
+    assert [scenario.kind(client) for client in range(scenario.total_clients)] == kinds
+    assert Scenario(clients=1, told=False, changes=(Change(30_000, 1),)).learns(1)
 
 
 def test_everybody_may_come_later():

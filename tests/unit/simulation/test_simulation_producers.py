@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from kclient_quota.quota.managers import QuotaManagers
-from kclient_quota.simulation import Change, Network, Scenario, figures, parts, simulate
+from kclient_quota.simulation import Change, Kind, Network, Scenario, figures, parts, simulate
 from kclient_quota.simulation.outcome import BIN_MS, RECORD_WIRE_BYTES, START_MS
 from kclient_quota.simulation.producers import REQUEST_WIRE_BYTES
 
@@ -63,8 +63,9 @@ def test_what_is_counted_is_what_brokers_record(recorded, keyed):
         here = sum(nbytes for at_ms, nbytes, _ in rows if at_ms // BIN_MS == second)
         assert sum(bins[second] for bins in outcome.bytes_by_bin) == here
     late = [throttle_ms for at_ms, _, throttle_ms in rows if at_ms >= scenario.warm_up_ms]
-    assert sorted(outcome.throttles.counts.elements()) == sorted(late)
-    assert outcome.throttles.first_ms == max(throttle_ms for at_ms, _, throttle_ms in rows if at_ms < 30_000)
+    noted = outcome.throttles[Kind.KNOWN]
+    assert sorted(noted.counts.elements()) == sorted(late)
+    assert noted.first_ms == max(throttle_ms for at_ms, _, throttle_ms in rows if at_ms < 30_000)
 
 
 def test_the_longest_gap_is_of_what_brokers_record(recorded):

@@ -5,16 +5,19 @@ from collections import Counter
 
 import pytest
 
-from kclient_quota.simulation import Change, Outcome, Part, PlainFigures, Scenario, Settling, Throttles, figures
+from kclient_quota.simulation import Change, Kind, KindFigures, Outcome, Part, Scenario, Settling, Throttles, figures
 from kclient_quota.simulation.rates import jain_index, percentile
 
 
 def outcome(rows, throttles=None, brokers=(0,), clients=None):
     clients = tuple(range(len(rows))) if clients is None else clients
     gaps = [100 * (client + 1) for client in clients]
-    return Outcome(
-        Part(brokers, clients), rows, gaps, Throttles(Counter(throttles or {}), 3), Throttles(Counter({5: 2}), 9), 7
-    )
+    noted = {
+        Kind.KNOWN: Throttles(Counter(throttles or {}), 3),
+        Kind.LEARNING: Throttles(Counter({20: 100}), 11),
+        Kind.PLAIN: Throttles(Counter({5: 2}), 9),
+    }
+    return Outcome(Part(brokers, clients), rows, gaps, noted, 7)
 
 
 def test_jain_index():
@@ -56,8 +59,29 @@ def test_plain_clients_are_told_apart():
     assert found.utilisation == pytest.approx(0.8)
     assert (found.jain, found.least_share) == (1, 1)
     assert (found.throttled, found.first_throttle_ms, found.longest_gap_ms) == (pytest.approx(0.1), 3, 200)
-    assert found.plain == PlainFigures(0.5, 5, 5, 5, 300)
+    assert found.plain == KindFigures(0.5, 5, 5, 5, 300, 1, pytest.approx(1.5), 1, 1)
     assert found.as_dict()["plain"]["used"] == 0.5
+
+
+def test_those_who_know_and_those_who_learn_are_told_apart():
+    scenario = Scenario(clients=4, learning=2, plain=1, quota=100, seconds=40, warm_up_ms=10_000)
+    rows = [[10] * 40, [20] * 40, [15] * 40, [5] * 40, [50] * 40]
+    found = figures(scenario, [outcome(rows, {0: 90, 100: 10})])
+    assert found.known == KindFigures(0.3, 0, 100, 100, 200, 2, pytest.approx(0.75), pytest.approx(0.9), 2 / 3)
+    assert found.learning == KindFigures(0.2, 20, 20, 20, 400, 2, pytest.approx(0.5), pytest.approx(0.8), 0.5)
+    assert found.plain is not None
+    assert (found.plain.used, found.plain.share) == (0.5, pytest.approx(2.5))
+    # The rest is of those who know and those who learn together.
+    assert found.jain == pytest.approx(50**2 / (4 * (10**2 + 20**2 + 15**2 + 5**2)))
+    assert (found.throttled, found.throttle_p50_ms, found.first_throttle_ms) == (pytest.approx(110 / 200), 20, 11)
+    assert found.longest_gap_ms == 400
+
+
+def test_where_everybody_learns_nobody_is_told_apart():
+    scenario = Scenario(clients=2, learning=1, told=False, quota=100, seconds=40, warm_up_ms=10_000)
+    found = figures(scenario, [outcome([[60] * 40, [20] * 40])])
+    assert (found.known, found.learning, found.plain) == (None, None, None)
+    assert found.throttle_p50_ms == 20
 
 
 def test_where_all_are_plain_they_are_all_there_is():
