@@ -19,6 +19,7 @@ BYTES, REQUESTS = "bytes", "requests"
 BYTE_RATE, REQUEST_RATE = "byte_rate", "request_rate"
 THROTTLE_AVG, THROTTLE_MAX, THROTTLE_TOTAL = "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"
 THROTTLE_COUNT = "throttles"
+WAIT_TOTAL = "wait_total_ms"
 
 _DIRECTION: Final = {PRODUCER: "outgoing", CONSUMER: "incoming"}
 _THROTTLED: Final = {PRODUCER: "produce", CONSUMER: "fetch"}
@@ -39,6 +40,8 @@ def _names() -> dict[str, tuple[str, str]]:
         names[f"{throttled}.time.max"] = (role, THROTTLE_MAX)
         names[f"{throttled}.time.total"] = (role, THROTTLE_TOTAL)
         names[f"{throttled}.count"] = (role, THROTTLE_COUNT)
+    for role in (PRODUCER, CONSUMER):
+        names[f"org.apache.kafka.{role}.quota.wait.time.total"] = (role, WAIT_TOTAL)
     return names
 
 

@@ -12,6 +12,8 @@ tells). Several clients of one user and client-id share a quota, so their rates 
 | request_rate | 1/s | mean |
 | throttle_avg_ms, throttle_max_ms | ms | mean over pushes, longest |
 | throttle_total_ms, throttles | ms, count | where the clients tell |
+| wait_total_ms | ms | that calls of wrapped clients have waited for the quota, added up over clients and threads |
+| covered_ms | ms | what those two totals were counted in: push intervals, added up over clients |
 | quota_key, quota, quota_level | | what limits them, per broker; null without a limit |
 | utilisation | | byte_rate / quota |
 """
@@ -52,6 +54,8 @@ def usage(
         F.max("throttle_max_ms").alias("throttle_max_ms"),
         F.sum("throttle_total_ms").alias("throttle_total_ms"),
         F.sum("throttles").alias("throttles"),
+        F.sum("wait_total_ms").alias("wait_total_ms"),
+        F.sum("covered_ms").alias("covered_ms"),
     )
     times = (F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"))
     rows = with_quotas(together.select(*times, *(name for name in together.columns if name != "window")), limits or {})
@@ -77,6 +81,9 @@ def _per_client(found: "DataFrame", window: str) -> "DataFrame":
         F.max(_only(measures.THROTTLE_MAX)).alias("throttle_max_ms"),
         F.sum(_only(measures.THROTTLE_TOTAL)).alias("throttle_total_ms"),
         F.sum(_only(measures.THROTTLE_COUNT)).alias("throttles"),
+        F.sum(_only(measures.WAIT_TOTAL)).alias("wait_total_ms"),
+        F.sum(F.when(F.col("measure") == measures.THROTTLE_TOTAL, told)).alias("throttle_s"),
+        F.sum(F.when(F.col("measure") == measures.WAIT_TOTAL, told)).alias("wait_s"),
     )
     return sums.select(
         "window",
@@ -84,7 +91,8 @@ def _per_client(found: "DataFrame", window: str) -> "DataFrame":
         F.coalesce("byte_gauge", F.col("bytes") / F.coalesce("byte_s", whole / 1000)).alias("byte_rate"),
         F.greatest("byte_gauge_max", "byte_peak").alias("byte_rate_max"),
         F.coalesce("request_gauge", F.col("requests") / F.coalesce("request_s", whole / 1000)).alias("request_rate"),
-        *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles"),
+        *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
+        (F.greatest("throttle_s", "wait_s") * 1000).alias("covered_ms"),
     )
 
 
