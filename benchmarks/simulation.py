@@ -25,8 +25,7 @@ from confluent_kafka import TopicPartition
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.simulate import play
 from kclient_quota.simulation import Scenario, figures
-from kclient_quota.simulation.outcome import RECORD_WIRE_BYTES
-from kclient_quota.simulation.producers import REQUEST_WIRE_BYTES
+from kclient_quota.simulation.outcome import RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES
 from kclient_quota.simulation.rates import jain_index, percentile
 from kclient_quota.testing.apache import ApacheKafka
 

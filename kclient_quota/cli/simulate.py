@@ -14,6 +14,7 @@ from typing import Any, Final
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import (
     Change,
+    DeliveryFigures,
     Figures,
     KindFigures,
     Network,
@@ -115,7 +116,8 @@ def _add_client_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="plain producers beside them: librdkafka's, which send requests of up to 1 MB as fast as they are let",
+        help="plain producers beside them: librdkafka's, which send requests of up to 1 MB as fast as they are let and "
+        "again when one has had no answer for 60 s",
     )
     clients.add_argument("--consumers", type=int, default=0, metavar="N", help="consumers of kclient-quota's")
     clients.add_argument(
@@ -252,6 +254,8 @@ def _text(kind: str, scenario: Scenario, found: Figures) -> str:
     ]
     for name, of_kind in (("knowing", found.known), ("learning", found.learning), ("plain", found.plain)):
         rows += [] if of_kind is None else _kind_rows(name, of_kind)
+    if found.delivery is not None:
+        rows += _delivery_rows(found.delivery)
     for at in found.settling:
         after = "not before the next change" if at.after_ms is None else f"after {at.after_ms / 1000:g} s"
         rows.append((f"settled, {at.at_ms / 1000:g} s", after))
@@ -263,6 +267,13 @@ def _kind_rows(name: str, found: KindFigures) -> list[tuple[str, str]]:
         (f"{name} clients", f"{found.used:.1%} of all bytes; longest gap {found.longest_gap_ms:,} ms"),
         ("their share", f"{found.share:.2f} of an equal one; Jain {found.jain:.4f} among {found.clients:,}"),
         ("their throttles", _throttle_words(found)),
+    ]
+
+
+def _delivery_rows(found: DeliveryFigures) -> list[tuple[str, str]]:
+    return [
+        ("plain delivery", f"{found.utilisation:.3f} of the quota acknowledged; {found.expired:,} messages expired"),
+        ("their time-outs", f"{found.timeouts:,} connections; {found.duplicates:,} messages twice in the log"),
     ]
 
 

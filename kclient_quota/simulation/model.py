@@ -24,12 +24,17 @@ class Network:
         jitter_ms: added to each way, up to so much, evenly.
         linger_ms: how long librdkafka keeps a batch open; what a kclient-quota producer sets.
         wake_ms: how late a waiting client wakes up at most.
+        socket_bytes: a plain producer sends as long as less than this waits in the sockets, unread by a muted broker;
+            measured with Apache Kafka, on loopback.
+        received_bytes: what of it waits on the broker's side; Kafka's `socket.receive.buffer.bytes`.
     """
 
     round_trip_ms: int = 2
     jitter_ms: int = 1
     linger_ms: int = 10
     wake_ms: int = 1
+    socket_bytes: int = 2_900_000
+    received_bytes: int = 102_400
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ BIN_MS: Final = 1_000
 """What bytes are counted by, in time."""
 RECORD_WIRE_BYTES: Final = 10
 """What a record of format 2 adds to a value of some kB."""
+REQUEST_WIRE_BYTES: Final = 125
+"""What the header of a produce request and of its batch take."""
 PRINCIPAL: Final = "ANONYMOUS"
 CLIENT_ID: Final = "simulated"
 START_MS: Final = 1_000_000
@@ -50,6 +52,27 @@ class Throttles:
 
 
 @dataclass(slots=True)
+class Delivery:
+    """What became of plain producers' messages.
+
+    Attributes:
+        bytes_by_bin: of values that were acknowledged in each BIN_MS.
+        timeouts: connections that were given up because a request had no answer in time.
+        duplicates: messages that brokers recorded though the producer had given up the connection: it sends them again.
+        expired: messages that were given up, too old.
+    """
+
+    bytes_by_bin: list[int]
+    timeouts: int = 0
+    duplicates: int = 0
+    expired: int = 0
+
+    def note(self, now_ms: int, nbytes: int) -> None:
+        """Values of so many bytes were acknowledged."""
+        self.bytes_by_bin[(now_ms - START_MS) // BIN_MS] += nbytes
+
+
+@dataclass(slots=True)
 class Outcome:
     """What happened in one part.
 
@@ -60,6 +83,7 @@ class Outcome:
             recorded by a broker for producers, none handed to the application for consumers.
         throttles: of each kind of clients.
         requests: how many, in all.
+        delivery: of plain producers; None of consumers.
     """
 
     part: Part
@@ -67,6 +91,7 @@ class Outcome:
     longest_gap_ms: list[int] = field(default_factory=list)
     throttles: dict[Kind, Throttles] = field(default_factory=lambda: {kind: Throttles() for kind in Kind})
     requests: int = 0
+    delivery: Delivery | None = None
 
 
 class Gap:
@@ -88,6 +113,34 @@ class Gap:
         if since_ms > 0:
             self.longest_ms = max(self.longest_ms, since_ms)
             self.last_ms = now_ms
+
+
+class Tally:
+    """One client's part in an outcome.
+
+    Args:
+        outcome: of everybody.
+        kind: the client's.
+        bins: its row of `Outcome.bytes_by_bin`.
+        gap: its longest time without a message.
+        warm_ms: when the warm-up ends.
+    """
+
+    __slots__ = ("_bins", "_gap", "_outcome", "_throttles", "_warm_ms")
+
+    def __init__(self, outcome: Outcome, kind: Kind, bins: list[int], gap: Gap, warm_ms: int) -> None:
+        self._outcome = outcome
+        self._throttles = outcome.throttles[kind]
+        self._bins = bins
+        self._gap = gap
+        self._warm_ms = warm_ms
+
+    def note(self, nbytes: int, throttle_ms: int, now_ms: int) -> None:
+        """A broker has recorded a request."""
+        self._bins[(now_ms - START_MS) // BIN_MS] += nbytes
+        self._gap.note(now_ms)
+        self._outcome.requests += 1
+        self._throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)
 
 
 class Events:

@@ -3,7 +3,7 @@
 A client's gate admits messages (`clients.admission`), librdkafka's linger makes requests of them, the broker's managers
 (`quota.managers`) record them and mute the connection, and what the response says reaches the gate half a round trip
 later. Two events a request: what a response says is looked at when its client next wakes, with the time it came at.
-A plain producer has no gate: its next request, of all that there is to send, waits behind the last one.
+Plain producers have a module of their own.
 """
 
 from collections import deque
@@ -14,26 +14,27 @@ from kclient_quota.clients.routing import Route
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.quota.pacing import MOST_REQUEST_BYTES, Pacer
-from kclient_quota.simulation.model import Kind, Scenario
+from kclient_quota.simulation.model import Scenario
 from kclient_quota.simulation.outcome import (
     BIN_MS,
     CLIENT_ID,
     PRINCIPAL,
     RECORD_WIRE_BYTES,
+    REQUEST_WIRE_BYTES,
     START_MS,
+    Delivery,
     Events,
     Gap,
     Outcome,
     Randomness,
-    Throttles,
+    Tally,
     managers_of,
 )
 from kclient_quota.simulation.parts import Part
+from kclient_quota.simulation.plain_producers import QUEUE_MESSAGES, PlainLane, PlainProducers
 
 STATISTICS_MS: Final = 1_000
 """How often librdkafka's statistics tell a gate what a byte takes on the wire."""
-REQUEST_WIRE_BYTES: Final = 125
-"""What the header of a produce request and of its batch take."""
 
 
 class _Lane:
@@ -42,8 +43,6 @@ class _Lane:
     __slots__ = (
         "answers",
         "arrived_ms",
-        "bins",
-        "gap",
         "gate",
         "linger_until_ms",
         "managers",
@@ -51,16 +50,14 @@ class _Lane:
         "muted_until_ms",
         "requests",
         "statistics_at_ms",
-        "throttles",
+        "tally",
         "wire_bytes",
     )
 
-    def __init__(self, gate: Gate, managers: QuotaManagers, bins: list[int], gap: Gap, throttles: Throttles) -> None:
+    def __init__(self, gate: Gate, managers: QuotaManagers, tally: Tally) -> None:
         self.gate = gate
         self.managers = managers
-        self.bins = bins
-        self.gap = gap
-        self.throttles = throttles
+        self.tally = tally
         self.requests: deque[int] = deque()  # bytes of what is on its way, the last may still be lingering
         self.marks: deque[int] = deque()  # what the gate had handed over by the end of each
         self.answers: deque[tuple[int, int, int]] = deque()  # when it came, mark, throttle time
@@ -82,29 +79,6 @@ class _Lane:
             self.statistics_at_ms = now_ms + STATISTICS_MS
             self.gate.on_wire(self.wire_bytes)
             self.wire_bytes = 0
-
-
-class _PlainLane:
-    """A plain producer's connection to one broker, and its share of what that producer has to send."""
-
-    __slots__ = ("begin_ms", "bins", "gap", "managers", "per_message_ms", "sent", "throttles")
-
-    def __init__(
-        self,
-        managers: QuotaManagers,
-        bins: list[int],
-        gap: Gap,
-        throttles: Throttles,
-        begin_ms: int,
-        per_message_ms: float,
-    ) -> None:
-        self.managers = managers
-        self.bins = bins
-        self.gap = gap
-        self.throttles = throttles
-        self.begin_ms = begin_ms
-        self.per_message_ms = per_message_ms
-        self.sent = 0  # messages
 
 
 class _Client:
@@ -148,6 +122,10 @@ class ProducerWorld:
         self._events = Events()
         self._push = self._events.push
         self._outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
+        delivery = Delivery([0] * (scenario.end_ms // BIN_MS))
+        self._outcome.delivery = delivery
+        sizes = (scenario.message_bytes, self._record_bytes)
+        self._plain = PlainProducers(*sizes, network, self._events, randomness, delivery)
         self._gaps: list[tuple[Gap, int]] = []
         managers = {broker: managers_of(scenario.quota, PRODUCER_BYTE_RATE) for broker in part.brokers}
         spans = scenario.presence()
@@ -156,25 +134,24 @@ class ProducerWorld:
             begin_ms = START_MS + came_ms + (0 if came_ms else int(self._random() * scenario.ramp_ms))
             gap = Gap(max(begin_ms, self._warm_ms))
             self._gaps.append((gap, START_MS + went_ms))
+            tally = Tally(self._outcome, scenario.kind(number), bins, gap, self._warm_ms)
             if scenario.is_plain(number):
-                self._add_plain(scenario, number, managers, bins, gap, begin_ms)
+                self._add_plain(scenario, number, managers, tally, begin_ms)
             else:
-                self._add_client(scenario, number, managers, bins, gap, (begin_ms, START_MS + went_ms))
+                self._add_client(scenario, number, managers, tally, (begin_ms, START_MS + went_ms))
 
     def _add_client(
         self,
         scenario: Scenario,
         number: int,
         managers: dict[int, QuotaManagers],
-        bins: list[int],
-        gap: Gap,
+        tally: Tally,
         span: tuple[int, int],
     ) -> None:
         limit = None if scenario.learns(number) else scenario.quota
         leaders = scenario.partitions(number)
         gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
-        throttles = self._outcome.throttles[scenario.kind(number)]
-        lanes = {broker: _Lane(gate, managers[broker], bins, gap, throttles) for broker, gate in gates.items()}
+        lanes = {broker: _Lane(gate, managers[broker], tally) for broker, gate in gates.items()}
         begin_ms, end_ms = span
         route = Route(leaders, gates.__getitem__, begin_ms)
         per_message_ms = scenario.message_bytes * 1000 / scenario.demand(number)
@@ -186,16 +163,14 @@ class ProducerWorld:
         scenario: Scenario,
         number: int,
         managers: dict[int, QuotaManagers],
-        bins: list[int],
-        gap: Gap,
+        tally: Tally,
         begin_ms: int,
     ) -> None:
         brokers = dict.fromkeys(scenario.partitions(number))
         per_message_ms = scenario.message_bytes * 1000 * len(brokers) / scenario.demand(number)
-        throttles = self._outcome.throttles[Kind.PLAIN]
+        room = QUEUE_MESSAGES // len(brokers)
         for broker in brokers:
-            lane = _PlainLane(managers[broker], bins, gap, throttles, begin_ms, per_message_ms)
-            self._push(begin_ms + self._linger_ms, self._arrive_plain, lane)
+            PlainLane(self._plain, managers[broker], tally, begin_ms, per_message_ms, room)
 
     def run(self) -> Outcome:
         """Let all the time pass."""
@@ -279,25 +254,4 @@ class ProducerWorld:
         lane.muted_until_ms = now_ms + throttle_ms
         answered_ms = int(now_ms + self._way_ms + self._random() * self._jitter_ms)
         lane.answers.append((answered_ms, mark, throttle_ms))
-        self._record(lane, nbytes, throttle_ms, now_ms)
-
-    def _arrive_plain(self, lane: _PlainLane, now_ms: int) -> None:
-        """The next request of a plain producer is read; the one after it can be read as soon as it is not muted."""
-        messages = MOST_REQUEST_BYTES // self._record_bytes or 1
-        if lane.per_message_ms:
-            messages = min(messages, int((now_ms - lane.begin_ms) / lane.per_message_ms) + 1 - lane.sent)
-        if messages < 1:
-            due_ms = lane.begin_ms + lane.sent * lane.per_message_ms
-            self._push(int(due_ms) + 1 + self._linger_ms, self._arrive_plain, lane)
-            return
-        lane.sent += messages
-        nbytes = messages * self._record_bytes + REQUEST_WIRE_BYTES
-        throttle_ms = lane.managers.on_produce(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms, acks=-1).time_ms
-        self._push(now_ms + max(throttle_ms, int(self._way_ms), 1), self._arrive_plain, lane)
-        self._record(lane, nbytes, throttle_ms, now_ms)
-
-    def _record(self, lane: _Lane | _PlainLane, nbytes: int, throttle_ms: int, now_ms: int) -> None:
-        lane.bins[(now_ms - START_MS) // BIN_MS] += nbytes
-        lane.gap.note(now_ms)
-        self._outcome.requests += 1
-        lane.throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)
+        lane.tally.note(nbytes, throttle_ms, now_ms)

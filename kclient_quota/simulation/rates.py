@@ -60,6 +60,23 @@ class KindFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryFigures:
+    """What became of plain producers' messages; counts are of all the time.
+
+    Attributes:
+        utilisation: bytes of values that were acknowledged after the warm-up, by what `Figures.utilisation` goes by.
+        timeouts: connections that a producer gave up because a request had no answer in time.
+        duplicates: messages that are in the log and were sent again.
+        expired: messages that were given up as too old: lost to the application.
+    """
+
+    utilisation: float
+    timeouts: int
+    duplicates: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What came of a scenario.
 
@@ -85,6 +102,7 @@ class Figures:
         plain: what plain clients had; None without any, or without any others.
         known: what those of kclient-quota's clients had that know the quota; None without any, or unless others learn.
         learning: what those had that learn it; None without any, or unless others know.
+        delivery: what became of plain producers' messages; None without any.
     """
 
     utilisation: float
@@ -103,6 +121,7 @@ class Figures:
     plain: KindFigures | None = None
     known: KindFigures | None = None
     learning: KindFigures | None = None
+    delivery: DeliveryFigures | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -179,6 +198,9 @@ def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
         settling=settling(scenario, outcomes),
         throttle_times=dict(sorted(throttles.items())),
         **{kind.value: _kind_figures(scenario, outcomes, kind, kinds) for kind in kinds if _is_told_of(kind, kinds)},
+        delivery=_delivery_figures(scenario, outcomes, brokers * span_s)
+        if scenario.plain and not scenario.consume
+        else None,
     )
 
 
@@ -244,6 +266,18 @@ def _kind_figures(
         share=sum(fair) / len(fair) / equal if fair and equal else 0.0,
         jain=jain_index(fair),
         least_share=_least_share(fair),
+    )
+
+
+def _delivery_figures(scenario: Scenario, outcomes: Iterable[Outcome], broker_seconds: float) -> DeliveryFigures:
+    found = [outcome.delivery for outcome in outcomes if outcome.delivery is not None]
+    first = -(-scenario.warm_up_ms // BIN_MS)
+    delivered = sum(sum(each.bytes_by_bin[first:]) for each in found)
+    return DeliveryFigures(
+        utilisation=delivered / (scenario.quota * broker_seconds),
+        timeouts=sum(each.timeouts for each in found),
+        duplicates=sum(each.duplicates for each in found),
+        expired=sum(each.expired for each in found),
     )
 
 

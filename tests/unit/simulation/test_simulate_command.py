@@ -41,6 +41,8 @@ def test_producers_and_consumers_are_simulated_beside_each_other(capsys):
     assert "1 producers, 1 plain producers on 1 brokers" in producers
     assert "2 consumers, 1 plain consumers on 1 brokers" in consumers
     assert "their throttles" in producers
+    assert "plain delivery" in producers
+    assert "plain delivery" not in consumers
     assert "their throttles" in consumers
     run("--clients", "1", "--consumers", "1", "--batch-messages", "8", "--json")
     found = json.loads(capsys.readouterr().out)
