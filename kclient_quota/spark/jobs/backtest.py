@@ -1,7 +1,8 @@
 """What recommended quotas would have done to those who worked since: the broker's own quota code on their usage.
 
-Every second a client has what it sent on average in that window to send. Whatever it may not send while the broker has
-it muted it sends when the mute ends, all at once.
+Every second a client has to send what it wanted to on average in that window: what it sent, and what its quota did not
+let through (see `demand`). Whatever it may not send while the broker has it muted it sends when the mute ends, all at
+once.
 
 | column | unit | meaning |
 | --- | --- | --- |
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import throttle_time_ms
+from kclient_quota.spark.jobs.demand import MOST_GROWTH, with_demand
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
 if TYPE_CHECKING:
@@ -32,16 +34,17 @@ _COLUMNS: Final = (
 )
 
 
-def backtest(usage: "DataFrame", limits: Limits) -> "DataFrame":
+def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWTH) -> "DataFrame":
     """Throttling of every client on every broker under `limits`; spread over executors.
 
     Args:
         usage: rows of the job `usage` of the time to test on; those of a broker with a byte rate count.
         limits: such as `quota_table.read_limits` of a recommended file.
+        most_growth: of `with_demand`.
     """
-    known = usage.where(F.col("broker").isNotNull() & F.col("byte_rate").isNotNull())
+    known = with_demand(usage, most_growth).where(F.col("broker").isNotNull() & F.col("demand").isNotNull())
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
-    limited = with_quotas(known.select(begin, end, *_WHO, "byte_rate"), limits).where(F.col("quota").isNotNull())
+    limited = with_quotas(known.select(begin, end, *_WHO, "demand"), limits).where(F.col("quota").isNotNull())
     return limited.groupBy(*_WHO).applyInPandas(_one, _COLUMNS)
 
 
@@ -80,7 +83,7 @@ def throttling(windows: Iterable[tuple[int, int, float]], quota: float) -> tuple
 def _one(rows: "pd.DataFrame") -> "pd.DataFrame":
     rows = rows.sort_values("window_start")
     quota = float(rows["quota"].iloc[0])
-    windows = zip(rows["window_start"].tolist(), rows["window_end"].tolist(), rows["byte_rate"].tolist(), strict=True)
+    windows = zip(rows["window_start"].tolist(), rows["window_end"].tolist(), rows["demand"].tolist(), strict=True)
     found = rows.head(1)[[*_WHO, "quota"]].copy()
     found["seconds"], found["throttles"], found["throttled_ms"] = throttling(windows, quota)
     return found

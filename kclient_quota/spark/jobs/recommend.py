@@ -1,8 +1,10 @@
 """Quotas out of usage: a default that serves most, overrides only for those whom it would limit.
 
-A client's demand in a window is its byte rate on its busiest broker, and where it was throttled the part it could not
-send as well: rate / (1 - part of the time throttled). Its wanted quota is a quantile of that over all windows, with
-headroom. The default is a quantile of what all entities want; who wants more than the default gets an override.
+An entity's demand in a window is that of its clients on its busiest broker, the part that its quota did not let through
+included (see `demand`). Its wanted quota is a quantile of that over all windows, with headroom, and no more than the
+policy's most. The default is a quantile of what all entities want; who wants more than the default gets an override.
+With a broker capacity, the limits of those who use a broker, default or override, do not add up to more than that:
+small ones stay, all others on that broker are cut to the same level (see `rationing`).
 
 | column | unit | meaning |
 | --- | --- | --- |
@@ -16,21 +18,23 @@ headroom. The default is a quantile of what all entities want; who wants more th
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.admin.quota_file import format_quota_file
 from kclient_quota.admin.units import QuotaUnit, enforced
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity, Name
+from kclient_quota.spark.jobs.demand import MOST_GROWTH, with_demand
+from kclient_quota.spark.jobs.rationing import bounds
 from kclient_quota.spark.quota_table import ROLE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame, Row
 
 ENTITIES: Final = {"user": ("user",), "client-id": ("client_id",), "user,client-id": ("user", "client_id")}
-_MOST_THROTTLED: Final = 0.75
 _WHOLE: Final = 1024
 
 
@@ -44,6 +48,9 @@ class Policy:
         headroom: by how much the quota is above that.
         default_quantile: the part of the entities that the default serves.
         accuracy: of the quantiles: 1/accuracy is the largest error in rank; exact for fewer rows than this.
+        most_growth: demand counts for at most so many times what was sent.
+        most_bytes_per_second: of one quota; None: whatever is wanted.
+        broker_capacity: bytes per second that the quotas of those who use one broker may add up to; None: no matter.
     """
 
     entity: str = "client-id"
@@ -51,6 +58,9 @@ class Policy:
     headroom: float = 1.25
     default_quantile: float = 0.9
     accuracy: int = 10_000
+    most_growth: float = MOST_GROWTH
+    most_bytes_per_second: float | None = None
+    broker_capacity: float | None = None
 
     def __post_init__(self) -> None:
         if self.entity not in ENTITIES:
@@ -60,6 +70,12 @@ class Policy:
                 raise ConfigError(f"{name} {getattr(self, name)}: write a number above 0, up to 1")
         if self.headroom < 1:
             raise ConfigError(f"headroom {self.headroom}: write 1 or more")
+        if self.most_growth < 1:
+            raise ConfigError(f"most_growth {self.most_growth}: write 1 or more")
+        for name in ("most_bytes_per_second", "broker_capacity"):
+            value = getattr(self, name)
+            if value is not None and not value >= 1:
+                raise ConfigError(f"{name} {value}: write 1 or more")
 
 
 def recommend(usage: "DataFrame", policy: Policy) -> "DataFrame":
@@ -69,44 +85,52 @@ def recommend(usage: "DataFrame", policy: Policy) -> "DataFrame":
         usage: rows of the job `usage`; per broker where there are such, else of the client as a whole.
         policy: how to choose.
     """
-    wanted = wanted_quotas(usage, policy)
-    defaults = wanted.groupBy("quota_key").agg(
+    who = ENTITIES[policy.entity]
+    wanted = _wanted(_demands(usage, policy), policy)
+    defaults = wanted.groupBy("role").agg(
         F.percentile_approx("value", policy.default_quantile, policy.accuracy).alias("default")
     )
-    overrides = (
-        wanted.join(F.broadcast(defaults), "quota_key")
-        .where(F.col("value") > F.col("default"))
-        .select("user", "client_id", "quota_key", "value", "demand", "windows")
-    )
-    nobody = F.lit(None).cast("string")
-    return defaults.select(
-        nobody.alias("user"),
-        nobody.alias("client_id"),
-        "quota_key",
-        F.col("default").alias("value"),
-        F.lit(None).cast("double").alias("demand"),
-        F.lit(None).cast("bigint").alias("windows"),
-    ).unionByName(overrides)
+    if policy.broker_capacity is not None:
+        wanted, defaults = _rationed(wanted, defaults, usage, policy.broker_capacity, who)
+    overrides = wanted.join(F.broadcast(defaults), "role").where(F.col("value") > F.col("default"))
+    nobody = {name: F.lit(None).cast("string") for name in ("user", "client_id")}
+    rest = {name: F.lit(None).cast(kind) for name, kind in (("demand", "double"), ("windows", "bigint"))}
+    whole = defaults.withColumnRenamed("default", "value").withColumns({**nobody, **rest})
+    return _told(whole).unionByName(_told(overrides.withColumns(_unused(who))))
 
 
 def wanted_quotas(usage: "DataFrame", policy: Policy) -> "DataFrame":
     """What every entity would need: the columns of `recommend`, user and client_id null where they play no part."""
-    who = ENTITIES[policy.entity]
+    wanted = _wanted(_demands(usage, policy), policy)
+    return _told(wanted.withColumns(_unused(ENTITIES[policy.entity])))
+
+
+def _told(rows: "DataFrame") -> "DataFrame":
     keys = F.create_map(*(F.lit(text) for pair in ROLE_KEYS.items() for text in pair))
+    return rows.select("user", "client_id", keys[F.col("role")].alias("quota_key"), "value", "demand", "windows")
+
+
+def _unused(who: tuple[str, ...]) -> dict[str, "Column"]:
+    return {name: F.lit(None).cast("string") for name in ("user", "client_id") if name not in who}
+
+
+def _demands(usage: "DataFrame", policy: Policy) -> "DataFrame":
+    """What every entity would have sent: a row a window, role and broker."""
+    who = ENTITIES[policy.entity]
     for name in who:
         usage = usage.where(F.col(name).isNotNull())
-    length = (F.unix_millis("window_end") - F.unix_millis("window_start")) * F.col("clients")
-    waited = F.col("throttle_avg_ms") * F.col("request_rate") / F.col("clients") / 1000
-    rows = usage.withColumn("part", F.coalesce(F.col("throttle_total_ms") / length, waited))
-    per_broker = rows.groupBy("window_start", "cluster_id", "role", "broker", *who).agg(
-        F.sum("byte_rate").alias("rate"), F.max("part").alias("part")
-    )
-    # Rows of the client as a whole sum up its brokers: their rate counts only where there is no row of a broker.
-    of_broker = F.max(F.when(F.col("broker").isNotNull(), F.col("rate")))
-    part = F.least(F.coalesce(F.max("part"), F.lit(0.0)), F.lit(_MOST_THROTTLED))
+    rows = with_demand(usage, policy.most_growth)
+    return rows.groupBy("window_start", "cluster_id", "role", "broker", *who).agg(F.sum("demand").alias("demand"))
+
+
+def _wanted(demands: "DataFrame", policy: Policy) -> "DataFrame":
+    """What every entity needs: role, the entity, value, demand, windows."""
+    who = ENTITIES[policy.entity]
+    # Rows of the client as a whole sum up its brokers: they count only where there is no row of a broker.
+    of_broker = F.max(F.when(F.col("broker").isNotNull(), F.col("demand")))
     busiest = (
-        per_broker.groupBy("window_start", "cluster_id", "role", *who)
-        .agg((F.coalesce(of_broker, F.max("rate")) / (1 - part)).alias("demand"))
+        demands.groupBy("window_start", "cluster_id", "role", *who)
+        .agg(F.coalesce(of_broker, F.max("demand")).alias("demand"))
         .where(F.col("demand").isNotNull())
     )
     wanted = busiest.groupBy("role", *who).agg(
@@ -114,10 +138,25 @@ def wanted_quotas(usage: "DataFrame", policy: Policy) -> "DataFrame":
         F.count_distinct("window_start").alias("windows"),
     )
     value = F.greatest(F.ceil(F.col("demand") * policy.headroom / _WHOLE), F.lit(1)) * _WHOLE
-    names = [F.col(name) if name in who else F.lit(None).cast("string").alias(name) for name in ("user", "client_id")]
-    return wanted.select(
-        *names, keys[F.col("role")].alias("quota_key"), value.cast("double").alias("value"), "demand", "windows"
-    )
+    most = F.lit(policy.most_bytes_per_second).cast("double")  # null is passed over by `least`
+    return wanted.withColumn("value", F.least(value.cast("double"), most))
+
+
+def _rationed(
+    wanted: "DataFrame", defaults: "DataFrame", usage: "DataFrame", capacity: float, who: tuple[str, ...]
+) -> tuple["DataFrame", "DataFrame"]:
+    """`wanted` and `defaults`, lowered so far that what applies to those who use a broker fits into it."""
+    limits = wanted.join(F.broadcast(defaults), "role").withColumn("limit", F.greatest("value", "default"))
+    at = usage.where(F.col("byte_rate").isNotNull()).select("cluster_id", "broker", "role", *who).distinct()
+    has_brokers = F.max("broker").over(Window.partitionBy("role", *who)).isNotNull()
+    # Where a client tells of its brokers, what it tells of all of them together takes no seat.
+    seats = at.withColumn("_sits", F.col("broker").isNotNull() | ~has_brokers).where("_sits").drop("_sits")
+    found = bounds(seats.join(limits.select("role", *who, "limit"), ["role", *who]), capacity, who)
+    lowest = found.groupBy("role").agg(F.min("bound").alias("lowest"))
+    defaults = defaults.join(lowest, "role").select("role", F.least("default", "lowest").alias("default"))
+    cut = F.least(F.greatest("value", "default"), "bound")
+    wanted = wanted.join(found, ["role", *who]).join(F.broadcast(defaults), "role").withColumn("value", cut)
+    return wanted.drop("bound", "default"), defaults
 
 
 def quota_file(rows: "Iterable[Row]", policy: Policy) -> str:
