@@ -61,9 +61,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream.add_argument("--endless", action="store_true", help="go on when it has caught up, until Ctrl-C")
     top = parser.add_argument_group("only outliers")
     top.add_argument("--top", type=int, default=3, metavar="K", help="default: %(default)s")
-    top.add_argument("--capacity", type=float, metavar="BYTES", help="what one broker can do in a second")
+    limits = parser.add_argument_group("outliers and recommend")
+    limits.add_argument(
+        "--capacity",
+        "--broker-capacity",
+        type=float,
+        metavar="BYTES",
+        help="what one broker can do in a second: outliers are shares of it, and recommended quotas of those who use a "
+        "broker add up to no more",
+    )
     policy = parser.add_argument_group("only recommend")
     policy.add_argument("--entity", default="client-id", help="client-id (default), user or user,client-id")
+    policy.add_argument(
+        "--most-bytes-per-second", type=float, metavar="BYTES", help="the highest quota (default: whatever is wanted)"
+    )
+    policy.add_argument(
+        "--most-growth",
+        type=float,
+        default=4.0,
+        metavar="TIMES",
+        help="who waits for the quota or is throttled counts for so many times what it sent at most "
+        "(default: %(default)s)",
+    )
     policy.add_argument("--quantile", type=float, default=0.95, help="of a client's demand (default: %(default)s)")
     policy.add_argument("--headroom", type=float, default=1.25, help="quota by demand (default: %(default)s)")
     policy.add_argument(
@@ -108,7 +127,15 @@ def run(options: argparse.Namespace) -> int:
         if options.job in _OTHERS:
             print(_OTHERS[options.job](spark, options))
             return 0
-        policy = Policy(options.entity, options.quantile, options.headroom, options.default_quantile)
+        policy = Policy(
+            options.entity,
+            options.quantile,
+            options.headroom,
+            options.default_quantile,
+            most_growth=options.most_growth,
+            most_bytes_per_second=options.most_bytes_per_second,
+            broker_capacity=options.capacity,
+        )
         plan = Plan(
             job=options.job,
             source=options.topic or options.input,

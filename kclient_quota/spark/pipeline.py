@@ -200,7 +200,7 @@ def _recommend(plan: Plan, table: "DataFrame") -> str:
         )
     Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
     said = f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
-    return said if held is None else f"{said}\n{_tried(held, read_limits(plan.output))}"
+    return said if held is None else f"{said}\n{_tried(held, read_limits(plan.output), plan.policy.most_growth)}"
 
 
 def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
@@ -211,10 +211,10 @@ def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
     return table.where(begin < cut), table.where(begin >= cut)
 
 
-def _tried(held: "DataFrame", limits: Limits) -> str:
+def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> str:
     """How the recommendation would have done."""
     found = (
-        backtest(held, limits)
+        backtest(held, limits, most_growth)
         .agg(
             F.count("*").alias("clients"),
             F.count_if(F.col("throttles") > 0).alias("throttled"),
