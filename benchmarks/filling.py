@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.producing import value_of
+from benchmarks.ledger import value_of
 
 _ABOUT_BYTES = 1000
 _RECORD_OVERHEAD = 10

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.consuming import Arrivals
-from benchmarks.producing import Ledger
+from benchmarks.arrivals import Arrivals
+from benchmarks.ledger import Ledger
 from kclient_quota.testing.apache.artefacts import class_path
 
 _SOURCE = Path(__file__).with_name("JavaPeer.java")

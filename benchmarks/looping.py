@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks import java_peer
-from benchmarks.producing import Ledger, producer_class
+from benchmarks.ledger import Ledger
+from benchmarks.producing import producer_class
 from benchmarks.rebalances import Rebalances
 
 _POLL_S = 0.1

@@ -1,0 +1,74 @@
+"""What became of every message that was sent, each known by its id."""
+
+import time
+from array import array
+from typing import Any
+
+from benchmarks.figures import percentile
+
+_FAR = -1.0
+_ID_DIGITS = 10
+
+
+def value_of(message_id: int, size: int) -> bytes:
+    """A value that begins with its id."""
+    return str(message_id).zfill(_ID_DIGITS).encode().ljust(size, b".")
+
+
+def id_of(value: bytes) -> int:
+    """The id that a value begins with."""
+    return int(value[:_ID_DIGITS])
+
+
+class Ledger:
+    """Who was handed over when, and what became of it."""
+
+    def __init__(self) -> None:
+        self.handed_over = array("d")
+        self.reported = array("d")
+        self.failed: list[int] = []
+        self.errors: dict[str, int] = {}
+        self.longest_throttle_ms = 0.0
+        self.request_timeouts = 0
+
+    def next_id(self) -> int:
+        """Opens a line for the next message."""
+        self.handed_over.append(_FAR)
+        self.reported.append(_FAR)
+        return len(self.handed_over) - 1
+
+    def accepted(self, message_id: int) -> None:
+        """The client's call returned."""
+        self.handed_over[message_id] = time.monotonic()
+
+    def report(self, message_id: int, error: object | None, at_s: float | None = None) -> None:
+        """The client said what became of the message: now, or at a time of the clock that told of its hand-over."""
+        self.reported[message_id] = time.monotonic() if at_s is None else at_s
+        if error is not None:
+            self.failed.append(message_id)
+            kind = str(error).split(":", maxsplit=1)[0][:80]
+            self.errors[kind] = self.errors.get(kind, 0) + 1
+
+    def throttled(self, throttle_ms: float) -> None:
+        """The client heard of a throttle time."""
+        self.longest_throttle_ms = max(self.longest_throttle_ms, throttle_ms)
+
+    def summary(self) -> dict[str, Any]:
+        """Figures of the run; latencies are of messages that were delivered."""
+        failed = set(self.failed)
+        latencies = [
+            max(0.0, done - handed) * 1000
+            for message_id, (handed, done) in enumerate(zip(self.handed_over, self.reported, strict=True))
+            if _FAR not in {done, handed} and message_id not in failed
+        ]
+        return {
+            "handed_over": len(self.handed_over),
+            "acknowledged": sum(done != _FAR for done in self.reported) - len(failed),
+            "failed": len(failed),
+            "unreported": sum(done == _FAR for done in self.reported),
+            "failed_ids": sorted(failed),
+            "errors": self.errors,
+            "latency_p50_ms": percentile(latencies, 0.50),
+            "latency_p99_ms": percentile(latencies, 0.99),
+            "latency_max_ms": max(latencies, default=None),
+        }
