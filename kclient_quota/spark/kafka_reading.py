@@ -127,9 +127,9 @@ class Brokers:
             raise failed(what, error) from error
         return first, last
 
-    def at_timestamp(self, timestamp_ms: int, last: Offsets) -> Offsets:
-        """The first offset of every partition that is not older; its end where there is none."""
-        asked = [TopicPartition(t, int(p), timestamp_ms) for t, of in last.items() for p in of]
+    def at_timestamps(self, wanted: Offsets, last: Offsets) -> Offsets:
+        """The first offset of every partition that is not older than its `wanted` ms; its end where there is none."""
+        asked = [TopicPartition(t, int(p), at_ms) for t, of in wanted.items() for p, at_ms in of.items()]
         try:
             found = self._asking().offsets_for_times(asked, timeout=self._timeout_s)
         except KafkaException as error:

@@ -1,17 +1,19 @@
 """`spark.read` and `readStream` `.format("kclient_quota")`: Kafka without a connector of the JVM, paced by its quota.
 
 `spark.dataSource.register(KafkaSource)` first. For `write` and `writeStream` see `kafka_sink`. Options are those of
-Spark's own Kafka source where it has them:
+Spark's own Kafka source where it has them; of timestamps the one for all partitions counts most, offsets least:
 
 | option | meaning |
 | --- | --- |
 | kafka.* | the consumer's configuration, `kafka.bootstrap.servers` at least; kclient-quota's keys, too |
 | subscribe, subscribePattern | topics, separated by commas; or a pattern. One of the two |
 | startingOffsets, endingOffsets | earliest (a batch's default start), latest, JSON; ending: batches only |
-| startingTimestamp, endingTimestamp | ms since 1970; count more than offsets |
+| startingTimestamp, endingTimestamp | ms since 1970; a partition that has no record as young: its end |
+| startingOffsetsByTimestamp, endingOffsetsByTimestamp | the same as JSON for every partition |
 | failOnDataLoss | true: records that are gone end the query |
 | minPartitions | at least so many tasks |
 | maxOffsetsPerTrigger | of a stream: rows |
+| minOffsetsPerTrigger, maxTriggerDelay | of a stream: wait for so many rows, but for so long (15m) at most |
 | maxBytesPerTrigger | of a stream: bytes, `quota`: what the quota gives in a trigger interval |
 | triggerSeconds | that interval (10) |
 | includeHeaders | true: the column `headers` |
@@ -38,6 +40,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.kafka_reading import DDL, HEADERS_DDL, PACE_DDL, Brokers, client_conf, read_range
 from kclient_quota.spark.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
@@ -47,8 +50,10 @@ from kclient_quota.spark.offsets import (
     Offsets,
     Range,
     check_offsets,
+    count,
     limited,
     parse_offsets,
+    parse_timestamps,
     ranges,
     resolved,
     walk,
@@ -64,8 +69,10 @@ if TYPE_CHECKING:
 FORMAT: Final = "kclient_quota"
 _OF_QUOTA: Final = "quota"
 _SAMPLE_EVERY: Final = 16
+_LONGEST_DELAY_MS: Final = 900_000
 _KNOWN: Final = (
     *("subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("failOnDataLoss", "minPartitions", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "triggerSeconds"),
     *("includeHeaders", "includePace"),
 )
@@ -83,6 +90,9 @@ class SourceOptions(Options):
         self.least_tasks = self.number("minPartitions") or 0
         for name in ("maxOffsetsPerTrigger", "triggerSeconds"):
             self.number(name)
+        self.least_rows = self.number("minOffsetsPerTrigger") or 0
+        delay_ms = self.duration_ms("maxTriggerDelay")
+        self.longest_delay_ms = _LONGEST_DELAY_MS if delay_ms is None else delay_ms
         if self.text("maxBytesPerTrigger", _OF_QUOTA) != _OF_QUOTA:
             self.number("maxBytesPerTrigger")
 
@@ -113,7 +123,10 @@ class SourceOptions(Options):
         """`starting` or `ending` offsets."""
         timestamp = self.number(f"{side}Timestamp")
         if timestamp is not None:
-            return brokers.at_timestamp(timestamp, last)
+            return brokers.at_timestamps({t: dict.fromkeys(of, timestamp) for t, of in last.items()}, last)
+        option = f"{side}OffsetsByTimestamp"
+        if self.text(option):
+            return brokers.at_timestamps(parse_timestamps(option, self.text(option), last), last)
         option = f"{side}Offsets"
         return resolved(option, parse_offsets(option, self.text(option, default)), first, last)
 
@@ -184,8 +197,10 @@ class KafkaBatchReader(DataSourceReader):
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on; a batch is the same whenever it is read again."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = SourceOptions(options)
+        self._clock = clock
+        self._last_batch_ms: int | None = None
         self._brokers = self._options.brokers()
         self._target: Offsets | None = None
         self._record_bytes: float | None = None
@@ -218,6 +233,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = self._brokers.offsets()
         end = self._target or last
         self._check_loss(start, first)
+        if self._waits_for_more(count(start, end, first)):
+            return start
         if isinstance(limit, ReadMaxRows):
             return limited(start, end, first, limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
@@ -242,6 +259,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """To executors goes what they read with; connections stay here."""
         return {"_options": self._options}
+
+    def _waits_for_more(self, rows: int) -> bool:
+        """Whether there are too few for a batch; not for ever, and not with Trigger.AvailableNow."""
+        now_ms = self._clock.now_ms()
+        is_due = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self._options.longest_delay_ms
+        if rows < self._options.least_rows and not is_due and self._target is None:
+            return True
+        self._last_batch_ms = now_ms
+        return False
 
     def _check_loss(self, start: Offsets, first: Offsets) -> None:
         if not self._options.fail_on_data_loss:

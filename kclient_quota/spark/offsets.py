@@ -41,11 +41,25 @@ def parse_offsets(option: str, text: str) -> str | Offsets:
     """
     if text in {EARLIEST, LATEST}:
         return text
+    return _by_partition(text, f"{option} {text}: write {EARLIEST}, {LATEST} or JSON such as " + '{"topic": {"0": 23}}')
+
+
+def parse_timestamps(option: str, text: str, there: Offsets) -> Offsets:
+    """JSON such as `{"telemetry": {"0": 1800000000000}}`, ms since 1970 for every partition of `there`.
+
+    Raises:
+        ConfigError: it is none, or it does not name every partition once.
+    """
+    found = _by_partition(text, f'{option} {text}: write JSON such as {{"topic": {{"0": 1800000000000}}}}, in ms')
+    _check_named(option, found, there)
+    return found
+
+
+def _by_partition(text: str, words: str) -> Offsets:
     try:
         return {str(t): {str(int(p)): int(o) for p, o in of.items()} for t, of in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError) as error:
-        example = '{"topic": {"0": 23}}'
-        raise ConfigError(f"{option} {text}: write {EARLIEST}, {LATEST} or JSON such as {example}") from error
+        raise ConfigError(words) from error
 
 
 def check_offsets(offsets: Any) -> None:
@@ -82,13 +96,17 @@ def resolved(option: str, wanted: str | Offsets, first: Offsets, last: Offsets) 
     if wanted == LATEST:
         return last
     assert not isinstance(wanted, str), "parse_offsets knows no other words"
-    named, there = ({(t, p) for t, of in offsets.items() for p in of} for offsets in (wanted, first))
-    if named != there:
-        topic, partition = min(named ^ there)
-        words = "is not there" if (topic, partition) in named else "is missing"
-        raise ConfigError(f"{option}: partition {partition} of {topic} {words}; name every partition once")
+    _check_named(option, wanted, first)
     special = {-2: first, -1: last}
     return {t: {p: special[o][t][p] if o in special else o for p, o in of.items()} for t, of in wanted.items()}
+
+
+def _check_named(option: str, wanted: Offsets, there: Offsets) -> None:
+    named, known = ({(t, p) for t, of in offsets.items() for p in of} for offsets in (wanted, there))
+    if named != known:
+        topic, partition = min(named ^ known)
+        words = "is not there" if (topic, partition) in named else "is missing"
+        raise ConfigError(f"{option}: partition {partition} of {topic} {words}; name every partition once")
 
 
 def walk(offsets: Offsets) -> Iterator[tuple[str, str, int]]:
@@ -116,6 +134,11 @@ def _pieces(whole: Range, count: int) -> list[Range]:
         Range(whole.topic, whole.partition, at, min(at + step, whole.end), whole.is_new)
         for at in range(whole.start, whole.end, step)
     ]
+
+
+def count(start: Offsets, end: Offsets, first: Offsets) -> int:
+    """Offsets from where the batch begins (see `limited`) to where the logs end."""
+    return sum(max(last - start.get(t, {}).get(p, first.get(t, {}).get(p, 0)), 0) for t, p, last in walk(end))
 
 
 def limited(start: Offsets, end: Offsets, first: Offsets, most: int) -> Offsets:

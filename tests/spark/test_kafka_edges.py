@@ -11,9 +11,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.kafka_source import FORMAT, KafkaBatchReader, KafkaSource, KafkaStreamReader, observed
 from kclient_quota.spark.sizes import throttled_of
+from kclient_quota.testing.clock import ManualClock
 
 ALL = ReadAllAvailable()
 
@@ -35,12 +37,12 @@ def source(cluster):
     """A stream's reader, whose connections end with the test."""
     made = []
 
-    def make(topic, **options):
+    def make(topic, clock=SYSTEM_CLOCK, **options):
         given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "startingOffsets": "earliest", **options}
         given.setdefault("subscribe", topic)
         if topic is None:
             del given["subscribe"]
-        made.append(KafkaStreamReader(given))
+        made.append(KafkaStreamReader(given, clock))
         return made[-1]
 
     yield make
@@ -178,6 +180,47 @@ def test_between_two_timestamps(cluster):
     assert late.partitions() == []
 
 
+def test_between_timestamps_of_partitions(cluster):
+    cluster.create_topic("by-partition", 2)
+    for partition in (0, 1):
+        produce(cluster, "by-partition", partition, range(20))
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "by-partition"}
+    start, end = '{"by-partition": {"0": 1005, "1": 1018}}', '{"by-partition": {"0": 1012, "1": 9000}}'
+    reader = KafkaBatchReader({**given, "startingOffsetsByTimestamp": start, "endingOffsetsByTimestamp": end})
+    assert sorted(read(reader, reader.partitions())) == sorted([*range(5, 12), 18, 19])
+    counts_more = KafkaBatchReader({**given, "startingOffsetsByTimestamp": start, "startingTimestamp": "1019"})
+    assert read(counts_more, counts_more.partitions()) == [19, 19]
+    incomplete = KafkaBatchReader({**given, "startingOffsetsByTimestamp": '{"by-partition": {"0": 1}}'})
+    with pytest.raises(ConfigError, match="startingOffsetsByTimestamp: partition 1 of by-partition is missing"):
+        incomplete.partitions()
+
+
+def test_a_batch_waits_for_rows_but_not_for_ever(cluster, source):
+    cluster.create_topic("few", 2)
+    clock = ManualClock(5_000)
+    reader = source("few", clock=clock, minOffsetsPerTrigger="10", maxTriggerDelay="2m")
+    start = reader.initialOffset()
+    produce(cluster, "few", 0, range(3))
+    # A stream that begins takes what there is.
+    first = reader.latestOffset(start, ALL)
+    assert first == {"few": {"0": 3, "1": 0}}
+    produce(cluster, "few", 0, range(3, 8))
+    produce(cluster, "few", 1, range(4))
+    assert reader.latestOffset(first, ALL) == first
+    produce(cluster, "few", 1, range(4, 5))
+    second = reader.latestOffset(first, ReadMaxRows(6))
+    assert sum(second["few"].values()) == 9
+    third = reader.latestOffset(first, ALL)
+    clock.sleep_ms(119_999)
+    produce(cluster, "few", 0, range(8, 9))
+    assert reader.latestOffset(third, ALL) == third
+    clock.sleep_ms(1)
+    assert reader.latestOffset(third, ALL) == {"few": {"0": 9, "1": 5}}
+    assert reader.latestOffset(third, ALL) == third
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(third, ALL) == {"few": {"0": 9, "1": 5}}
+
+
 def test_headers_and_pace_are_columns_when_asked_for(cluster, source):
     cluster.create_topic("paced", 1)
     cluster.set_quota(client_id="throttled", consumer_byte_rate=120_000)
@@ -223,6 +266,8 @@ def test_offsets_of_something_else_in_a_checkpoint_are_refused(cluster, source, 
         ({"failOnDataLoss": "no"}, "failOnDataLoss no: write true or false"),
         ({"maxBytesPerTrigger": "1MB"}, "maxBytesPerTrigger 1MB: write a whole number"),
         ({"triggerSeconds": "0"}, "triggerSeconds 0: write a whole number"),
+        ({"minOffsetsPerTrigger": "x"}, "minOffsetsPerTrigger x: write a whole number"),
+        ({"maxTriggerDelay": "15"}, "maxTriggerDelay 15: write a whole number and a unit"),
         ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger -1"),
         ({"subscribe": "", "subscribePattern": "("}, r"subscribePattern \(: .*regular expression"),
     ],

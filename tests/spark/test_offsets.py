@@ -5,7 +5,8 @@ import random
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.offsets import Range, limited, parse_offsets, ranges, resolved
+from kclient_quota.spark.offsets import Range, count, limited, parse_offsets, parse_timestamps, ranges, resolved
+from kclient_quota.spark.options import Options
 
 FIRST = {"t": {"0": 5, "1": 0}}
 LAST = {"t": {"0": 50, "1": 7}}
@@ -30,6 +31,32 @@ def test_every_partition_is_named_once():
         resolved("o", {"t": {"0": 1}}, FIRST, LAST)
     with pytest.raises(ConfigError, match="partition 4 of t is not there"):
         resolved("o", {"t": {"0": 1, "1": 1, "4": 1}}, FIRST, LAST)
+
+
+def test_timestamps_of_every_partition():
+    text = '{"t": {"0": 1000, "1": 2000}}'
+    assert parse_timestamps("startingOffsetsByTimestamp", text, FIRST) == {"t": {"0": 1000, "1": 2000}}
+    with pytest.raises(ConfigError, match=r"startingOffsetsByTimestamp latest: write JSON such as .* in ms"):
+        parse_timestamps("startingOffsetsByTimestamp", "latest", FIRST)
+    with pytest.raises(ConfigError, match="o: partition 1 of t is missing; name every partition once"):
+        parse_timestamps("o", '{"t": {"0": 1000}}', FIRST)
+
+
+def test_offsets_are_counted_from_where_a_batch_begins():
+    end = {"t": {"0": 50, "1": 7, "2": 9}}
+    assert count({"t": {"0": 48, "1": 9}}, end, {"t": {"0": 5, "1": 0, "2": 4}}) == 2 + 0 + 5
+
+
+@pytest.mark.parametrize(("text", "ms"), [("500ms", 500), ("10s", 10_000), ("15 m", 900_000), ("2H", 7_200_000)])
+def test_durations(text, ms):
+    assert Options({"maxtriggerdelay": text}, ["maxTriggerDelay"]).duration_ms("maxTriggerDelay") == ms
+
+
+@pytest.mark.parametrize("text", ["15", "m", "-1s", "1 fortnight", "1.5h"])
+def test_what_is_no_duration(text):
+    with pytest.raises(ConfigError, match=f"maxTriggerDelay {text}: write a whole number and a unit of ms, s, m"):
+        Options({"maxTriggerDelay": text}, ["maxTriggerDelay"]).duration_ms("maxTriggerDelay")
+    assert Options({}, ["maxTriggerDelay"]).duration_ms("maxTriggerDelay") is None
 
 
 def test_ranges_cover_everything_once():
