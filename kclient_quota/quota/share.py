@@ -1,12 +1,14 @@
 """How much of a known quota is ours: all of it, or what strangers leave.
 
-0.98 of the limit; on a throttle the rate falls by a factor, at most once a second, the more the greater the share; it
-regains steps that shrink more slowly than the share does. So clients that know nothing of each other converge to equal
+0.98 of the limit; on a throttle the rate falls, at most once a second, by a part that grows with the square root of the
+share, and it regains steps that shrink no faster than that root. So whoever has four times as much yields twice as
+large a part of it and regains half as large a one, and clients that know nothing of each other converge to equal
 shares. A newcomer that meets a crowd falls at once to what it can have had of all that was sent since it came.
 Whoever is alone under the quota and is throttled all the same counts otherwise than the broker does, and only corrects
 its count.
 """
 
+from math import sqrt
 from typing import Final
 
 REQUEST_MS: Final = 100
@@ -14,25 +16,20 @@ REQUEST_MS: Final = 100
 TARGET: Final = 0.98
 """Part of the limit that is aimed at; the rest pays for jitter, framing and the size of one request."""
 INCREASE_PER_S: Final = 0.016
-"""Part of the limit regained per second by whoever has all of it."""
-INCREASE_POWER: Final = 0.68
-"""What is regained falls with this power of one's share, so that many clients together do not regain so much that
-throttles of seconds keep them apart; below 1, so that shares become equal all the same."""
+"""Part of the limit regained per second by whoever has all of it, by others as much times the root of their share."""
 MOST_INCREASE_PER_S: Final = 0.1
 CALM_MS: Final = 10_000
 """Without a throttle for so long, a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
 CALM_DOUBLING_MS: Final = 3_000
-LEAST_DECREASE: Final = 0.044
+HARSH_THROTTLE_MS: Final = 1_500
+LEAST_DECREASE: Final = 0.12
 MOST_DECREASE: Final = 0.5
-HARSH_THROTTLE_MS: Final = 4_300
-"""A throttle of X ms takes X / HARSH_THROTTLE_MS of the rate, LEAST_DECREASE at least, from whoever has an eighth of
-the limit; from others it grows with a power of their share, so that newcomers soon have what the rest has.
-MOST_DECREASE is the most."""
-EIGHTH: Final = 0.125
-DECREASE_POWER: Final = 0.45
+"""A throttle of X ms takes X / HARSH_THROTTLE_MS, LEAST_DECREASE at least, times the root of one's share; MOST_DECREASE
+is the most."""
 DECREASE_EVERY_MS: Final = 1_000
 CROWD_MS: Final = 200
-"""Throttle that tells a newcomer that many others send, or have begun at once."""
+NEW_MS: Final = 3_000
+"""A throttle of so much tells a newcomer, who is one for so long, that many others send or have begun at once."""
 WORSE: Final = 2.0
 """While a throttle holds further ones back, one that is so many times as long takes its place."""
 LEAST_SHARE: Final = 0.005
@@ -98,7 +95,7 @@ class KnownShare:
 
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
-        self._heed_crowd(own_bytes, window_ms, throttle_ms, now_ms)
+        self._heed_crowd(own_bytes, throttle_ms, now_ms)
         if now_ms >= self._hold_until_ms:
             self._before = self.rate
         elif throttle_ms <= self._held_ms * WORSE:
@@ -110,15 +107,15 @@ class KnownShare:
         if self.learnt >= self.limit * ALONE:
             self._recount(self.learnt)
             return
-        blame = (self._before / (self.limit * EIGHTH)) ** DECREASE_POWER
-        decrease = min(max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * blame, MOST_DECREASE)
+        decrease = max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * sqrt(self._before / self.limit)
+        decrease = min(decrease, MOST_DECREASE)
         self.rate = max(min(self.rate, self._before * (1.0 - decrease)), self.limit * LEAST_SHARE)
 
-    def _heed_crowd(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
+    def _heed_crowd(self, own_bytes: float, throttle_ms: int, now_ms: int) -> None:
         """Since a newcomer came, all together have sent at least what the limit allows until its throttle ends."""
         if throttle_ms < CROWD_MS or self._begun_at_ms is None:
             return
-        if now_ms - self._begun_at_ms < window_ms:
+        if now_ms - self._begun_at_ms < NEW_MS:
             most = own_bytes * 1000.0 / (now_ms - self._begun_at_ms + throttle_ms)
             self.rate = max(min(self.rate, most), self.limit * LEAST_SHARE)
 
@@ -144,7 +141,7 @@ class KnownShare:
         trust = min(TRUST_PER_S * 2.0**doublings, MOST_TRUST_PER_S)
         self._cap = min(self._cap + step * trust, self.limit * TARGET)
         increase = min(INCREASE_PER_S * 2.0**doublings, MOST_INCREASE_PER_S)
-        self.rate = min(self.rate + step * increase * (self.rate / self.limit) ** INCREASE_POWER, self._cap)
+        self.rate = min(self.rate + step * increase * sqrt(self.rate / self.limit), self._cap)
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""

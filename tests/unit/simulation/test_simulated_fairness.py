@@ -1,0 +1,40 @@
+"""Producers that share one quota, unknown to each other, in virtual time."""
+
+import random
+
+import pytest
+
+from kclient_quota.simulation import Change, Scenario, figures, parts, simulate
+
+
+def fleet(seed, **scenario):
+    made = Scenario(**{"seconds": 120, "warm_up_ms": 60_000, **scenario})
+    return figures(made, [simulate(made, part, random.Random(f"{seed}/{part.brokers[0]}")) for part in parts(made)])
+
+
+@pytest.mark.parametrize(
+    ("clients", "quota", "seed"),
+    [
+        (2, 51_200, 1),
+        (2, 51_200, 2),
+        (8, 51_200, 5),
+        (8, 51_200, 6),
+        (8, 52_428_800, 1),
+        (32, 51_200, 2),
+        (32, 52_428_800, 1),
+    ],
+)
+def test_who_knows_the_quota_has_an_equal_share_in_the_second_minute(clients, quota, seed):
+    found = fleet(seed, clients=clients, quota=quota)
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.99
+    if clients <= 8:
+        assert found.throttle_p99_ms <= 500
+
+
+@pytest.mark.parametrize(("clients", "newcomers", "quota"), [(16, 16, 52_428_800), (1, 7, 1_048_576)])
+def test_newcomers_that_know_the_quota_soon_have_their_share(clients, newcomers, quota):
+    found = fleet(101, clients=clients, quota=quota, seconds=90, changes=(Change(50_000, newcomers),))
+    after_ms = found.settling[-1].after_ms
+    assert after_ms is not None
+    assert after_ms <= 20_000
