@@ -35,6 +35,9 @@ LEAST_TIMEOUT_MS: Final = 100
 QUEUE_MESSAGES: Final = 100_000
 """`queue.buffering.max.messages`, for all brokers together."""
 RETRY_BACKOFF_MS: Final = 100
+RECONNECT_BACKOFF_MS: Final = 100
+"""Doubled with every connection that comes soon after the last, up to the next."""
+MOST_RECONNECT_BACKOFF_MS: Final = 10_000
 SCAN_MS: Final = 1_000
 """How often librdkafka looks for what has timed out."""
 
@@ -100,6 +103,10 @@ class PlainProducers:
         """When what leaves now is there."""
         return int(now_ms + self._way_ms + self._random() * self._jitter_ms)
 
+    def reconnect_after(self, backoff_ms: int) -> int:
+        """As librdkafka spreads its back-off."""
+        return min(int(backoff_ms * (0.75 + 0.75 * self._random())), MOST_RECONNECT_BACKOFF_MS)
+
 
 class PlainLane:
     """A plain producer and one broker: its share of the messages, of librdkafka's queue, and the connection.
@@ -135,6 +142,8 @@ class PlainLane:
         self._made: _Request | None = None  # not sent yet
         self._connection = _Connection()
         self._resume_at_ms = begin_ms
+        self._reconnect_at_ms = begin_ms
+        self._backoff_ms = RECONNECT_BACKOFF_MS
         self._again_at_ms: float = inf
         self._go_on_at(begin_ms)
         common.push(begin_ms + SCAN_MS, self._scan, None)
@@ -243,8 +252,16 @@ class PlainLane:
             self._queued += request.messages
         self._in_flight.clear()
         self._made = None
-        self._resume_at_ms = now_ms + RETRY_BACKOFF_MS
+        self._resume_at_ms = max(now_ms + RETRY_BACKOFF_MS, self._reconnect_at_ms)
+        self._back_off(self._resume_at_ms)
         self._go_on_at(self._resume_at_ms)
+
+    def _back_off(self, now_ms: int) -> None:
+        """Decide when the connection after the one that is made now may be made."""
+        if self._reconnect_at_ms + MOST_RECONNECT_BACKOFF_MS < now_ms:
+            self._backoff_ms = RECONNECT_BACKOFF_MS
+        self._reconnect_at_ms = now_ms + self._common.reconnect_after(self._backoff_ms)
+        self._backoff_ms = min(self._backoff_ms * 2, MOST_RECONNECT_BACKOFF_MS)
 
     # The broker
 
