@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 METRICS: Final = (
     "org.apache.kafka.producer.node.outgoing.byte.total",
     "org.apache.kafka.producer.produce.throttle.time.total",
+    "org.apache.kafka.producer.quota.wait.time.total",
 )
-"""What is subscribed to: bytes to each broker, and for how long they were throttled."""
+"""What is subscribed to: bytes to each broker, for how long clients were throttled, and for how long they waited."""
 MEMBERS: Final = (
     *(Member(f"meter-{number:02}", 6_000) for number in range(40)),
     *(Member(f"camera-{number:02}", 60_000) for number in range(10)),
@@ -37,10 +38,13 @@ QUOTA: Final = 20_000
 PUSH_MS: Final = 2_000
 TOPIC, ARCHIVE_TOPIC = "readings", "client-metrics"
 WINDOW_S: Final = 6
-WINDOWS: Final = 2
-"""How many windows of every client are waited for."""
+WINDOWS: Final = 4
+"""How many windows of every client are waited for: in the first ones clients are still getting to know their brokers.
+
+Clients ask for their limit once a minute, so that an earlier apply would not be followed earlier.
+"""
 QUIET_MS: Final = 5_000
-"""Nobody told of a throttle for so long: it is over."""
+"""Nobody throttled or waiting for so long: it is over."""
 HEADROOM: Final = 1.5
 _PATIENCE_S: Final = 300
 _LOOK_S: Final = 0.5
@@ -81,7 +85,7 @@ class Closed:
         applied_at_ms: when `kafka-quotas apply` had ended.
         begin: the first moment.
         before: the last one before it.
-        settled: the last one at which somebody was told of a throttle, before it was quiet for `QUIET_MS`.
+        settled: the last one at which somebody lacked quota, before all was quiet for `QUIET_MS`.
         calm: after those.
         after: `QUIET_MS` later still.
         quotas: the recommended file.
@@ -111,7 +115,7 @@ def embedded_route(folder: Path) -> Iterator[Route]:
 
 
 def close_loop(spark: "SparkSession", route: Route, fleet: Fleet, say: Callable[[str], None]) -> Closed:
-    """Wait for usage, recommend, apply, wait until nobody is throttled any more.
+    """Wait for usage, recommend, apply, wait until nobody is throttled or waits any more.
 
     Args:
         spark: the session.
@@ -202,13 +206,13 @@ def _kafka_quotas(command: str, route: Route) -> str:
 
 
 def _await_quiet(fleet: Fleet) -> tuple[Moment, Moment]:
-    """The moment after which no broker has answered with a throttle time for long, and that much later."""
+    """The moment after which nobody has lacked quota for long, and that much later."""
     deadline_ms = SYSTEM_CLOCK.now_ms() + _PATIENCE_S * 1000
     settled = fleet.history[-1]
     while True:
         time.sleep(_LOOK_S)
         now = fleet.history[-1]
-        if any(told.throttle_ms > 0 for told in now.since(settled).values()):
+        if now.lacking(settled):
             if now.at_ms > deadline_ms:
                 return settled, now
             settled = now

@@ -1,14 +1,15 @@
 """Many wrapped producers in one process, each with so much to send per second, whatever its quota is.
 
-They send as applications do that know of no quota: `quota.backoff` is off, and a reading that finds the queue full is
-thrown away. So their throttle times, which they push, tell what they lack.
+They are configured as anybody's are, that is, they wait where their quota wants it. A reading comes every quarter of a
+second; one that a producer could not take within a second, as it still waited with an earlier one, is thrown away. The
+time waited, which they push, tells what they lack.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from kclient_quota.clients.producer import Producer
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -16,10 +17,11 @@ from kclient_quota.metrics import MetricName
 
 TICK_MS: Final = 250
 TELL_MS: Final = 500
-BACKLOG_S: Final = 2
-"""How much a member keeps for later."""
+LACKS: Final = 0.05
+"""Who waits for a larger part of the time than this lacks quota."""
+LEAST_MS: Final = 100
+"""And waits for longer than this, since every wait takes a little longer than it has to."""
 _MOST_LATE_MS: Final = 1_000
-_CONF: Final[Mapping[str, Any]] = {"quota.backoff": "off", "linger.ms": 100, "statistics.interval.ms": 1_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,30 @@ class Told:
     """What a member has come to so far.
 
     Attributes:
-        sent: readings handed to librdkafka.
-        dropped: readings for which its queue had no room.
+        sent: readings that its producer has taken.
+        dropped: readings that came while it could not take any.
         throttle_ms: throttle times that brokers answered with, added up.
+        wait_ms: that it has waited for its quota.
     """
 
     sent: int = 0
     dropped: int = 0
     throttle_ms: float = 0.0
+    wait_ms: float = 0.0
 
     def since(self, before: "Told") -> "Told":
         """What has come on top of `before`."""
-        return Told(self.sent - before.sent, self.dropped - before.dropped, self.throttle_ms - before.throttle_ms)
+        return Told(
+            self.sent - before.sent,
+            self.dropped - before.dropped,
+            self.throttle_ms - before.throttle_ms,
+            self.wait_ms - before.wait_ms,
+        )
+
+    @property
+    def lack_ms(self) -> float:
+        """Time in which it was told to wait, or waited by itself."""
+        return max(self.throttle_ms, self.wait_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +84,14 @@ class Moment:
         """What each has done since then."""
         return {name: told.since(before.told[name]) for name, told in self.told.items()}
 
+    def lacking(self, before: "Moment") -> set[str]:
+        """Who has been throttled or has waited since then for more than a twentieth of the time."""
+        most_ms = max((self.at_ms - before.at_ms) * LACKS, LEAST_MS)
+        return {name for name, told in self.since(before).items() if told.lack_ms > most_ms}
+
 
 class Fleet:
-    """Producers that send from one thread, for as long as the context lasts.
+    """Producers that send, each from a thread of its own, for as long as the context lasts.
 
     Args:
         bootstrap_servers: the cluster.
@@ -86,64 +105,57 @@ class Fleet:
 
     def __init__(self, bootstrap_servers: str, topic: str, members: Sequence[Member]) -> None:
         self.members = tuple(members)
-        self._conf = {"bootstrap.servers": bootstrap_servers, **_CONF}
-        self._topic = topic
         self.history = [Moment(SYSTEM_CLOCK.now_ms(), {member.client_id: Told() for member in members})]
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="demo-fleet", daemon=True)
+        self._senders = [_Sender(member, bootstrap_servers, topic, self._ended) for member in self.members]
+        self._threads = [threading.Thread(target=each.run, name="demo-sender", daemon=True) for each in self._senders]
+        self._threads.append(threading.Thread(target=self._look, name="demo-fleet", daemon=True))
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
-        senders = [_Sender(member, self._conf, self._topic) for member in self.members]
-        next_told_ms = self.history[0].at_ms + TELL_MS
-        while not self._ended.wait(TICK_MS / 1000):
-            now_ms = SYSTEM_CLOCK.now_ms()
-            for sender in senders:
-                sender.send(now_ms)
-            if now_ms >= next_told_ms:
-                next_told_ms = now_ms + TELL_MS
-                self.history.append(Moment(now_ms, {sender.member.client_id: sender.told() for sender in senders}))
-        for sender in senders:
-            sender.close()
+    def _look(self) -> None:
+        while not self._ended.wait(TELL_MS / 1000):
+            told = {sender.member.client_id: sender.told for sender in self._senders}
+            self.history.append(Moment(SYSTEM_CLOCK.now_ms(), told))
 
 
 class _Sender:
-    def __init__(self, member: Member, conf: Mapping[str, Any], topic: str) -> None:
+    def __init__(self, member: Member, bootstrap_servers: str, topic: str, ended: threading.Event) -> None:
         self.member = member
+        self.told = Told()
+        self._conf = {"bootstrap.servers": bootstrap_servers, "client.id": member.client_id}
         self._topic = topic
+        self._ended = ended
         self._reading = b"." * (member.bytes_per_second * TICK_MS // 1000)
-        self._next_ms = SYSTEM_CLOCK.now_ms()
-        self._sent = self._dropped = 0
-        backlog = {"queue.buffering.max.messages": BACKLOG_S * 1000 // TICK_MS}
-        self._producer = Producer({**conf, **backlog, "client.id": member.client_id})
-        self._throttle = MetricName(
-            "produce-throttle-time-total", "producer-metrics", (("client-id", member.client_id),)
-        )
+        tags = (("client-id", member.client_id),)
+        self._throttle = MetricName("produce-throttle-time-total", "producer-metrics", tags)
+        self._wait = MetricName("quota-wait-time-total", "producer-metrics", tags)
 
-    def send(self, now_ms: int) -> None:
-        """Send the readings that are due; one that is more than a second late was never taken."""
-        self._next_ms = max(self._next_ms, now_ms - _MOST_LATE_MS)
-        while self._next_ms <= now_ms:
-            self._next_ms += TICK_MS
-            try:
-                self._producer.produce(self._topic, self._reading)
-                self._sent += 1
-            except BufferError:
-                self._dropped += 1
-        self._producer.poll(0)
-
-    def told(self) -> Told:
-        return Told(self._sent, self._dropped, self._producer.metrics().get(self._throttle, 0.0))
-
-    def close(self) -> None:
-        self._producer.purge()
-        self._producer.close()
+    def run(self) -> None:
+        """Send a reading whenever one is due."""
+        producer = Producer(self._conf)
+        sent = dropped = 0
+        next_ms = SYSTEM_CLOCK.now_ms()
+        while not self._ended.wait(max(next_ms - SYSTEM_CLOCK.now_ms(), 0) / 1000):
+            producer.produce(self._topic, self._reading)
+            producer.poll(0)
+            sent += 1
+            next_ms += TICK_MS
+            late = (SYSTEM_CLOCK.now_ms() - next_ms - _MOST_LATE_MS) // TICK_MS
+            if late > 0:
+                dropped += late
+                next_ms += late * TICK_MS
+            found = producer.metrics()
+            self.told = Told(sent, dropped, found.get(self._throttle, 0.0), found.get(self._wait, 0.0))
+        producer.purge()
+        producer.close()

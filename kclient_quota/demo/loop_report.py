@@ -37,8 +37,8 @@ def story(members: tuple[Member, ...]) -> str:
     return (
         f"{who}, under one default quota. Each pushes its metrics every {PUSH_MS // 1000} s (KIP-714), a receiver "
         "writes them to a topic, the Spark job usage reads it as a stream, recommend writes a file, kafka-quotas "
-        "applies it. They are wrapped clients with quota.backoff=off: one that paces itself is not throttled, and its "
-        "throttle times do not tell what it lacks."
+        "applies it. They are wrapped clients as they come: they wait where others are throttled, and the time waited "
+        "tells what they lack."
     )
 
 
@@ -56,9 +56,10 @@ def rows(act: LoopAct) -> list[tuple[str, list[str]]]:
     ]
     for kind, members in _kinds(act.members).items():
         deltas = [_of(begin, end, members) for begin, end in spans]
-        found.append((f"{kind}s throttled", [f"{delta.throttled} of {len(members)}" for delta in deltas]))
+        found.append((f"{kind}s that lack quota", [f"{delta.lacking} of {len(members)}" for delta in deltas]))
+        found.append((f"time that {kind}s waited or were throttled", [f"{delta.lack:.1%}" for delta in deltas]))
         found.append((f"readings of {kind}s that found no room", [f"{delta.dropped:.0%}" for delta in deltas]))
-    found.append(("from apply to the last throttle", ["", f"{_settling_ms(closed) / 1000:.1f} s"]))
+    found.append(("from apply until nobody lacked quota", ["", f"{_settling_ms(closed) / 1000:.1f} s"]))
     return found
 
 
@@ -70,7 +71,9 @@ def as_json(act: LoopAct) -> dict[str, Any]:
         told[name] = {"seconds": (end.at_ms - begin.at_ms) / 1000}
         for kind, members in _kinds(act.members).items():
             delta = _of(begin, end, members)
-            told[name][f"{kind}s_throttled"] = delta.throttled
+            told[name][f"{kind}s_lacking"] = delta.lacking
+            told[name][f"{kind}s_waited"] = round(delta.waited, 4)
+            told[name][f"{kind}s_throttled"] = round(delta.throttled, 4)
             told[name][f"{kind}s_dropped"] = round(delta.dropped, 4)
     return {
         "scene": "pipeline",
@@ -96,14 +99,14 @@ def table(act: LoopAct) -> Table:
 
 
 def throttle_plot(act: LoopAct) -> str:
-    """Throttle times that brokers answered with, of all members of a kind together."""
-    figure, axes = plots.blank("throttle time answered, s per s")
+    """The part of the time in which the members of a kind waited or were throttled."""
+    figure, axes = plots.blank("part of the time waited or throttled")
     begin_ms = act.history[0].at_ms
     for kind, members in _kinds(act.members).items():
         times, depths = [], []
         for before, after in pairwise(act.history):
             times.append((before.at_ms - begin_ms) / 1000)
-            depths.append(_of(before, after, members).throttle_ms / max(after.at_ms - before.at_ms, 1))
+            depths.append(_of(before, after, members).lack)
         axes.step(times, depths, where="post", color=_COLOURS.get(kind), label=f"{len(members)} {kind}s")
     applied_s = (act.closed.applied_at_ms - begin_ms) / 1000
     axes.axvline(applied_s, color="#444444", linestyle="--", linewidth=1, label="kafka-quotas apply")
@@ -114,8 +117,12 @@ def throttle_plot(act: LoopAct) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Delta:
-    throttled: int
-    throttle_ms: float
+    """Members of a kind over a span: how many lack quota; means of parts of the time; part of readings dropped."""
+
+    lacking: int
+    lack: float
+    waited: float
+    throttled: float
     dropped: float
 
 
@@ -123,9 +130,12 @@ def _of(begin: Moment, end: Moment, members: list[Member]) -> _Delta:
     since = end.since(begin)
     told = [since[member.client_id] for member in members]
     dropped, sent = sum(each.dropped for each in told), sum(each.sent for each in told)
+    all_ms = max(end.at_ms - begin.at_ms, 1) * len(members)
     return _Delta(
-        throttled=sum(each.throttle_ms > 0 for each in told),
-        throttle_ms=sum(each.throttle_ms for each in told),
+        lacking=len(end.lacking(begin) & {member.client_id for member in members}),
+        lack=sum(each.lack_ms for each in told) / all_ms,
+        waited=sum(each.wait_ms for each in told) / all_ms,
+        throttled=sum(each.throttle_ms for each in told) / all_ms,
         dropped=dropped / max(dropped + sent, 1),
     )
 

@@ -12,6 +12,7 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.demo.closed_loop import (
     ARCHIVE_TOPIC,
+    HEADROOM,
     MEMBERS,
     METRICS,
     PUSH_MS,
@@ -92,19 +93,22 @@ def test_fifty_clients_get_the_quotas_that_they_need(spark, route, tmp_path):
     with Fleet(route.bootstrap_servers, TOPIC, MEMBERS) as fleet:
         closed = close_loop(spark, route, fleet, said.append)
     before, after = closed.before.since(closed.begin), closed.after.since(closed.calm)
-    assert {name for name, told in before.items() if told.throttle_ms > 0} == CAMERAS
+    assert closed.before.lacking(closed.begin) >= CAMERAS
+    assert min(before[name].wait_ms for name in CAMERAS) > 0.5 * (closed.before.at_ms - closed.begin.at_ms)
+    assert closed.after.lacking(closed.calm) == set()
     assert sum(told.throttle_ms for told in after.values()) == 0
     assert all(told.sent > 0 for told in after.values())
     limits = read_limits(route.file)["producer_byte_rate"]
     overrides = {client for _, client in limits if isinstance(client, str)}
     assert overrides == CAMERAS
-    assert all(limits[None, name] > 60_000 for name in CAMERAS)
+    # Four times what was let through, and a window of six seconds may have a burst in it.
+    assert all(60_000 < limits[None, name] < 4 * HEADROOM * 2 * QUOTA for name in CAMERAS)
     assert any(text.startswith(f"{len(CAMERAS)} to add, 1 to change, 0 to remove") for text in said)
 
     summary, report = write(tmp_path / "report", "a test", "today", [LoopAct(fleet.members, fleet.history, closed)])
     told = json.loads(summary.read_text())["scenes"][0]["findings"]
-    assert (told["before"]["cameras_throttled"], told["after"]["cameras_throttled"]) == (10, 0)
-    assert (told["before"]["meters_throttled"], told["after"]["meters_throttled"]) == (0, 0)
+    assert (told["before"]["cameras_lacking"], told["after"]["cameras_lacking"]) == (10, 0)
+    assert told["after"]["meters_lacking"] == 0
     assert told["before"]["cameras_dropped"] > told["after"]["cameras_dropped"]
     page = report.read_text()
     assert page.count("<svg") == 1

@@ -15,10 +15,10 @@ def moment(at_ms: int, meter: Told, *cameras: Told) -> Moment:
 
 def act() -> LoopAct:
     begin = moment(1_000, Told(), Told(), Told())
-    before = moment(11_000, Told(40), Told(10, 30, 7_000.0), Told(40))
-    settled = moment(13_500, Told(50), Told(15, 35, 8_000.0), Told(50))
-    calm = moment(18_500, Told(70), Told(35, 35, 8_000.0), Told(70))
-    after = moment(23_500, Told(90), Told(55, 35, 8_000.0), Told(89, 1))
+    before = moment(11_000, Told(40, 0, 0.0, 200.0), Told(10, 30, 4_000.0, 6_000.0), Told(40))
+    settled = moment(13_500, Told(50), Told(15, 35, 4_000.0, 8_000.0), Told(50))
+    calm = moment(18_500, Told(70), Told(35, 35, 4_000.0, 8_000.0), Told(70))
+    after = moment(23_500, Told(90), Told(55, 35, 4_000.0, 8_050.0), Told(89, 1))
     history = [begin, before, settled, calm, after]
     return LoopAct(MEMBERS, history, Closed(12_000, begin, before, settled, calm, after, "version: 1\n", 6))
 
@@ -26,11 +26,13 @@ def act() -> LoopAct:
 def test_before_and_after_are_counted_by_kind() -> None:
     assert rows(act()) == [
         ("seconds looked at", ["10", "5"]),
-        ("meters throttled", ["0 of 1", "0 of 1"]),
+        ("meters that lack quota", ["0 of 1", "0 of 1"]),
+        ("time that meters waited or were throttled", ["2.0%", "0.0%"]),
         ("readings of meters that found no room", ["0%", "0%"]),
-        ("cameras throttled", ["1 of 2", "0 of 2"]),
+        ("cameras that lack quota", ["1 of 2", "0 of 2"]),
+        ("time that cameras waited or were throttled", ["30.0%", "0.5%"]),
         ("readings of cameras that found no room", ["38%", "2%"]),
-        ("from apply to the last throttle", ["", "1.5 s"]),
+        ("from apply until nobody lacked quota", ["", "1.5 s"]),
     ]
 
 
@@ -38,7 +40,8 @@ def test_the_report_has_the_plot_and_the_quotas(tmp_path: Path) -> None:
     summary, report = write(tmp_path, "the embedded broker", "today", [act()])
     told = json.loads(summary.read_text())["scenes"][0]
     assert (told["scene"], told["usage_rows"], told["settled_ms"]) == ("pipeline", 6, 1_500)
-    assert told["findings"]["before"]["cameras_dropped"] == 0.375
+    before = told["findings"]["before"]
+    assert (before["cameras_dropped"], before["cameras_waited"], before["cameras_throttled"]) == (0.375, 0.3, 0.2)
     page = report.read_text()
     assert page.count("<svg") == 1
     assert "<pre>version: 1" in page
