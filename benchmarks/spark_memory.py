@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 from benchmarks.spark_processes import Cost, cost, jvm_of
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.measures import MEASURED
+from kclient_quota.spark.measures import PUSHED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def _start(spark: "SparkSession", payloads: list[bytes], rate: int, folder: Path
         f"concat('app-', value % {_CLIENTS}) as client_id",
         "unix_millis(timestamp) as received_unix_ms",
     ).join(table, "number")
-    used = usage(points(decode(pushes, MEASURED)), window="10 seconds", late="10 seconds")
+    used = usage(points(decode(pushes, PUSHED)), window="10 seconds", late="10 seconds")
     writer = used.writeStream.format("parquet").trigger(processingTime="2 seconds")
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "usage"))
 

@@ -9,7 +9,7 @@ from kclient_quota.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
 _REMEDY: Final = "start with a new checkpoint, or go on with what wrote this one"

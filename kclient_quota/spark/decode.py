@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.spark.fast_decode import decode_many
 from kclient_quota.spark.point_rows import ALL, Shape, senders, table_rows
+from kclient_quota.spark.push_rows import push_rows
 from kclient_quota.spark.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
 from kclient_quota.spark.slow_decode import decode_one
 from telemetry.compression import CompressionType, decompress
@@ -32,7 +33,8 @@ def decode(pushes: "DataFrame", shape: Shape = ALL) -> "DataFrame":
         pushes: column `value`: OTLP as a client or a receiver sent it. Optional: `compression_type` (Kafka's id; none
             means not compressed) and columns of the sender by the receiver's names (`schema.KNOWN_AS`), which count
             more than what the push says of its sender.
-        shape: which points, and which columns of them; `measures.MEASURED` is all that the jobs need, and faster.
+        shape: which points, and which columns of them; `measures.MEASURED` is all that the jobs need, and faster;
+            `measures.PUSHED` all that `usage` needs of a stream, and faster still.
     """
     given = set(pushes.columns)
     types = {"value": "binary", "compression_type": "int"}
@@ -65,8 +67,12 @@ def _decode_batches(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator
 def _decode_batch(batch: pa.RecordBatch, shape: Shape) -> Iterator[pa.RecordBatch]:
     payloads, errors = _inflated(batch)
     known = senders(batch)
-    for found in decode_all(payloads, errors, shape.wanted(known)):
-        yield table_rows(found, known, shape)
+    found = decode_all(payloads, errors, shape.wanted(known))
+    if shape.spans is None:
+        for each in found:
+            yield table_rows(each, known, shape)
+    else:
+        yield push_rows(list(found), known, shape)
     if errors:
         yield _letters(batch, known, errors, shape)
 

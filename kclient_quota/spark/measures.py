@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from kclient_quota.spark.point_rows import Shape
+from kclient_quota.spark.point_rows import Shape, seconds_of
 from kclient_quota.spark.schema import COLUMNS, SENDER
 
 if TYPE_CHECKING:
@@ -58,6 +58,32 @@ MEASURED: Final = Shape(
     measures=METRICS,
 )
 """The shape that every job but `points` needs: for `decode`, far faster than the whole table."""
+
+SPANS: Final = (BYTES, REQUESTS, THROTTLE_TOTAL, WAIT_TOTAL)
+"""Measures that are of a span of time."""
+
+PUSHED: Final = Shape(
+    columns=("client_instance_id", "client_id", "user", "group_id", "broker", "cluster_id", "time"),
+    measures=METRICS,
+    spans=SPANS,
+)
+"""The shape of `by_push`: for `decode`, when nothing is to be made of cumulative sums."""
+
+
+def by_push(points: "DataFrame") -> "DataFrame":
+    """Gauges and deltas with a column a measure and, of `SPANS`, the seconds: the columns of the shape `PUSHED`.
+
+    Nothing to do if they have been decoded to that shape, which puts all of a push that can be put into one row there.
+    Here each point is a row of its own; sums, means and highest values are the same.
+    """
+    if "measure" not in points.columns and set(PUSHED.schema.names) <= set(points.columns):
+        return points
+    seconds = (F.col("time_ms") - F.col("start_ms")) / 1000
+    spans = F.when(seconds > 0, seconds)
+    columns: dict[str, Column] = {name: F.when(F.col("measure") == name, F.col("value")) for name in PUSHED.values}
+    columns |= {seconds_of(name): F.when(F.col("measure") == name, spans) for name in SPANS}
+    found = measured(points).where((F.col("kind") != "sum") | (F.col("temporality") == "delta"))
+    return found.select(*(columns.get(name, F.col(name)).alias(name) for name in PUSHED.schema.names))
 
 
 def measured(points: "DataFrame") -> "DataFrame":

@@ -23,7 +23,7 @@ from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.jvm_source import read_kafka
 from kclient_quota.spark.kafka_source import FORMAT, KafkaSource, observed
-from kclient_quota.spark.measures import MEASURED, as_delta
+from kclient_quota.spark.measures import MEASURED, PUSHED, as_delta
 from kclient_quota.spark.point_rows import ALL
 from kclient_quota.spark.quota_table import Limits, read_limits
 from kclient_quota.spark.sizes import shuffled, state_of, throttled_of
@@ -37,6 +37,7 @@ _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
 PYTHON: Final = "python"
 CONNECTORS: Final = (PYTHON, "jvm")
+_OF_USAGE: Final = ("usage", "outliers")
 JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend")
 
 
@@ -140,7 +141,7 @@ def reason(error: Exception) -> str:
 
 def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
     is_stream = plan.checkpoint is not None
-    shape = ALL if plan.job == "points" else MEASURED
+    shape = ALL if plan.job == "points" else PUSHED if is_stream and plan.job in _OF_USAGE else MEASURED
     if plan.client is None:
         return read_files(spark, plan.source, plan.source_format, is_stream=is_stream, shape=shape)
     options = {"subscribe": plan.source, "startingOffsets": "earliest"}

@@ -33,16 +33,27 @@ class Shape:
         columns: of the table, in its order.
         measures: metric -> (role, measure): only these metrics come, with two more columns that say so, and only
             points that have a value.
+        spans: None: a row a point. Else a row for all gauges and deltas of a push that share role, broker and time
+            (`push_rows`), with a column a measure; and for each of these measures `MEASURE_s`, the seconds it is of.
     """
 
     columns: tuple[str, ...] = COLUMNS
     measures: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    spans: tuple[str, ...] | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The rows' columns."""
         found = [TABLE.field(name) for name in self.columns]
-        return pa.schema([*found, *_MEASURE] if self.measures else found)
+        if self.spans is None:
+            return pa.schema([*found, *_MEASURE] if self.measures else found)
+        values = [*self.values, *map(seconds_of, self.spans)]
+        return pa.schema([*found, _MEASURE.field("role"), *(pa.field(name, pa.float64()) for name in values)])
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The measures, each once."""
+        return tuple(dict.fromkeys(measure for _, measure in self.measures.values()))
 
     @property
     def decoded(self) -> pa.Schema:
@@ -54,6 +65,7 @@ class Shape:
         asked = {name for name in self.columns if name in SERIES.names}
         asked |= {"metric"} if self.measures else set()
         asked |= {"time_ms"} if "time" in self.columns else set()
+        asked |= {"temporality", "start_ms"} if self.spans is not None else set()
         unsure = [name for name in self.columns if name in _TEXTS and (name not in known or known[name].null_count)]
         return Wanted(
             columns=frozenset(asked | ({"value"} if self.measures else set())),
@@ -61,6 +73,11 @@ class Shape:
             resource=tuple(KNOWN_AS[name] for name in unsure),
             attributes=NODE if "broker" in self.columns else (),
         )
+
+
+def seconds_of(measure: str) -> str:
+    """The column of the seconds that a measure is of."""
+    return f"{measure}_s"
 
 
 ALL: Final = Shape()
@@ -98,17 +115,18 @@ def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shap
         if each.name in metrics:
             arrays.append(metrics[each.name])
         elif each.name in KNOWN_AS:
-            arrays.append(_sender(each, found, known))
+            arrays.append(sender(each, found, known))
         elif each.name == "broker":
-            arrays.append(_broker(found))
+            arrays.append(brokers(found))
         elif each.name == "time":
-            arrays.append(_time(found, known))
+            arrays.append(times(found, known))
         else:
             arrays.append(found.column(each.name) if each.name in names else pa.nulls(found.num_rows, each.type))
     return pa.RecordBatch.from_arrays(arrays, schema=shape.decoded)
 
 
-def _sender(column: pa.Field, found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+def sender(column: pa.Field, found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+    """A column of the sender: what stands beside the pushes, else what they say themselves."""
     given = _given(column.name, found, known)
     name = f"resource.{KNOWN_AS[column.name]}"
     if name not in found.schema.names or found.column(name).null_count == found.num_rows:
@@ -128,7 +146,8 @@ def _named(name: str, texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.starts_with(texts, USER_PREFIX), pc.utf8_slice_codeunits(texts, len(USER_PREFIX)), texts)
 
 
-def _time(found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+def times(found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
+    """The column `time`."""
     time_ms = found.column("time_ms")
     received = _given("received_ms", found, known) if time_ms.null_count else None
     if received is not None:
@@ -136,13 +155,14 @@ def _time(found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
     return time_ms.cast(pa.timestamp("ms", "UTC")).cast(TABLE.field("time").type)
 
 
-def _broker(found: pa.RecordBatch) -> pa.Array:
+def brokers(found: pa.RecordBatch) -> pa.Array:
+    """The column `broker`."""
     first, second = (found.column(f"attributes.{name}") for name in NODE)
     if first.null_count == second.null_count == found.num_rows:
         return pa.nulls(found.num_rows, pa.string())
     coded = pc.coalesce(first, second).dictionary_encode()
-    brokers = pa.array([broker_id(raw) for raw in coded.dictionary.to_pylist()], pa.string())
-    return brokers.take(coded.indices)
+    ids = pa.array([broker_id(raw) for raw in coded.dictionary.to_pylist()], pa.string())
+    return ids.take(coded.indices)
 
 
 def broker_id(raw: str) -> str | None:

@@ -23,13 +23,18 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark import measures
-from kclient_quota.spark.measures import measured
+from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SUMS, WHO, WINDOW, of_closed
+from kclient_quota.spark.measures import by_push
+from kclient_quota.spark.point_rows import seconds_of
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-WHO: Final = ("cluster_id", "user", "client_id", "group_id", "role", "broker")
+_ORDER: Final = (
+    *("byte_rate", "byte_rate_max", "request_rate", "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"),
+    *("throttles", "wait_total_ms", "covered_ms"),
+)
 
 
 def usage(
@@ -38,63 +43,61 @@ def usage(
     """Usage per window; of a stream, each row once, when the window can get no more points.
 
     Args:
-        points: the table of points. Cumulative sums play no part: see `measures.as_delta`.
+        points: the table of points, or pushes decoded to the shape `measures.PUSHED`. Cumulative sums play no part: see
+            `measures.as_delta`.
         window: length of a window, in Spark's words.
         late: of a stream, how late points may come.
         limits: quotas in force; see `quota_table.read_limits`.
     """
-    found = measured(points).where((F.col("kind") != "sum") | (F.col("temporality") == "delta"))
-    per_client = _per_client(found.withWatermark("time", late), window)
-    together = per_client.groupBy(F.window("window", window).alias("window"), *WHO).agg(
-        F.count("*").alias("clients"),
-        F.sum("byte_rate").alias("byte_rate"),
-        F.sum("byte_rate_max").alias("byte_rate_max"),
-        F.sum("request_rate").alias("request_rate"),
-        F.avg("throttle_avg_ms").alias("throttle_avg_ms"),
-        F.max("throttle_max_ms").alias("throttle_max_ms"),
-        F.sum("throttle_total_ms").alias("throttle_total_ms"),
-        F.sum("throttles").alias("throttles"),
-        F.sum("wait_total_ms").alias("wait_total_ms"),
-        F.sum("covered_ms").alias("covered_ms"),
-    )
-    times = (F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"))
-    rows = with_quotas(together.select(*times, *(name for name in together.columns if name != "window")), limits or {})
+    per_client = _per_client(by_push(points).withWatermark("time", late), window)
+    together = of_closed(per_client) if points.isStreaming else _together(per_client)
+    rows = with_quotas(together.select(*WINDOW, *WHO, "clients", *_ORDER), limits or {})
     return rows.withColumn("utilisation", F.col("byte_rate") / F.col("quota"))
+
+
+def _together(per_client: "DataFrame") -> "DataFrame":
+    """Clients that share a quota, added up."""
+    return per_client.groupBy(*WINDOW, *WHO).agg(
+        F.count("*").alias("clients"),
+        *(F.sum(name).alias(name) for name in SUMS),
+        *(F.avg(name).alias(name) for name in MEANS),
+        *(F.max(name).alias(name) for name in HIGHEST),
+    )
 
 
 def _per_client(found: "DataFrame", window: str) -> "DataFrame":
     """One row a window, client, role and broker."""
-    seconds = (F.col("time_ms") - F.col("start_ms")) / 1000
-    told = F.when(seconds > 0, seconds)
-    whole = F.unix_millis("window.end") - F.unix_millis("window.start")
     client = F.coalesce("client_instance_id", "client_id").alias("client")
     sums = found.groupBy(F.window("time", window).alias("window"), client, *WHO).agg(
-        F.sum(_only(measures.BYTES)).alias("bytes"),
-        F.sum(F.when(F.col("measure") == measures.BYTES, told)).alias("byte_s"),
-        F.max(_only(measures.BYTES) / told).alias("byte_peak"),
-        F.avg(_only(measures.BYTE_RATE)).alias("byte_gauge"),
-        F.max(_only(measures.BYTE_RATE)).alias("byte_gauge_max"),
-        F.sum(_only(measures.REQUESTS)).alias("requests"),
-        F.sum(F.when(F.col("measure") == measures.REQUESTS, told)).alias("request_s"),
-        F.avg(_only(measures.REQUEST_RATE)).alias("request_gauge"),
-        F.avg(_only(measures.THROTTLE_AVG)).alias("throttle_avg_ms"),
-        F.max(_only(measures.THROTTLE_MAX)).alias("throttle_max_ms"),
-        F.sum(_only(measures.THROTTLE_TOTAL)).alias("throttle_total_ms"),
-        F.sum(_only(measures.THROTTLE_COUNT)).alias("throttles"),
-        F.sum(_only(measures.WAIT_TOTAL)).alias("wait_total_ms"),
-        F.sum(F.when(F.col("measure") == measures.THROTTLE_TOTAL, told)).alias("throttle_s"),
-        F.sum(F.when(F.col("measure") == measures.WAIT_TOTAL, told)).alias("wait_s"),
+        F.sum(measures.BYTES).alias("bytes"),
+        F.sum(seconds_of(measures.BYTES)).alias("byte_s"),
+        F.max(F.col(measures.BYTES) / F.col(seconds_of(measures.BYTES))).alias("byte_peak"),
+        F.avg(measures.BYTE_RATE).alias("byte_gauge"),
+        F.max(measures.BYTE_RATE).alias("byte_gauge_max"),
+        F.sum(measures.REQUESTS).alias("requests"),
+        F.sum(seconds_of(measures.REQUESTS)).alias("request_s"),
+        F.avg(measures.REQUEST_RATE).alias("request_gauge"),
+        F.avg(measures.THROTTLE_AVG).alias("throttle_avg_ms"),
+        F.max(measures.THROTTLE_MAX).alias("throttle_max_ms"),
+        F.sum(measures.THROTTLE_TOTAL).alias("throttle_total_ms"),
+        F.sum(measures.THROTTLE_COUNT).alias("throttles"),
+        F.sum(measures.WAIT_TOTAL).alias("wait_total_ms"),
+        F.sum(seconds_of(measures.THROTTLE_TOTAL)).alias("throttle_s"),
+        F.sum(seconds_of(measures.WAIT_TOTAL)).alias("wait_s"),
     )
     return sums.select(
-        "window",
+        F.col("window.start").alias("window_start"),
+        F.col("window.end").alias("window_end"),
         *WHO,
-        F.coalesce("byte_gauge", F.col("bytes") / F.coalesce("byte_s", whole / 1000)).alias("byte_rate"),
+        _rate("byte_gauge", "bytes", "byte_s").alias("byte_rate"),
         F.greatest("byte_gauge_max", "byte_peak").alias("byte_rate_max"),
-        F.coalesce("request_gauge", F.col("requests") / F.coalesce("request_s", whole / 1000)).alias("request_rate"),
+        _rate("request_gauge", "requests", "request_s").alias("request_rate"),
         *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
         (F.greatest("throttle_s", "wait_s") * 1000).alias("covered_ms"),
     )
 
 
-def _only(measure: str) -> "Column":
-    return F.when(F.col("measure") == measure, F.col("value"))
+def _rate(gauge: str, count: str, seconds: str) -> "Column":
+    """What the client says itself, else what it counted in the time that it counted, or in the window."""
+    whole = F.unix_millis("window.end") - F.unix_millis("window.start")
+    return F.coalesce(gauge, F.col(count) / F.coalesce(seconds, whole / 1000))

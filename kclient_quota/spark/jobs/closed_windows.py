@@ -1,0 +1,84 @@
+"""Clients that share a quota, added up when their window is closed: the second half of `usage` as a stream.
+
+All rows of a window come out of Spark's state in one batch, that in which the watermark passes the window's end. So
+nothing has to be kept from batch to batch to add them up, as an aggregation of Spark's would.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WINDOW: Final = ("window_start", "window_end")
+WHO: Final = ("cluster_id", "user", "client_id", "group_id", "role", "broker")
+
+SUMS: Final = (
+    *("byte_rate", "byte_rate_max", "request_rate", "throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
+)
+MEANS: Final = ("throttle_avg_ms",)
+HIGHEST: Final = ("throttle_max_ms",)
+"""How the columns of clients that share a quota become one row's."""
+
+_KEYS: Final = (*WINDOW, *WHO)
+_ADDED: Final = {
+    **dict.fromkeys(("clients", *SUMS, *MEANS, *(f"{name}_known" for name in MEANS)), "sum"),
+    **dict.fromkeys(HIGHEST, "max"),
+}
+_DDL: Final = ", ".join(
+    [
+        *(f"{name} timestamp" for name in WINDOW),
+        *(f"{name} string" for name in WHO),
+        "clients bigint",
+        *(f"{name} double" for name in (*SUMS, *MEANS, *HIGHEST)),
+    ]
+)
+_MANY: Final = 50_000
+
+
+def of_closed(per_client: "DataFrame") -> "DataFrame":
+    """Rows a window and `WHO`; one task holds all of the windows that one batch closes for its clients.
+
+    Args:
+        per_client: a stream of rows a window, client and `WHO`, all of a window in one batch.
+    """
+    return per_client.repartition(*WINDOW, *WHO).mapInArrow(_add_up, _DDL)
+
+
+def _add_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    done = rest = None
+    for batch in batches:
+        rest = _joined(rest, _counted(batch))
+        if rest.num_rows > _MANY:
+            done, rest = _added(_joined(done, rest)), None
+    if done is not None or rest is not None:
+        yield from _rows(_added(_joined(done, rest))).to_batches()
+
+
+def _joined(first: pa.Table | None, second: pa.Table | None) -> pa.Table:
+    return pa.concat_tables([each for each in (first, second) if each is not None])
+
+
+def _counted(batch: pa.RecordBatch) -> pa.Table:
+    """One row a client in columns that can be added up again and again."""
+    table = pa.Table.from_batches([batch])
+    for name in MEANS:
+        table = table.append_column(f"{name}_known", pc.is_valid(table.column(name)).cast(pa.int64()))
+    table = table.append_column("clients", pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
+    return table.select([*_KEYS, *_ADDED])
+
+
+def _added(table: pa.Table) -> pa.Table:
+    wanted: list[Any] = [*_ADDED.items()]
+    found = table.group_by([*_KEYS], use_threads=False).aggregate(wanted)
+    columns = {name: found.column(name) for name in _KEYS}
+    return pa.table(columns | {name: found.column(f"{name}_{way}") for name, way in _ADDED.items()})
+
+
+def _rows(table: pa.Table) -> pa.Table:
+    columns = {name: table.column(name) for name in (*_KEYS, "clients", *SUMS)}
+    columns |= {name: pc.divide(table.column(name), table.column(f"{name}_known")) for name in MEANS}
+    return pa.table(columns | {name: table.column(name) for name in HIGHEST})
