@@ -1,18 +1,23 @@
 """Pushes decoded by Spark on two cores, and on to windows of usage, from files and from a topic.
 
     python -m benchmarks.spark_decode [--payloads 100000] [--runs 3] [--only WORD] [--without-kafka]
+                                      [--from-protobuf PYTHON]
     python -m benchmarks.spark_decode --minutes 30 [--rate 4000]
 
 Each push has 30 points (20 gauges, 8 sums, 2 histograms); every 1,000 pushes are a minute later. Batches read Parquet
 and write nowhere (noop); streams (Trigger.AvailableNow, RocksDB) read files or a topic of Apache Kafka on this machine
 and write Parquet. The variants take turns. Pushes a second are of the clock, and of CPU time: what one core can do that
 has nothing else to do, which a busy machine disturbs less. A stream's start (its Python workers import Arrow) is in its
-CPU time, and weighs less the more pushes there are.
+CPU time, and weighs less the more pushes there are; so does the JVM's compiling, which goes on for minutes: for what a
+stream costs that has run for a while, use a million pushes.
+
+`from_protobuf` is Spark's own decoder with the ten columns; see `benchmarks.spark_from_protobuf` for PYTHON.
 
 With `--minutes` a stream runs for so long instead, and the memory of the JVM and of the Python workers is told.
 """
 
 import argparse
+import math
 import random
 import statistics
 import struct
@@ -25,7 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
+from google.protobuf import descriptor_pb2  # type: ignore[import-untyped] # protobuf ships no types
 
+from benchmarks import spark_from_protobuf
 from benchmarks.report import machine
 from benchmarks.spark_memory import watch
 from benchmarks.spark_processes import cost, jvm_of
@@ -33,7 +40,8 @@ from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
-from kclient_quota.spark.measures import MEASURED
+from kclient_quota.spark.measures import MEASURED, PUSHED
+from kclient_quota.spark.otlp_view import descriptor
 from kclient_quota.spark.point_rows import Shape
 from kclient_quota.spark.schema import SERIES, ddl
 from kclient_quota.spark.session import session
@@ -49,6 +57,7 @@ POINTS = 30
 BEGIN_MS = 1_800_000_000_000
 TOPIC = "pushes"
 TOPIC_VARIANT = "topic, usage, stream"
+PEER = "ten columns, from_protobuf"
 TEN = (
     "client_instance_id",
     "client_id",
@@ -89,6 +98,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", metavar="WORD", help="only the variants that have this in their name")
     parser.add_argument("--without-kafka", action="store_true")
+    parser.add_argument("--from-protobuf", metavar="PYTHON", help=f"that has PySpark {spark_from_protobuf.SPARK}")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
     parser.add_argument("--minutes", type=float, help="watch the memory of a stream for so long instead")
     parser.add_argument("--rate", type=int, default=4_000, help="pushes a second of that stream")
@@ -115,36 +125,76 @@ def compare(spark: "SparkSession", options: argparse.Namespace, folder: Path) ->
     average = write(path, options.payloads)
     print(f"{options.payloads} pushes of {POINTS} points, {average:.0f} bytes each; median of {options.runs} runs")
     variants = {**batches(spark, path), "files, usage, stream": lambda: stream(files(spark, path), folder)}
+    peer = from_protobuf(spark, options, path, folder)
+    try:
+        if peer is not None:
+            variants[PEER] = peer.run
+        with_topic(spark, options, variants, folder, {PEER: peer.jvm} if peer else {})
+    finally:
+        if peer is not None:
+            peer.close()
+
+
+def from_protobuf(
+    spark: "SparkSession", options: argparse.Namespace, path: Path, folder: Path
+) -> spark_from_protobuf.FromProtobuf | None:
+    """The peer, once it has found what our decoder finds; None: left out, which is said."""
+    if options.from_protobuf is None or options.only not in PEER:
+        if options.only in PEER:
+            print(f"no {PEER}: Maven has no spark-protobuf for this Spark; --from-protobuf takes a Python with 3.4.1")
+        return None
+    described = descriptor_pb2.FileDescriptorSet()
+    descriptor().file.CopyToProto(described.file.add())
+    message, bytes_ = descriptor().full_name, described.SerializeToString()
+    peer = spark_from_protobuf.FromProtobuf(options.from_protobuf, path, message, bytes_, folder)
+    ours = points(decode(spark.read.parquet(str(path)), Shape(TEN))).selectExpr("count(*)", "sum(value)").collect()[0]
+    count, total = peer.found()
+    if count != ours[0] or not math.isclose(total, ours[1]):
+        peer.close()
+        raise RuntimeError(f"{PEER} finds {count} points, sum {total}; we find {ours[0]}, sum {ours[1]}")
+    return peer
+
+
+def with_topic(
+    spark: "SparkSession",
+    options: argparse.Namespace,
+    variants: dict[str, Callable[[], float]],
+    folder: Path,
+    jvms: dict[str, int],
+) -> None:
+    """Measure, the topic with it where there is Kafka."""
     is_left_out = options.without_kafka or options.only not in TOPIC_VARIANT
     why = "left out" if is_left_out else apache_kafka_unavailable_reason()
     if why:
         print(f"no topic: {why}")
-        measure(spark, variants, options)
+        measure(spark, variants, options, jvms)
         return
     with ApacheKafka(topics={TOPIC: 2}) as cluster:
         fill(cluster.bootstrap_servers, options.payloads)
         spark.dataSource.register(KafkaSource)
         limit = -(-options.payloads // _BATCHES)
         variants[TOPIC_VARIANT] = lambda: stream(topic(spark, cluster.bootstrap_servers, limit), folder)
-        measure(spark, variants, options)
+        measure(spark, variants, options, jvms)
 
 
-def measure(spark: "SparkSession", variants: dict[str, Callable[[], float]], options: argparse.Namespace) -> None:
-    """Run them in turns, the first turn to warm up, and print."""
-    jvm = jvm_of(spark)
+def measure(
+    spark: "SparkSession", variants: dict[str, Callable[[], float]], options: argparse.Namespace, jvms: dict[str, int]
+) -> None:
+    """Run them in turns, the first turn to warm up, and print; `jvms`: of variants that have one of their own."""
     variants = {name: run for name, run in variants.items() if options.only in name}
     found: dict[str, list[Run]] = {name: [] for name in variants}
     for turn in range(options.runs + 1):
         for name, run in variants.items():
+            jvm = jvms.get(name) or jvm_of(spark)
             before = cost(jvm).seconds
             took = Run(run(), cost(jvm).seconds - before)
             if turn:
                 found[name].append(took)
-    print(f"{'':26}   by the clock: pushes/s     points/s   by CPU time: us/push  pushes/s on a core")
+    print(f"{'':28}   by the clock: pushes/s     points/s   by CPU time: us/push  pushes/s on a core")
     for name, runs in found.items():
         rate = options.payloads / statistics.median(run.wall_s for run in runs)
         each = statistics.median(run.cpu_s for run in runs) / options.payloads
-        print(f"{name:26} {rate:23,.0f} {rate * POINTS:12,.0f} {each * 1e6:22.1f} {1 / each:19,.0f}")
+        print(f"{name:28} {rate:23,.0f} {rate * POINTS:12,.0f} {each * 1e6:22.1f} {1 / each:19,.0f}")
 
 
 def batches(spark: "SparkSession", path: Path) -> dict[str, Callable[[], float]]:
@@ -155,7 +205,8 @@ def batches(spark: "SparkSession", path: Path) -> dict[str, Callable[[], float]]
         "ten columns": lambda: points(decode(given, Shape(TEN))),
         "what jobs need": lambda: points(decode(given, MEASURED)),
         "opentelemetry-proto": lambda: given.select("value").mapInArrow(slowly, ddl(SERIES)),
-        "usage by minute": lambda: usage(points(decode(given, MEASURED))),
+        "what usage needs": lambda: points(decode(given, PUSHED)),
+        "usage by minute": lambda: usage(points(decode(given, PUSHED))),
     }
     return {name: lambda make=make: timed(make) for name, make in frames.items()}  # type: ignore[misc] # lambdas that keep
 
@@ -169,7 +220,7 @@ def timed(make: "Callable[[], DataFrame]") -> float:
 
 def files(spark: "SparkSession", path: Path) -> "DataFrame":
     """A stream of the files, a quarter in a batch."""
-    return read_files(spark, str(path), "pushes", is_stream=True, at_once=_FILES // _BATCHES, shape=MEASURED)
+    return read_files(spark, str(path), "pushes", is_stream=True, at_once=_FILES // _BATCHES, shape=PUSHED)
 
 
 def topic(spark: "SparkSession", servers: str, limit: int) -> "DataFrame":
@@ -177,7 +228,7 @@ def topic(spark: "SparkSession", servers: str, limit: int) -> "DataFrame":
     options = {"kafka.bootstrap.servers": servers, "subscribe": TOPIC, "startingOffsets": "earliest"}
     source = spark.readStream.format(FORMAT).options(**options, maxOffsetsPerTrigger=str(limit)).load()
     named = source.selectExpr("value", "string(key) as client_id", "unix_millis(timestamp) as received_unix_ms")
-    return decode(named, MEASURED)
+    return decode(named, PUSHED)
 
 
 def stream(decoded: "DataFrame", folder: Path) -> float:
