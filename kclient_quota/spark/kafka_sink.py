@@ -22,7 +22,8 @@ and is done again, and a batch that is done again after a restart, write their r
 sink. A row that cannot be written fails its task with the reason.
 
 Python sinks cannot add to a query's progress (Spark 4.3 keeps nothing of their commit messages); so each batch's
-throttle times go to the log when there are any, and to `metricsFile`.
+throttle times go to the log when there are any, and to `metricsFile`, out of which `sink_metrics` puts them into the
+progress again.
 """
 
 import json
@@ -57,6 +58,7 @@ _DEFAULTS: Final = {
     "max.block.ms": 600_000,
 }
 _OURS: Final = {"enable.idempotence": True}
+_TRANSACTIONAL: Final = "transactional.id"
 _TYPES: Final = {
     "value": ("binary", "string"),
     "key": ("binary", "string"),
@@ -115,6 +117,11 @@ class SinkOptions(Options):
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
         super().__init__(options, _KNOWN)
         self.conf = {**_DEFAULTS, **kafka_options(self.given), **_OURS}
+        if self.conf.get(_TRANSACTIONAL):
+            raise ConfigError(
+                f"kafka.{_TRANSACTIONAL}: leave it out. Rows are written at least once, idempotent within a task; "
+                "Spark cannot commit the transactions of several tasks together"
+            )
         self.topic = self.text("topic") or None
         self.metrics_file = self.text("metricsFile") or None
         check_columns(schema, has_topic=self.topic is not None)

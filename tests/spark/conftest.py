@@ -40,6 +40,23 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def apache_kafka():
+    """Apache Kafka, where anybody may do anything without a login, and alice (password "secret") nothing at all."""
+    from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+
+    reason = apache_kafka_unavailable_reason()
+    if reason is not None:
+        pytest.skip(reason)
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "quota.window.num": "3",
+    }
+    with ApacheKafka(topics={"one": 1}, users={"alice": "secret"}, properties=properties) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def real_payloads():
     """(name, payload as pushed, compression type) of every captured push."""
     return [(path.stem, path.read_bytes(), int(path.stem[-1])) for path in sorted(PAYLOADS.glob("*.bin"))]

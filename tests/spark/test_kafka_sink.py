@@ -115,6 +115,11 @@ def test_a_row_that_cannot_be_written_fails_its_task_with_the_reason(spark, kafk
         ("select 1 as value", {"topic": "one"}, "column value is int: cast it to binary or string"),
         ("select 'a' as value, 1 as offset", {"topic": "one"}, "column offset is unknown"),
         ("select 'a' as value", {"topics": "one"}, "option topics is unknown"),
+        (
+            "select 'a' as value",
+            {"topic": "one", "kafka.transactional.id": "t"},
+            "kafka.transactional.id: leave it out",
+        ),
         ("select 'a' as value", {"topic": "one", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
     ],
 )
