@@ -105,9 +105,9 @@ CASES: Final = (
     Case("plain-204k", 0, 204_800, plain=1, seconds=300, warm_up=0.0),
     Case("two-plain-51k", 0, 51_200, plain=2, seconds=300, warm_up=0.0),
     Case("plain-51k-expires", 0, 51_200, plain=1, demand=5e6, seconds=400, warm_up=0.0),
-    Case("plain-reads-51k", 0, 51_200, consume=True, plain=1, seconds=200),
-    Case("plain-reads-1M", 0, 1_048_576, consume=True, plain=1),
-    Case("one-of-two-plain-reads-1M", 1, 1_048_576, consume=True, plain=1),
+    Case("plain-reads-51k", 0, 51_200, consume=True, plain=1, seconds=300, warm_up=0.1),
+    Case("plain-reads-1M", 0, 1_048_576, consume=True, plain=1, seconds=200, warm_up=0.1),
+    Case("one-of-two-plain-reads-1M", 1, 1_048_576, consume=True, plain=1, seconds=200, warm_up=0.1),
     Case("two-start-to-read-204k", 2, 204_800, consume=True, seconds=30, warm_up=0.0),
     Case("eight-start-to-read-1M", 8, 1_048_576, consume=True, seconds=30, warm_up=0.0),
 )

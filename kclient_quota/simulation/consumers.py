@@ -7,6 +7,7 @@ is muted. A plain consumer takes everything at once and asks for more.
 """
 
 from collections import deque
+from collections.abc import MutableSequence
 from math import ceil, inf
 from typing import Final
 
@@ -27,6 +28,7 @@ from kclient_quota.simulation.outcome import (
     Outcome,
     Randomness,
     Throttles,
+    bins_for,
     managers_of,
 )
 from kclient_quota.simulation.parts import Part
@@ -47,7 +49,7 @@ class _Source:
 
     __slots__ = ("bins", "consumer", "fetching", "managers", "muted_until_ms", "node", "read", "received", "responses")
 
-    def __init__(self, consumer: "_Consumer", node: int, managers: QuotaManagers, bins: list[int]) -> None:
+    def __init__(self, consumer: "_Consumer", node: int, managers: QuotaManagers, bins: MutableSequence[int]) -> None:
         self.consumer = consumer
         self.node = node
         self.managers = managers
@@ -122,12 +124,13 @@ class ConsumerWorld:
         self._warm_ms = START_MS + scenario.warm_up_ms
         self._end_ms = START_MS + scenario.end_ms
         self._events = Events()
-        self._outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
+        rows = [bins_for(scenario.end_ms) for _ in part.clients]
+        self._outcome = Outcome(part, rows)
         managers = {broker: managers_of(scenario.quota, CONSUMER_BYTE_RATE) for broker in part.brokers}
         spans = scenario.presence()
         self._consumers = [
             self._consumer(scenario, number, spans[number], managers, bins)
-            for number, bins in zip(part.clients, self._outcome.bytes_by_bin, strict=True)
+            for number, bins in zip(part.clients, rows, strict=True)
         ]
 
     def _consumer(
@@ -136,7 +139,7 @@ class ConsumerWorld:
         number: int,
         span: tuple[int, int],
         managers: dict[int, QuotaManagers],
-        bins: list[int],
+        bins: MutableSequence[int],
     ) -> _Consumer:
         came_ms, went_ms = span
         begin_ms = START_MS + came_ms + (0 if came_ms else int(self._random() * scenario.ramp_ms))

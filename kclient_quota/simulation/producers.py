@@ -16,7 +16,6 @@ from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.quota.pacing import MOST_REQUEST_BYTES, Pacer
 from kclient_quota.simulation.model import Scenario
 from kclient_quota.simulation.outcome import (
-    BIN_MS,
     CLIENT_ID,
     PRINCIPAL,
     RECORD_WIRE_BYTES,
@@ -28,6 +27,7 @@ from kclient_quota.simulation.outcome import (
     Outcome,
     Randomness,
     Tally,
+    bins_for,
     managers_of,
 )
 from kclient_quota.simulation.parts import Part
@@ -121,15 +121,16 @@ class ProducerWorld:
         self._end_ms = START_MS + scenario.end_ms
         self._events = Events()
         self._push = self._events.push
-        self._outcome = Outcome(part, [[0] * (scenario.end_ms // BIN_MS) for _ in part.clients])
-        delivery = Delivery([0] * (scenario.end_ms // BIN_MS))
+        rows = [bins_for(scenario.end_ms) for _ in part.clients]
+        self._outcome = Outcome(part, rows)
+        delivery = Delivery(bins_for(scenario.end_ms))
         self._outcome.delivery = delivery
         sizes = (scenario.message_bytes, self._record_bytes)
         self._plain = PlainProducers(*sizes, network, self._events, randomness, delivery)
         self._gaps: list[tuple[Gap, int]] = []
         managers = {broker: managers_of(scenario.quota, PRODUCER_BYTE_RATE) for broker in part.brokers}
         spans = scenario.presence()
-        for number, bins in zip(part.clients, self._outcome.bytes_by_bin, strict=True):
+        for number, bins in zip(part.clients, rows, strict=True):
             came_ms, went_ms = spans[number]
             begin_ms = START_MS + came_ms + (0 if came_ms else int(self._random() * scenario.ramp_ms))
             gap = Gap(max(begin_ms, self._warm_ms))
