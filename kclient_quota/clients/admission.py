@@ -227,6 +227,11 @@ class Gate:
         self._granted_at_ms = now_ms
         self.left += self._grant
 
+    def grant_no_more(self) -> None:
+        """Take back what is left of a grant; the pacer counts it all the same."""
+        self._granted -= self.left
+        self.left = 0
+
     @property
     def next_grant(self) -> int:
         """Bytes that will be granted at once, as `wait_ms` has reckoned last."""

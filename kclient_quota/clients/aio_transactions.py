@@ -7,6 +7,8 @@ import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.aio_pending import InnerProducer
+from kclient_quota.clients.gated import SLICE_MS
+from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +19,34 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     _producer: InnerProducer
     _refused: bool
+    _raises: bool
+    _max_block_ms: int
+    _clock: Clock
     _abort_turn: asyncio.Lock
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget the messages that wait for the quota."""
         raise NotImplementedError
 
+    async def _beat(self) -> None:
+        """Keep the consumer in its group."""
+        raise NotImplementedError
+
     async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
-        """As confluent_kafka.aio's."""
+        """As confluent_kafka.aio's; waits first where a transaction begun now would have to be aborted.
+
+        Raises:
+            QuotaThrottledError: as `Producer.begin_transaction()`.
+        """
         await self.flush()
         self._refused = False
+        deadline_ms = self._clock.now_ms() + self._max_block_ms
+        while not self._raises and (wait_ms := self._producer.begin_wait_ms()):
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                break
+            await self._beat()
+            await asyncio.sleep(min(wait_ms, left_ms, SLICE_MS) / 1000)
         return await self._call(self._producer.begin_transaction, *args, **kwargs)
 
     async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:

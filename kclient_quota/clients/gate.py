@@ -98,6 +98,11 @@ class ProducerGates:
         with self.lock:
             gate.left += cost
 
+    def grant_no_more(self, gate: Gate) -> None:
+        """Take back what is left of a grant."""
+        with self.lock:
+            gate.grant_no_more()
+
     def settled(self, gate: Gate, handed: int) -> None:
         """Everything of this gate up to `handed` bytes has been reported."""
         with self.lock:
@@ -129,12 +134,33 @@ class ProducerGates:
         now_ms = self.clock.now_ms()
         return any(gate.throttled_for_ms(now_ms) for gate in self._gates.values())
 
+    def shortest_throttle_ms(self) -> int:
+        """For how long every broker throttles; 0 when one does not."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            return min((gate.throttled_for_ms(now_ms) for gate in self._gates.values()), default=0)
+
+    def longest_throttle_ms(self) -> int:
+        """For how long some broker throttles."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            return max((gate.throttled_for_ms(now_ms) for gate in self._gates.values()), default=0)
+
+    def holds_up(self, deadline_ms: int) -> bool:
+        """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
+        now_ms = self.clock.now_ms()
+        with self.lock:
+            return any(now_ms + gate.throttled_for_ms(now_ms) > deadline_ms for gate in self._busy())
+
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether every broker that has yet to report something is throttled until after `deadline_ms`."""
         now_ms = self.clock.now_ms()
         with self.lock:
-            busy = [gate for gate in self._gates.values() if gate.outstanding > 0] or list(self._gates.values())
-            return all(now_ms + gate.throttled_for_ms(now_ms) > deadline_ms for gate in busy)
+            return all(now_ms + gate.throttled_for_ms(now_ms) > deadline_ms for gate in self._busy())
+
+    def _busy(self) -> list[Gate]:
+        """The gates of brokers that have yet to report something; all of them where that is not known."""
+        return [gate for gate in self._gates.values() if gate.outstanding > 0] or list(self._gates.values())
 
     # What librdkafka and the cluster say --------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from kclient_quota.clients.admission import RECORD_BYTES, Gate
+from kclient_quota.clients.admission import RECORD_BYTES, SOON_MS, Gate
 from kclient_quota.clients.aside import CallbackGuard, Where
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord
@@ -76,11 +76,23 @@ class GatedProducer(confluent_kafka.Producer):
 
     def _pass(self, gate: Gate, cost: int, callback: Callback | None) -> Callback | None:
         """Wait until the gate admits `cost` bytes; returns the callback to hand over with the message."""
-        gates = self._gates
-        wait_ms = gates.admit(gate, cost)
+        wait_ms = self._admit(gate, cost)
         if wait_ms:
             self._wait(gate, cost, wait_ms)
         return callback if gate.left >= cost else self._marked(gate, callback)
+
+    def _admit(self, gate: Gate, cost: int) -> int:
+        """Have `cost` bytes admitted: 0 when they are, else after how many milliseconds to ask again."""
+        gates = self._gates
+        if not self._transaction.is_late(gates.clock.now_ms()):
+            return gates.admit(gate, cost)
+        # What is sent now must not wait behind anything whose answer may tell of a long throttle.
+        if gate.outstanding:
+            return SOON_MS
+        wait_ms = gates.admit(gate, cost)
+        if not wait_ms:
+            gates.grant_no_more(gate)
+        return wait_ms
 
     def _marked(self, gate: Gate, callback: Callback | None) -> Callback:
         """The callback of the last message of a grant: the mark by which deliveries are followed."""
@@ -104,7 +116,7 @@ class GatedProducer(confluent_kafka.Producer):
                     raise _refused(gate, wait_ms)
                 self._mind_transaction(now_ms + wait_ms, where)
                 self._let_pass(min(wait_ms, remaining_ms, SLICE_MS), where, cost)
-                wait_ms = gates.admit(gate, cost)
+                wait_ms = self._admit(gate, cost)
         finally:
             gate.waiting -= 1
             self._waited.add(clock.now_ms() - began_ms)
@@ -135,21 +147,7 @@ class GatedProducer(confluent_kafka.Producer):
 
     def _end_overdue(self, where: Where) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""
-        transaction = self._transaction
-        if where is not Where.OUTSIDE:
-            return transaction.refuse(aborted=False)
-        # Librdkafka first waits for what is in flight, and rightly so: it would be read into the next transaction.
-        try:
-            with self._guard:
-                super().abort_transaction(transaction.left_ms(self._gates.clock.now_ms()) / 1000)
-        except KafkaException as error:
-            # Told once; what follows is between the application and librdkafka.
-            transaction.end()
-            refused = transaction.refuse(aborted=False)
-            refused.__cause__ = error
-            return refused
-        transaction.end_overdue()
-        return transaction.refuse(aborted=True)
+        raise NotImplementedError
 
     def _deliver(self, deadline_ms: int | None) -> int:
         """Flush, minding an open transaction; returns what is left."""
@@ -157,9 +155,9 @@ class GatedProducer(confluent_kafka.Producer):
         if last_ms is None or not self._gated:
             return self._drain(deadline_ms)
         until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
-        left = self._drain(until_ms, partial(gates.outlasts, last_ms))
+        left = self._drain(until_ms, partial(gates.holds_up, last_ms))
         now_ms = gates.clock.now_ms()
-        if left and (now_ms >= last_ms or gates.outlasts(last_ms)):
+        if left and (now_ms >= last_ms or gates.holds_up(last_ms)):
             self._mind_transaction(last_ms + 1, Where.OUTSIDE)
         elif until_ms == deadline_ms:
             return left

@@ -13,13 +13,14 @@ from kclient_quota.clients import producer_settings as settings
 from kclient_quota.clients.admission import RECORD_BYTES, BrokerQuotaState, Gate
 from kclient_quota.clients.aside import DOORS, CallbackGuard
 from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, ProducerGates, warn_of_default_client_id
-from kclient_quota.clients.gated import Callback, GatedProducer, header_bytes
+from kclient_quota.clients.gated import Callback, header_bytes
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.limits import UNKNOWN
 from kclient_quota.clients.partition import DEFAULT, Partitioner
 from kclient_quota.clients.routing import Router
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
+from kclient_quota.clients.transacting import TransactingProducer
 from kclient_quota.clients.transaction import Transaction
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.config import Backoff, split
@@ -45,7 +46,7 @@ class _OpenGate(Gate):
         self.left = 1 << 62
 
 
-class Producer(GatedProducer, TelemetryMethods):
+class Producer(TransactingProducer, TelemetryMethods):
     """confluent_kafka's Producer under a quota.
 
     While a quota applies, `produce()` waits until the message's broker may take it (`quota.backoff=block`, up to
@@ -82,7 +83,7 @@ class Producer(GatedProducer, TelemetryMethods):
         self._router = Router(Partitioner(str(conf.get("partitioner", DEFAULT))))
         self._map_due_ms = 0
         self._closed = False
-        inner = settings.with_defaults(conf, limit)
+        inner = self._transaction.with_message_timeout(settings.with_defaults(conf, limit))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         gates = self._gates = ProducerGates(ours.backoff, client_id, limit, linger_ms=settings.linger_ms(inner))
         self._waited = WaitTime()
@@ -228,36 +229,6 @@ class Producer(GatedProducer, TelemetryMethods):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def begin_transaction(self) -> None:
-        """As confluent_kafka's."""
-        super().begin_transaction()
-        self._transaction.begin(self._gates.clock.now_ms())
-
-    def commit_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's; does not wait for the quota until the transaction times out.
-
-        Raises:
-            KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
-                but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do.
-        """
-        if self._transaction.aborted:
-            raise self._transaction.refuse(aborted=True)
-        deadline_ms = self._deadline_ms(timeout)
-        if self._transaction.last_ms is not None:
-            self._deliver(deadline_ms)
-        left_s = timeout if deadline_ms is None else max(0, deadline_ms - self._gates.clock.now_ms()) / 1000
-        with self._guard:
-            super().commit_transaction(left_s)
-        self._transaction.end()
-
-    def abort_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's; does nothing when the transaction was aborted because it would have timed out."""
-        if self._transaction.acknowledge():
-            return
-        with self._guard:
-            super().abort_transaction(timeout)
-        self._transaction.end()
-
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; the quota is asked for with them, too."""
         super().set_sasl_credentials(username, password)
@@ -271,9 +242,6 @@ class Producer(GatedProducer, TelemetryMethods):
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         return self._gates.state()
-
-    def _deadline_ms(self, timeout: float) -> int | None:
-        return None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
 
     def _step(self, gated: bool) -> None:
         """In or aside. Only the doors that nobody has overridden can be C's own; the others find an open gate."""

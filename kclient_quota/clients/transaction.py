@@ -14,6 +14,8 @@ TIMEOUT_MS: Final = 60_000
 """librdkafka's default of `transaction.timeout.ms`."""
 MARGIN_MS: Final = 5_000
 """How long before its end a transaction counts as about to end: time for an abort to reach the coordinator."""
+MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
+"""Librdkafka's key for how long a message may wait, in its queue and in flight, and its other name."""
 _REMEDY: Final = "commit smaller transactions, raise transaction.timeout.ms, or have the quota raised"
 
 
@@ -28,6 +30,7 @@ class Transaction:
         aborts: whether the application has asked for it to be aborted.
         overdue: why it has to be aborted; None while it has not.
         aborted: whether it was, without the application's having called `abort_transaction()` yet.
+        most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
 
     def __init__(self, conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> None:
@@ -36,8 +39,25 @@ class Transaction:
         self.aborted = False
         self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
         self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
+        self.most_wait_ms = (self._timeout_ms - self._margin_ms) // 2
+        self._message_ms = whole_number(conf, MESSAGE_TIMEOUT, self._timeout_ms // 3) or self._timeout_ms
+        self._spare_ms = min(MARGIN_MS, self._timeout_ms // 4)
         self._ends_at_ms: int | None = None
         self._told = False
+
+    def with_message_timeout(self, conf: dict[str, Any]) -> dict[str, Any]:
+        """`conf` for librdkafka, whose messages must not outlast what the abort of a transaction can wait for."""
+        if not self.aborts or "transactional.id" not in conf or any(key in conf for key in MESSAGE_TIMEOUT):
+            return conf
+        return {**conf, MESSAGE_TIMEOUT[0]: self._message_ms}
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether what is sent now, if a throttle held it up, would only be given up when the time is over."""
+        return (
+            self.aborts
+            and self._ends_at_ms is not None
+            and (now_ms >= self._ends_at_ms - self._spare_ms - self._message_ms)
+        )
 
     def begin(self, now_ms: int) -> None:
         """It begins."""

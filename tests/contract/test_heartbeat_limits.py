@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -74,8 +75,50 @@ def produce_for(producer: Producer, topic: str, seconds: float, report: Callable
         producer.produce(topic, b"x" * 1_000, on_delivery=report)
 
 
-def committed(cluster: Any, topic: str) -> list[bytes]:
-    group = {"group.id": topic, "isolation.level": "read_committed", "enable.partition.eof": True}
+def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_read_late(
+    cluster: Any, unique: Unique
+) -> None:
+    """Requests wait in flight behind a throttle that lasts longer than the transaction may."""
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=app, producer_byte_rate=10_000_000)
+    servers = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "enable.metrics.push": False}
+    conf = {"transactional.id": app, "transaction.timeout.ms": 12_000, "quota.transaction.timeout": "abort"}
+    producer = Producer({**servers, **conf, "linger.ms": 0})
+    reports: Counter[str] = Counter()
+
+    def report(error: Any, _message: Any) -> None:
+        reports["ok" if error is None else error.name()] += 1
+
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(400):
+        producer.produce(topic, b"x" * 1_000, on_delivery=report)
+    assert producer.flush(10) == 0
+    cluster.set_quota(client_id=app, producer_byte_rate=20_000)
+    producer.produce(topic, b"throttled", on_delivery=report)
+    assert producer.flush(10) == 0
+    for _ in range(3):
+        # As if it had been handed over before the throttle was known.
+        confluent_kafka.Producer.produce(producer, topic, b"stuck", on_delivery=report)
+        producer.poll(0.05)
+    begin = time.monotonic()
+    with pytest.raises(KafkaException, match="it was aborted"):
+        producer.commit_transaction()
+    assert time.monotonic() - begin < 11
+    assert reports == {"ok": 401, "_MSG_TIMED_OUT": 3}
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.produce(topic, b"kept")
+    producer.commit_transaction(20)
+    producer.close()
+    # By now the broker has read what waited.
+    assert committed(cluster, topic) == [b"kept"]
+    assert b"stuck" not in committed(cluster, topic, "read_uncommitted")
+
+
+def committed(cluster: Any, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    group = {"group.id": topic, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
@@ -283,24 +283,10 @@ def test_a_transaction_that_a_throttle_would_have_time_out_is_aborted_before_whe
         with pytest.raises(KafkaException, match="it was aborted"):
             producer.commit_transaction()
     producer.abort_transaction()
-    commit_another(producer)
-
-
-def commit_another(producer: Producer) -> None:
-    """As a transactional loop does it: what was sent so far may still have to be waited for longer than it may take."""
-    deadline = time.monotonic() + 30
-    while True:
-        producer.begin_transaction()
-        try:
-            producer.produce("orders", b"next")
-            producer.commit_transaction(10)
-        except KafkaException as error:
-            if time.monotonic() > deadline or not error.args[0].txn_requires_abort():
-                raise
-            producer.abort_transaction()
-            time.sleep(0.5)
-        else:
-            return
+    # It waits until what was sent before is out of the way of a new one.
+    producer.begin_transaction()
+    producer.produce("orders", b"next")
+    producer.commit_transaction(10)
 
 
 def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: EmbeddedBroker) -> None:
@@ -310,15 +296,71 @@ def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: Embe
     producer.abort_transaction()
 
 
-def test_an_abort_that_cannot_be_made_in_time_is_said_so_in_time(broker: EmbeddedBroker) -> None:
-    """What is in flight behind a throttle of half a day must be answered before a transaction can be aborted."""
-    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=2_000)
+def test_what_waits_behind_a_throttle_of_half_a_day_is_given_up_in_time(broker: EmbeddedBroker) -> None:
+    producer, reports = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
     begin = time.monotonic()
-    with pytest.raises(KafkaException, match="the quota would have the transaction outlive"):
+    with pytest.raises(KafkaException, match="it was aborted"):
         producer.commit_transaction()
-    assert time.monotonic() - begin < 4
-    # While the broker is there: librdkafka waits for the end of an abort that it has begun.
-    producer.close()
+    assert time.monotonic() - begin < 9
+    assert reports.seen == {"ok": 1, "_MSG_TIMED_OUT": 1}
+
+
+def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedBroker) -> None:
+    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
+    producer._max_block_ms = 1_000
+    with pytest.raises(KafkaException, match="it was aborted"):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    begin = time.monotonic()
+    with pytest.raises(QuotaThrottledError, match="would have to be aborted") as caught:
+        producer.begin_transaction()
+    assert 0.9 < time.monotonic() - begin < 5
+    assert caught.value.retry_after_ms > HALF_A_DAY_MS / 2
+
+
+@pytest.mark.parametrize("policy", ["abort", "report"])
+def test_offsets_are_sent_when_the_throttle_is_over_and_the_heartbeat_goes_on(
+    broker: EmbeddedBroker, policy: str
+) -> None:
+    beats: list[float] = []
+    producer, reports = in_transaction(broker, policy, 1_500, timeout_ms=20_000)
+    producer._heartbeat = lambda: beats.append(time.monotonic())
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    offsets = [TopicPartition("orders", 0, 1)]
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
+    producer.commit_transaction(10)
+    assert consumer.committed(offsets, 10)[0].offset == 1
+    consumer.close()
+    assert reports.seen == {"ok": 2}
+    assert len(beats) > 5
+
+
+def test_offsets_that_a_throttle_holds_up_abort_the_transaction_in_time(broker: EmbeddedBroker) -> None:
+    producer, reports = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    begin = time.monotonic()
+    with pytest.raises(KafkaException, match="it was aborted"):
+        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata())
+    assert time.monotonic() - begin < 9
+    consumer.close()
+    assert reports.seen["ok"] == 1
+
+
+def test_near_its_end_a_transaction_goes_on_but_one_answer_at_a_time(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=1_000_000)
+    conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
+    times = {"transaction.timeout.ms": 12_000, "message.timeout.ms": 6_000}
+    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf, **times})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    begin = time.monotonic()
+    early, late = [], []
+    while time.monotonic() - begin < 4.2:
+        producer.produce("orders", b"x" * 1_000)
+        (late if time.monotonic() - begin > 3.5 else early).append(len(producer))
+    producer.commit_transaction()
+    assert max(early) > 1
+    assert max(late) == 1
 
 
 def test_where_it_was_not_asked_for_the_transaction_is_told_of_and_waited_for(

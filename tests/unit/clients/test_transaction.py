@@ -1,6 +1,7 @@
 """Until when an open transaction may be waited for, and what is said and done then."""
 
 import logging
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -76,3 +77,32 @@ def test_the_error_is_one_that_transactional_loops_know(aborted: bool, said: str
     assert error.code() == KafkaError.THROTTLING_QUOTA_EXCEEDED
     assert said in error.str()
     assert "transaction.timeout.ms=20000" in error.str()
+
+
+@pytest.mark.parametrize(
+    ("given", "message_ms", "late_ms"),
+    [({}, 20_000, 35_000), ({"delivery.timeout.ms": "30000"}, None, 25_000), ({"message.timeout.ms": 0}, None, 0)],
+)
+def test_where_it_is_to_be_aborted_messages_time_out_while_an_abort_can_still_wait_for_that(
+    given: dict[str, Any], message_ms: int | None, late_ms: int
+) -> None:
+    conf = {"transactional.id": "t", **given}
+    transaction = Transaction(conf, TransactionTimeout.ABORT)
+    assert transaction.with_message_timeout(conf) == conf | ({"message.timeout.ms": message_ms} if message_ms else {})
+    assert not transaction.is_late(10**9)
+    transaction.begin(1_000)
+    assert transaction.is_late(1_000 + late_ms)
+    assert not transaction.is_late(999 + late_ms) or late_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("conf", "policy"), [({"transactional.id": "t"}, TransactionTimeout.REPORT), ({}, TransactionTimeout.ABORT)]
+)
+def test_other_producers_keep_their_time_out(conf: dict[str, Any], policy: TransactionTimeout) -> None:
+    assert Transaction(conf, policy).with_message_timeout(conf) == conf
+
+
+def test_it_is_never_late_where_it_is_only_reported() -> None:
+    transaction = Transaction({"transactional.id": "t"})
+    transaction.begin(0)
+    assert not transaction.is_late(59_999)

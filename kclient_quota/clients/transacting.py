@@ -1,0 +1,125 @@
+"""Transactions of a gated producer: its doors, and how one is aborted before its time is over.
+
+Librdkafka aborts when it knows what became of everything that it has sent, and rightly so: a request that the broker
+reads late would become part of the next transaction. So messages must not wait in flight for longer than a transaction
+has left, behind whatever throttle: where aborting is asked for, they time out after a third of it
+(`message.timeout.ms`), upon which librdkafka raises the producer's epoch (KIP-360), so that what is read late is
+refused for its own; and near its end nothing is sent while anything is unanswered. The coordinator is spoken to on a
+connection of its own, which no throttle of produce requests mutes.
+"""
+
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from kclient_quota.clients.aside import Where
+from kclient_quota.clients.gated import SLICE_MS, GatedProducer
+from kclient_quota.errors import QuotaThrottledError
+
+
+class TransactingProducer(GatedProducer):
+    """The doors of transactions."""
+
+    __slots__ = ()
+
+    def begin_transaction(self) -> None:
+        """As confluent_kafka's.
+
+        With `quota.transaction.timeout=abort` it waits first while every broker throttles for longer than half of what
+        a transaction may take: one begun now would have to be aborted.
+
+        Raises:
+            QuotaThrottledError: that lasts longer than `max.block.ms`; at once with `quota.backoff=raise`.
+        """
+        transaction, clock = self._transaction, self._gates.clock
+        deadline_ms = clock.now_ms() + self._max_block_ms
+        while wait_ms := self.begin_wait_ms():
+            where = self._guard.where()
+            left_ms = deadline_ms - clock.now_ms()
+            if self._raises or where is Where.INSIDE or left_ms <= 0:
+                text = f"a transaction would have to be aborted because of the throttle; begin it in {wait_ms} ms"
+                raise QuotaThrottledError(text, retry_after_ms=wait_ms)
+            self._let_pass(min(wait_ms, left_ms, SLICE_MS), where, 0)
+        super().begin_transaction()
+        transaction.begin(clock.now_ms())
+
+    def begin_wait_ms(self) -> int:
+        """For how long a transaction had better not be begun."""
+        if not self._transaction.aborts or not self._gated:
+            return 0
+        return max(0, self._gates.shortest_throttle_ms() - self._transaction.most_wait_ms)
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """As confluent_kafka's.
+
+        Under a quota it first delivers what there is and waits until no broker throttles: the request goes over the
+        connection that a throttle mutes, where it could not be called back and the heartbeat would not go on.
+
+        Raises:
+            KafkaException: as `commit_transaction()`.
+        """
+        deadline_ms = self._deadline_ms(timeout)
+        if self._gated and self._transaction.last_ms is not None and self._guard.where() is Where.OUTSIDE:
+            self._deliver(deadline_ms)
+            self._await_calm(deadline_ms)
+        super().send_offsets_to_transaction(positions, group_metadata, self._left_s(deadline_ms))
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """As confluent_kafka's; does not wait for the quota until the transaction times out.
+
+        Raises:
+            KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
+                but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do.
+        """
+        if self._transaction.aborted:
+            raise self._transaction.refuse(aborted=True)
+        deadline_ms = self._deadline_ms(timeout)
+        if self._transaction.last_ms is not None:
+            self._deliver(deadline_ms)
+        with self._guard:
+            super().commit_transaction(self._left_s(deadline_ms))
+        self._transaction.end()
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """As confluent_kafka's; does nothing when the transaction was aborted because it would have timed out."""
+        if self._transaction.acknowledge():
+            return
+        with self._guard:
+            super().abort_transaction(timeout)
+        self._transaction.end()
+
+    def _await_calm(self, deadline_ms: int | None) -> None:
+        """Wait until no broker throttles, or `deadline_ms`, as an application that polls does."""
+        gates = self._gates
+        while wait_ms := gates.longest_throttle_ms():
+            now_ms = gates.clock.now_ms()
+            left_ms = wait_ms if deadline_ms is None else deadline_ms - now_ms
+            if left_ms <= 0 or len(self):
+                return
+            self._mind_transaction(now_ms + wait_ms, Where.OUTSIDE)
+            self._let_pass(min(wait_ms, left_ms, SLICE_MS), Where.OUTSIDE, 0)
+
+    def _deadline_ms(self, timeout: float) -> int | None:
+        return None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
+
+    def _left_s(self, deadline_ms: int | None) -> float:
+        return -1 if deadline_ms is None else max(0, deadline_ms - self._gates.clock.now_ms()) / 1000
+
+    def _end_overdue(self, where: Where) -> KafkaException:
+        """Abort the transaction within the application's call; returns what to raise."""
+        transaction = self._transaction
+        if where is not Where.OUTSIDE:
+            return transaction.refuse(aborted=False)
+        try:
+            with self._guard:
+                super().abort_transaction(transaction.left_ms(self._gates.clock.now_ms()) / 1000)
+        except KafkaException as error:
+            # Told once; what follows is between the application and librdkafka.
+            transaction.end()
+            refused = transaction.refuse(aborted=False)
+            refused.__cause__ = error
+            return refused
+        transaction.end_overdue()
+        return transaction.refuse(aborted=True)
