@@ -30,6 +30,7 @@ class Case:
         plain: plain clients beside them.
         batch_messages: messages in each batch that is read.
         demand: bytes of values per second that each producer has to send.
+        socket_timeout_ms: plain producers' `socket.timeout.ms`.
         seconds: how long; 0: as long as the command is told.
         warm_up: part of it that is left out at the start.
     """
@@ -45,6 +46,7 @@ class Case:
     plain: int = 0
     batch_messages: int = 4
     demand: float = inf
+    socket_timeout_ms: int = 60_000
     seconds: int = 0
     warm_up: float = WARM_UP
 
@@ -74,6 +76,7 @@ class Case:
             keyed=self.keyed,
             leaders=(tuple(range(self.partitions)),),
             network=network,
+            socket_timeout_ms=self.socket_timeout_ms,
             warm_up_ms=int(self.warm_up * seconds * 1000),
         )
 

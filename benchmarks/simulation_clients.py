@@ -75,7 +75,7 @@ def _produce(spec: dict[str, Any], number: int, done: Done) -> None:
     from kclient_quota import Producer  # noqa: PLC0415  the simulation needs no client
 
     conf, ours = _conf(spec, number)
-    producer: Any = Producer(conf) if ours else _plain_producer(conf, done, number)
+    producer: Any = Producer(conf) if ours else _plain_producer(conf, done, number, spec["socket_timeout_ms"])
     warm_s, end_s = spec["begin_s"] + spec["warm_up_s"], spec["begin_s"] + spec["seconds"]
 
     def on_delivery(error: Any, _: object) -> None:
@@ -106,11 +106,11 @@ def _produce(spec: dict[str, Any], number: int, done: Done) -> None:
     producer.close()
 
 
-def _plain_producer(conf: dict[str, Any], done: Done, number: int) -> ConfluentProducer:
+def _plain_producer(conf: dict[str, Any], done: Done, number: int, timeout_ms: int) -> ConfluentProducer:
     logger = logging.getLogger(f"{conf['client.id']}-{number}")
     logger.addHandler(_Timeouts(done, number))
     logger.propagate = False
-    return ConfluentProducer(conf, logger=logger)
+    return ConfluentProducer(conf | {"socket.timeout.ms": timeout_ms}, logger=logger)
 
 
 def _consume(spec: dict[str, Any], number: int, done: Done) -> None:

@@ -77,6 +77,8 @@ class Scenario:
         network: how long things take.
         warm_up_ms: what the figures leave out at the start.
         ramp_ms: the first clients start within so long.
+        socket_timeout_ms: plain producers' `socket.timeout.ms`.
+        message_timeout_ms: plain producers' `message.timeout.ms`.
     """
 
     brokers: int = 1
@@ -96,9 +98,18 @@ class Scenario:
     network: Network = field(default_factory=Network)
     warm_up_ms: int = 30_000
     ramp_ms: int = 1_000
+    socket_timeout_ms: int = 60_000
+    message_timeout_ms: int = 300_000
 
     def __post_init__(self) -> None:
-        for name in ("brokers", "message_bytes", "batch_messages", "seconds"):
+        for name in (
+            "brokers",
+            "message_bytes",
+            "batch_messages",
+            "seconds",
+            "socket_timeout_ms",
+            "message_timeout_ms",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not self.quota > 0:

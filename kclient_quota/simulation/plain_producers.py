@@ -15,7 +15,7 @@ from typing import Final
 
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.quota.pacing import MOST_REQUEST_BYTES
-from kclient_quota.simulation.model import Network
+from kclient_quota.simulation.model import Scenario
 from kclient_quota.simulation.outcome import (
     CLIENT_ID,
     PRINCIPAL,
@@ -28,8 +28,6 @@ from kclient_quota.simulation.outcome import (
 
 LINGER_MS: Final = 5
 """`linger.ms`, librdkafka's default, as all that follow."""
-SOCKET_TIMEOUT_MS: Final = 60_000
-MESSAGE_TIMEOUT_MS: Final = 300_000
 LEAST_TIMEOUT_MS: Final = 100
 """A request of messages that have timed out already gets so long."""
 QUEUE_MESSAGES: Final = 100_000
@@ -71,28 +69,24 @@ class PlainProducers:
     """What all plain producers of a part have in common.
 
     Args:
-        message_bytes: length of each value.
-        record_bytes: what it takes in a request.
-        network: how long things take, and how much the sockets hold.
+        scenario: what is simulated.
+        record_bytes: what a message takes in a request.
         events: virtual time.
         randomness: a seeded generator.
         delivery: where to count what became of their messages.
     """
 
     def __init__(
-        self,
-        message_bytes: int,
-        record_bytes: int,
-        network: Network,
-        events: Events,
-        randomness: Randomness,
-        delivery: Delivery,
+        self, scenario: Scenario, record_bytes: int, events: Events, randomness: Randomness, delivery: Delivery
     ) -> None:
-        self.message_bytes = message_bytes
+        network = scenario.network
+        self.message_bytes = scenario.message_bytes
         self.record_bytes = record_bytes
         self.most_messages = MOST_REQUEST_BYTES // record_bytes or 1
         self.socket_bytes = network.socket_bytes
         self.received_bytes = network.received_bytes
+        self.socket_timeout_ms = scenario.socket_timeout_ms
+        self.message_timeout_ms = scenario.message_timeout_ms
         self.push = events.push
         self.delivery = delivery
         self._way_ms = network.round_trip_ms / 2
@@ -199,9 +193,9 @@ class PlainLane:
             self._go_on_at(ready_ms)
             return None
         runs = self._take(messages)
-        left_ms = max(runs[0][0] + MESSAGE_TIMEOUT_MS - now_ms, LEAST_TIMEOUT_MS)
+        left_ms = max(runs[0][0] + common.message_timeout_ms - now_ms, LEAST_TIMEOUT_MS)
         nbytes = messages * common.record_bytes + REQUEST_WIRE_BYTES
-        return _Request(runs, nbytes, now_ms + min(left_ms, SOCKET_TIMEOUT_MS))
+        return _Request(runs, nbytes, now_ms + min(left_ms, common.socket_timeout_ms))
 
     def _take(self, messages: int) -> list[list[int]]:
         """So many of the queue, the oldest."""
@@ -235,7 +229,7 @@ class PlainLane:
         under_way = [*self._in_flight, *([self._made] if self._made else [])]
         if under_way and under_way[0].timeout_at_ms <= now_ms:
             self._start_again(under_way, now_ms)
-        while self._queue and self._queue[0][0] + MESSAGE_TIMEOUT_MS <= now_ms:
+        while self._queue and self._queue[0][0] + common.message_timeout_ms <= now_ms:
             count = self._queue.popleft()[1]
             self._queued -= count
             self._room += count

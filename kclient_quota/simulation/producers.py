@@ -125,8 +125,7 @@ class ProducerWorld:
         self._outcome = Outcome(part, rows)
         delivery = Delivery(bins_for(scenario.end_ms))
         self._outcome.delivery = delivery
-        sizes = (scenario.message_bytes, self._record_bytes)
-        self._plain = PlainProducers(*sizes, network, self._events, randomness, delivery)
+        self._plain = PlainProducers(scenario, self._record_bytes, self._events, randomness, delivery)
         self._gaps: list[tuple[Gap, int]] = []
         managers = {broker: managers_of(scenario.quota, PRODUCER_BYTE_RATE) for broker in part.brokers}
         spans = scenario.presence()
