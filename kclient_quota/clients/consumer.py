@@ -52,7 +52,12 @@ class Consumer(PacedConsumer, TelemetryMethods):
         finder = settings.limit_finder(ours, self._asks_with)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
-        conf, sizes = with_sizes(conf, limit.byte_rate, follow=limit.source is not LimitSource.CONFIG)
+        conf, sizes = with_sizes(
+            conf,
+            limit.byte_rate,
+            follow=limit.source is not LimitSource.CONFIG,
+            learn=ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF,
+        )
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         gate = ConsumerGate(ours.backoff, client_id, limit, sizes, settings.max_poll_interval_ms(conf))

@@ -210,6 +210,9 @@ class ConsumerGate:
 
     def review(self) -> None:
         """Step in or aside, as things stand."""
+        if self.left == float("inf") and self.paced:
+            # What was granted while nothing was to be paced.
+            self.left = 0.0
         if self.on_stance is not None:
             self.on_stance()
 

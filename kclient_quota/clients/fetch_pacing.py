@@ -39,6 +39,8 @@ BATCH_FADE: Final = 0.9
 """How fast an expected batch shrinks when smaller ones arrive."""
 SLACK: Final = 1.3
 """How much more than needed is left in the queue to hold a fetch back, as its length is known about only."""
+EMPTY_BYTES: Final = 1_000
+"""Throttled answers that bring no messages are shorter, even some of them together."""
 LATE_DATA: Final = 2
 """How often a throttled answer must have brought messages for the broker to be one that answers late."""
 ONLY: Final = -1
@@ -137,14 +139,16 @@ class BrokerPace:
         before, self.received_bytes = self.received_bytes, total
         responses_before, self._responses = self._responses, responses
         since_ms, self._seen_at_ms = self._seen_at_ms, at_ms
+        answered = responses - responses_before
+        if answered > 0:
+            self.share.on_free(at_ms)
         nbytes = 0 if before is None or total < before else total - before
         if nbytes <= 0:
             return
-        if responses == responses_before and nbytes >= 0.5 * self.batch > 0.0:
-            self._late_data += 1
         came_at_ms = at_ms
-        batch = nbytes / max(1, responses - responses_before)
-        if batch >= 0.5 * self.batch:
+        batch = nbytes / max(1, answered)
+        if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):
+            self._late_data += answered <= 0 and self.batch > 0.0
             self.batch = max(batch, self.batch * BATCH_FADE)
             expected_at_ms = self.window.arrived()
             if expected_at_ms is not None:
@@ -238,7 +242,12 @@ class FetchPacer:
     @property
     def fits(self) -> bool:
         """Whether the client's sizes let spacing follow every broker's limit."""
-        return all(pace.share.ceiling == inf or self._sizes.fit(pace.share.ceiling) for pace in self._paces.values())
+        return all(self._fits(pace) for pace in self._paces.values())
+
+    def _fits(self, pace: BrokerPace) -> bool:
+        if pace.share.limit is None:
+            return pace.rate == inf or self._sizes.hold_back(pace.rate)
+        return self._sizes.fit(pace.share.limit)
 
     @property
     def paced(self) -> bool:

@@ -4,16 +4,18 @@ A known limit is shared by the law that producers share by (`quota.share`). Two 
 exceeds the quota is not counted, so the limit is aimed at more closely. And a throttle that our own bytes explain is no
 stranger's doing: it was a fetch that came a little early.
 
-An unknown limit is learnt otherwise than producers do, who choose the sizes of their requests and are counted when they
-are throttled. V of our own bytes in a window of W ms, throttled for X ms, means a share of V / (W + X); between
-throttles it is probed upwards, ever faster, so that a raised quota is found within a minute.
+An unknown limit is shared by the price that throttles are, as among producers (`quota.learning`): how long fetches are
+refused is the same function of the shared window for everybody, and says how crowded it is. So everybody who is
+refused for X seconds, on average, aims at PRICE / X³ fetches per second: whoever fetches more often falls, whoever does
+less often rises, and shares meet although nobody knows the limit, the others or how many they are. As what is refused
+is not counted, nobody has to find out whether he is alone: then the price is what the last few bytes of his own cost.
 """
 
-from math import inf
+from math import cbrt, exp, inf, log
 from typing import Final
 
+from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.quota.share import TARGET as SHARE_TARGET
-from kclient_quota.quota.share import KnownShare
 
 TARGET: Final = 0.99
 """Part of the limit that is aimed at."""
@@ -21,17 +23,26 @@ LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
-MOST_DECREASE: Final = 0.5
-LONGEST_STEP_MS: Final = 1_000
-"""A share grows by no more than this at once, however long nobody asked."""
-QUIET_MS: Final = 3_000
-"""How long a learnt rate stays as it is before it is probed."""
-PROBE_PER_S: Final = 0.01
-MOST_PROBE_PER_S: Final = 0.5
-PROBE_DOUBLING_MS: Final = 5_000
-PROBE_BYTES_PER_S: Final = 512.0
+PRICE: Final = 0.25
+"""Fetches per second, times the cube of the throttle time in seconds that they stand for."""
+ROOT: Final = 3
+PRICE_MS: Final = 2_000
+"""Over how long throttle times are averaged, zeros too."""
+DRIFT_PER_S: Final = 0.1
+"""A rate goes this part of the way, on a logarithmic scale, to what the going throttle time stands for."""
+MOST_FALL: Final = 0.3
+MOST_RISE: Final = 0.2
+MOST_CALM_RISE: Final = 1.0
+"""Most that a rate falls and rises per second, on a logarithmic scale; the last of them after a long calm."""
+MOST_LEAP: Final = 1.5
+"""While there are throttles a rate is at most so many times what was received in the last window: who meets an empty
+window must not fill it at once, for it would be emptied at once, too, and again and again."""
+LEAST_FETCH_BYTES: Final = 1_000.0
+LEAST_RATE: Final = 512.0
+"""A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
+LONGEST_STEP_S: Final = 1.0
 ENDLESS_BYTES_PER_S: Final = 1e10
-"""A learnt rate that has been probed up to here is no limit any more."""
+"""A learnt rate that has grown up to here is no limit any more."""
 
 
 class _LearntShare:
@@ -42,51 +53,74 @@ class _LearntShare:
         rate: bytes per second to fetch at now; infinite as long as nothing is known.
     """
 
-    __slots__ = ("_grown_at_ms", "_hold_until_ms", "_quiet_since_ms", "learnt", "rate")
+    __slots__ = ("_fetch_bytes", "_grown_at_ms", "_price_ms", "_priced_at_ms", "_quiet_since_ms", "learnt", "rate")
 
     limit: Final = None
 
     def __init__(self) -> None:
         self.learnt: float | None = None
         self.rate = inf
-        self._grown_at_ms: int | None = None
-        self._hold_until_ms: int | None = None
+        self._fetch_bytes = LEAST_FETCH_BYTES
+        self._price_ms = 0.0
+        self._priced_at_ms = 0
+        self._grown_at_ms = 0
         self._quiet_since_ms = 0
 
-    def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
-        """See `FetchShare`."""
-        self._grown_at_ms = now_ms
+    def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, fetch_bytes: float) -> None:
+        """A fetch of `fetch_bytes` was refused; the rest: see `FetchShare`."""
         measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
-        if measured <= 0.0 or (self._hold_until_ms is not None and now_ms < self._hold_until_ms):
+        if measured <= 0.0:
             return
-        # Until what was received by now has left the window, further throttles are of the same bytes.
-        self._hold_until_ms = now_ms + window_ms + throttle_ms
+        self._fetch_bytes = max(fetch_bytes, LEAST_FETCH_BYTES)
         self._quiet_since_ms = now_ms + throttle_ms
         if self.learnt is None:
-            self.rate = measured * TARGET
+            self.rate = max(measured, LEAST_RATE)
+            self._price_ms = min(throttle_ms, self._expected_ms())
+            self._priced_at_ms = self._grown_at_ms = now_ms
         else:
-            self.rate = max(self.rate * MOST_DECREASE, min(self.rate, measured * TARGET))
+            self._pay(throttle_ms, now_ms)
         self.learnt = measured
+
+    def on_free(self, now_ms: int) -> None:
+        """Fetches were answered."""
+        if self.learnt is not None:
+            self._pay(0.0, now_ms)
+
+    def _pay(self, throttle_ms: float, now_ms: int) -> None:
+        elapsed_ms = max(now_ms - self._priced_at_ms, 0)
+        self._priced_at_ms = now_ms
+        self._price_ms += (throttle_ms - self._price_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
+
+    def _expected_ms(self) -> float:
+        """The throttle time that our rate stands for."""
+        return 1000.0 * cbrt(PRICE * self._fetch_bytes / self.rate)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:
         """See `FetchShare`."""
-        before, self._grown_at_ms = self._grown_at_ms, now_ms
-        if before is None or now_ms <= before or self.learnt is None or not busy:
+        elapsed_ms = now_ms - self._grown_at_ms
+        if elapsed_ms <= 0:
             return
-        probing_ms = now_ms - self._quiet_since_ms - QUIET_MS
-        if probing_ms <= 0:
+        self._grown_at_ms = now_ms
+        if self.learnt is None or not busy:
             return
-        growth = min(PROBE_PER_S * 2.0 ** min(probing_ms // PROBE_DOUBLING_MS, 10), MOST_PROBE_PER_S)
-        elapsed_ms = min(now_ms - before, LONGEST_STEP_MS)
-        self.rate += (self.rate * growth + PROBE_BYTES_PER_S) * elapsed_ms / 1000.0
-        if self.rate > ENDLESS_BYTES_PER_S:
+        elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
+        calm_ms = now_ms - self._quiet_since_ms - CALM_MS
+        change = DRIFT_PER_S * ROOT * log(self._expected_ms() / max(self._price_ms, 1e-9))
+        if change > 0.0:
+            # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
+            change = min(change, MOST_RISE) * 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
+        self.rate = max(self.rate * exp(min(max(change, -MOST_FALL), MOST_CALM_RISE) * elapsed_s), LEAST_RATE)
+        if calm_ms < 0:
+            self.rate = max(min(self.rate, self.learnt * MOST_LEAP), LEAST_RATE)
+        elif self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf
 
-    def rebase(self, shift_ms: int) -> None:  # noqa: ARG002  a known share moves what it remembers
-        """The clock has jumped: no time remembered means anything."""
-        self._grown_at_ms = self._hold_until_ms = None
-        self._quiet_since_ms = 0
+    def rebase(self, shift_ms: int) -> None:
+        """Move everything remembered by `shift_ms`: the clock has jumped."""
+        self._priced_at_ms += shift_ms
+        self._grown_at_ms += shift_ms
+        self._quiet_since_ms += shift_ms
 
 
 class FetchShare:
@@ -121,11 +155,8 @@ class FetchShare:
 
     @property
     def ceiling(self) -> float:
-        """What the whole quota is believed to be, bytes per second; infinite while nothing is known."""
-        share = self._share
-        if share.limit is not None:
-            return share.limit
-        return inf if share.learnt is None else max(share.learnt, share.rate / TARGET)
+        """The quota in bytes per second; infinite while unknown."""
+        return inf if self._share.limit is None else self._share.limit
 
     def set_limit(self, limit: float | None) -> None:
         """Follow this limit from now on; a part given up to strangers stays given up, unless it was just now."""
@@ -140,7 +171,7 @@ class FetchShare:
     def on_throttle(
         self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, *, refused: float = 0.0
     ) -> None:
-        """Yield, if strangers must have helped.
+        """A fetch was refused: yield, if strangers must have helped.
 
         Args:
             own_bytes: what we have received, and the fetch that was refused, in a window of `window_ms`.
@@ -149,12 +180,16 @@ class FetchShare:
             now_ms: now.
             refused: the fetch alone: its own part of the throttle is no sign of a crowd.
         """
-        limit = self._share.limit
-        if limit is None:
-            self._share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms)
-        elif own_bytes * 1000.0 < OWN_PART * limit * (window_ms + throttle_ms):
-            crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / limit))
-            self._share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
+        share = self._share
+        if share.limit is None:
+            share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused)
+        elif own_bytes * 1000.0 < OWN_PART * share.limit * (window_ms + throttle_ms):
+            crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
+            share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
+
+    def on_free(self, now_ms: int) -> None:
+        """Fetches were answered, not refused."""
+        self._share.on_free(now_ms)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:
         """Regain what the time since the last call allows; a learnt rate only while it is `busy` being used up."""

@@ -3,6 +3,9 @@
 A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
 for and is thrown away. So a fetch asks for little, a twentieth of a second, and usually gets exactly one batch.
 
+A limit that must be learnt may be anything, and is shared with nobody knows whom: fetches are small enough that one is
+worth less than half a second of 51,200 B/s, and large enough for some MB/s.
+
 Where nothing limits, fetches stay librdkafka's. The queue does not: a quota that comes later is followed by leaving so
 much in the queue that no fetch goes out, and librdkafka's own 64 MB would first have to be filled at the quota's rate.
 """
@@ -17,8 +20,12 @@ FETCH_MS: Final = 50
 """How much time one fetch's bytes stand for."""
 LEAST_FETCH_BYTES: Final = 1_000
 MOST_FETCH_BYTES: Final = 1_000_000
-SMALLEST_BYTES: Final = 1_024
-"""Sizes cannot be chosen smaller than this, however small the limit."""
+LEARNING_FETCH_BYTES: Final = 20_480
+"""What one fetch asks for where the limit must be learnt."""
+LEARNING_QUEUE_KBYTES: Final = 22
+"""More than one fetch brings, so that the next goes out at once as long as nothing is paced."""
+SMALL_QUEUE_BYTES: Final = LEARNING_QUEUE_KBYTES * 1_024
+"""A queue of no more can hold fetches back, however small the limit: one fetch fills it."""
 QUEUE_BACKOFF_MS: Final = 10
 """How soon librdkafka notices that the queue has room again."""
 OPEN_QUEUE_KBYTES: Final = 1_024
@@ -51,50 +58,62 @@ class FetchSizes:
 
     def fit(self, byte_rate: float) -> bool:
         """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
-        spaced = self.queue_bytes <= SMALLEST_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
         keeps_up = self.fetch_bytes >= MOST_FETCH_BYTES or self.fetch_bytes * 1000 / byte_rate >= LEAST_TIME_MS
-        return spaced and keeps_up
+        return keeps_up and self.hold_back(byte_rate)
+
+    def hold_back(self, byte_rate: float) -> bool:
+        """Whether what is left in the queue can hold fetches back to `byte_rate` bytes per second."""
+        return self.queue_bytes <= SMALL_QUEUE_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
 
 
 def sizes_for(byte_rate: float | None) -> tuple[dict[str, Any], FetchSizes]:
     """Choose sizes.
 
     Args:
-        byte_rate: bytes per second and broker; None where nothing limits, or nothing is known to.
+        byte_rate: bytes per second and broker; None where they must be learnt.
 
     Returns:
         librdkafka's configuration and what it comes to.
     """
     if byte_rate is None:
-        conf = {"queued.max.messages.kbytes": OPEN_QUEUE_KBYTES, "fetch.queue.backoff.ms": OPEN_QUEUE_BACKOFF_MS}
-        return conf, FetchSizes(DEFAULT_FETCH_BYTES, OPEN_QUEUE_KBYTES * 1024, sized=False)
-    fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
-    queue_kbytes = max(1, fetch_bytes // 1024)
+        fetch_bytes, queue_kbytes, backoff_ms = LEARNING_FETCH_BYTES, LEARNING_QUEUE_KBYTES, OPEN_QUEUE_BACKOFF_MS
+    else:
+        fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
+        queue_kbytes, backoff_ms = max(1, fetch_bytes // 1024), QUEUE_BACKOFF_MS
     conf = {
         "fetch.message.max.bytes": fetch_bytes,
         # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
         "message.max.bytes": fetch_bytes,
         "fetch.max.bytes": fetch_bytes,
         "queued.max.messages.kbytes": queue_kbytes,
-        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+        "fetch.queue.backoff.ms": backoff_ms,
     }
     return conf, FetchSizes(fetch_bytes, queue_kbytes * 1024, sized=True)
 
 
-def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool) -> tuple[dict[str, Any], FetchSizes]:
+def _open_conf(*, follow: bool) -> dict[str, Any]:
+    """What is set where nothing limits."""
+    if not follow:
+        return {}
+    return {"queued.max.messages.kbytes": OPEN_QUEUE_KBYTES, "fetch.queue.backoff.ms": OPEN_QUEUE_BACKOFF_MS}
+
+
+def with_sizes(
+    conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool, learn: bool = False
+) -> tuple[dict[str, Any], FetchSizes]:
     """`conf` with sizes for the limit, where the user has not set any.
 
     Args:
         conf: the user's.
-        byte_rate: see `sizes_for`.
+        byte_rate: bytes per second and broker; None where nothing limits, or nothing is known to.
         follow: whether a limit may come later, where there is none; otherwise sizes stay librdkafka's.
+        learn: whether there is said to be a limit that nobody tells.
 
     Returns:
         the configuration and the sizes that hold.
     """
-    chosen, sizes = sizes_for(byte_rate)
-    if byte_rate is None and not follow:
-        chosen = {}
+    sized = learn or byte_rate is not None
+    chosen = sizes_for(byte_rate)[0] if sized else _open_conf(follow=follow)
     theirs = {key for key in conf if key in chosen or key in _FETCH_KEYS}
     if theirs & {*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"}:
         for key in (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"):
@@ -102,4 +121,4 @@ def with_sizes(conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool
     merged = {**chosen, **conf}
     fetch_bytes = whole_number(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
     queue_bytes = whole_number(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_KBYTES) * 1024
-    return merged, FetchSizes(fetch_bytes, queue_bytes, sized=sizes.sized and not theirs)
+    return merged, FetchSizes(fetch_bytes, queue_bytes, sized=sized and not theirs)

@@ -159,3 +159,5 @@ class World:
         statistics, self._statistics = self._statistics, []
         for seen in statistics:
             self.pacer.on_statistics(seen)
+        if self._left == float("inf") and self.pacer.paced:
+            self._left = 0.0

@@ -154,6 +154,21 @@ def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixtur
     assert gate.ask() > 0
 
 
+def test_what_was_granted_before_a_limit_was_learnt_does_not_outlast_it() -> None:
+    """Also where interceptors, say, keep the gate before the door all the time."""
+    clock = ManualClock()
+    gate = gate_of(clock, None, sized_for=None)
+    assert (gate.ask(), gate.left) == (0, float("inf"))
+    gate.on_statistics(statistics(0))
+    clock.sleep_ms(250)
+    gate.on_statistics(statistics(250, received=2_000_000))
+    gate.on_throttle("b1:9092/1", 1, 2_000)
+    assert gate.paced
+    assert gate.left == 0.0
+    assert gate.ask() == 0
+    assert 0.0 < gate.left < float("inf")
+
+
 def test_a_throttle_is_told_once_when_it_begins_and_once_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     gate = gate_of(clock)

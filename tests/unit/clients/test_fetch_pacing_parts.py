@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from kclient_quota.clients.fetch_pacing import BrokerPace
-from kclient_quota.clients.fetch_share import TARGET, FetchShare
+from kclient_quota.clients.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
 from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
 from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.clients.stall import StallWatch
@@ -41,6 +41,19 @@ def test_where_a_limit_may_come_only_the_queue_is_smaller_than_librdkafkas() -> 
     assert sizes.fit(51_200)
     assert sizes.fit(100_000_000)
     assert not sizes.fit(20_000)
+    assert sizes.hold_back(51_200)
+    assert not sizes.hold_back(20_000)
+
+
+def test_who_must_learn_fetches_little_and_asks_for_the_next_before_the_queue_is_empty() -> None:
+    conf, sizes = with_sizes({"group.id": "g"}, None, follow=True, learn=True)
+    assert sizes == sizes_for(None)[1] == FetchSizes(20_480, 22 * 1_024, sized=True)
+    assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == 20_480
+    assert (conf["queued.max.messages.kbytes"], conf["fetch.queue.backoff.ms"]) == (22, 2)
+    assert sizes.hold_back(512)
+    conf, sizes = with_sizes({"fetch.message.max.bytes": 500_000}, None, follow=True, learn=True)
+    assert "fetch.max.bytes" not in conf
+    assert (sizes.fetch_bytes, sizes.sized) == (500_000, False)
 
 
 @pytest.mark.parametrize(
@@ -190,28 +203,66 @@ def test_the_part_of_a_throttle_that_the_refused_fetch_explains_takes_no_more_th
     assert crowd.rate < fetch.rate == least.rate
 
 
-def test_a_learnt_share_is_v_over_w_plus_x_and_is_probed_upwards_while_it_is_used() -> None:
+def _play(share: FetchShare, throttle_ms: int, *, from_ms: int, seconds: int, fetch: float = 20_000) -> None:
+    """A fetch every half a second, each refused, or none."""
+    for now_ms in range(from_ms, from_ms + seconds * 1_000, 500):
+        if throttle_ms:
+            share.on_throttle(share.rate * 10, 10_000, throttle_ms, now_ms, refused=fetch)
+        else:
+            share.on_free(now_ms)
+        share.grow(now_ms, busy=True)
+
+
+def test_a_learnt_share_begins_with_what_was_received_and_says_so() -> None:
     share = FetchShare(None)
     share.on_throttle(0, 10_000, 500, 0)
-    assert share.rate == share.ceiling == float("inf")
-    share.on_throttle(1_200_000, 10_000, 2_000, 0)
-    assert share.learnt == share.ceiling == 100_000
-    assert share.rate == 99_000
+    assert share.rate == share.ceiling == inf
+    share.on_throttle(1_200_000, 10_000, 2_000, 0, refused=20_000)
+    assert share.learnt == share.rate == 100_000
+    assert share.ceiling == inf
     for now_ms in range(0, 60_000, 100):
         share.grow(now_ms, busy=False)
-    assert share.rate == 99_000
-    for now_ms in range(60_000, 120_000, 100):
+    assert share.rate == 100_000
+
+
+def test_for_the_same_throttles_everybody_aims_at_the_same_rate() -> None:
+    """A fetch of 20,000 B is refused for 250 ms on average: 20,000 x PRICE / 0.25**3 = 320,000 B/s."""
+    poor, rich = FetchShare(None), FetchShare(None)
+    poor.on_throttle(1_200_000, 10_000, 400, 0, refused=20_000)
+    rich.on_throttle(12_000_000, 10_000, 400, 0, refused=20_000)
+    for share in (poor, rich):
+        _play(share, 250, from_ms=100, seconds=300)
+    assert poor.rate == pytest.approx(320_000, rel=0.01)
+    assert rich.rate == pytest.approx(320_000, rel=0.01)
+    _play(poor, 500, from_ms=300_100, seconds=300)
+    assert poor.rate == pytest.approx(40_000, rel=0.01)
+
+
+def test_no_throttle_makes_a_learnt_rate_less_than_the_least() -> None:
+    share = FetchShare(None)
+    share.on_throttle(1_200_000, 10_000, 500, 0, refused=1_000)
+    for now_ms in range(0, 300_000, 500):
+        share.on_throttle(1_000, 10_000, 100_000, now_ms, refused=1_000)
         share.grow(now_ms, busy=True)
-    assert share.rate > 1_000_000
-    assert share.ceiling == pytest.approx(share.rate / TARGET)
+    assert share.rate == LEAST_RATE
+
+
+def test_while_there_are_throttles_a_rate_leaps_no_further_than_what_was_received() -> None:
+    share = FetchShare(None)
+    for now_ms in range(0, 60_000, 1_000):
+        share.on_throttle(1_000_000, 10_000, 1, now_ms, refused=20_000)
+        share.on_free(now_ms + 500)
+        share.grow(now_ms + 500, busy=True)
+    assert share.rate == pytest.approx(100_000 * MOST_LEAP, rel=0.01)
 
 
 def test_a_learnt_share_that_meets_no_limit_any_more_is_none() -> None:
     share = FetchShare(None)
     share.on_throttle(1_200_000, 10_000, 2_000, 0)
-    for now_ms in range(0, 300_000, 100):
-        share.grow(now_ms, busy=True)
-    assert share.rate == float("inf")
+    _play(share, 0, from_ms=2_000, seconds=12)
+    assert 200_000 < share.rate < 2_000_000
+    _play(share, 0, from_ms=14_000, seconds=60)
+    assert share.rate == inf
     assert share.learnt is None
 
 
@@ -222,6 +273,7 @@ def test_a_clock_that_jumps_back_does_not_keep_a_share_from_growing(limit: float
     share.rebase(-990_000)
     yielded = share.rate
     for now_ms in range(10_000, 30_000, 1_000):
+        share.on_free(now_ms)
         share.grow(now_ms, busy=True)
     assert share.rate > yielded
 
@@ -303,3 +355,18 @@ def test_where_throttled_answers_bring_messages_only_a_known_limit_is_paced(
     assert pace.rate < inf
     pace.on_received(3_000_100, 1, 1_000)
     assert (pace.rate < inf) is is_paced
+
+
+def test_empty_answers_are_no_messages_even_if_nothing_else_has_come() -> None:
+    """Who comes to a crowd is refused first, again and again: that is Kafka's own way."""
+    pace = BrokerPace(None, FetchWindow(11, 1_000), 0)
+    for tick in range(20):
+        pace.on_received(21 * tick, 0, tick * 250)
+        pace.on_throttle(1_000, tick * 250)
+    assert pace.batch == 0
+    pace.on_received(20_000, 1, 5_000)
+    assert pace.batch == pytest.approx(20_000, rel=0.05)
+    pace.on_throttle(500, 5_100)
+    for tick in range(20):
+        pace.on_received(20_000 + 21 * tick, 1, 5_250 + tick * 250)
+    assert pace.rate < inf

@@ -60,6 +60,20 @@ def test_consumers_share_a_quota_that_they_know(clients):
     assert found.throttle_p99_ms <= 500
 
 
+@pytest.mark.parametrize(("clients", "quota"), [(2, 51_200), (8, 51_200), (2, 1_048_576)])
+def test_consumers_share_a_quota_that_they_must_learn(clients, quota):
+    found = played(clients=clients, quota=quota, told=False, seconds=120, warm_up_ms=60_000)
+    assert found.utilisation >= 0.92
+    assert found.jain >= 0.93
+    assert found.least_share >= 0.6
+
+
+def test_newcomers_are_not_shut_out_by_those_who_have_learnt():
+    found = played(clients=4, quota=204_800, told=False, seconds=120, changes=(Change(40_000, 4),))
+    assert found.least_share >= 0.4
+    assert found.utilisation >= 0.93
+
+
 def test_newcomers_get_their_share():
     changes = (Change(40_000, 4), Change(80_000, -4))
     found = played(clients=4, quota=204_800, seconds=120, changes=changes)
