@@ -23,6 +23,7 @@ class Case:
         clients: producers that share the quota, or consumers, with more to read than they may.
         quota: bytes per second on each broker.
         told: whether clients ask the cluster for the quota; else they learn.
+        learning: how many of them learn it though the others ask.
         partitions: of the topic, one leader each; 1, or as many as there are brokers.
         keyed: messages go round the partitions, and each waits for its leader.
         message_bytes: length of each value.
@@ -39,6 +40,7 @@ class Case:
     clients: int
     quota: int
     told: bool = True
+    learning: int = 0
     partitions: int = 1
     keyed: bool = False
     message_bytes: int = 1_000
@@ -65,6 +67,7 @@ class Case:
         return Scenario(
             brokers=self.partitions,
             clients=self.clients,
+            learning=self.learning,
             plain=self.plain,
             consume=self.consume,
             quota=self.quota,
@@ -104,6 +107,9 @@ CASES: Final = (
     Case("two-on-three-brokers", 2, 51_200, partitions=3),
     Case("two-on-three-brokers-keyed", 2, 51_200, partitions=3, keyed=True),
     Case("reads-three-brokers", 1, 51_200, partitions=3, consume=True),
+    Case("two-of-four-learn-204k", 4, 204_800, learning=2),
+    Case("two-of-four-learn-204k-reads", 4, 204_800, learning=2, consume=True),
+    Case("one-of-two-plain-204k", 1, 204_800, plain=1, demand=5e6, seconds=200, warm_up=0.1),
     Case("plain-51k", 0, 51_200, plain=1, seconds=300, warm_up=0.0),
     Case("plain-204k", 0, 204_800, plain=1, seconds=300, warm_up=0.0),
     Case("two-plain-51k", 0, 51_200, plain=2, demand=5e6, seconds=300, warm_up=0.0),

@@ -61,7 +61,7 @@ def _conf(spec: dict[str, Any], number: int) -> tuple[dict[str, Any], bool]:
     """A client's configuration, and whether it is one of kclient-quota's."""
     conf = {"bootstrap.servers": spec["bootstrap"], "client.id": spec["case"]}
     ours = number < spec["clients"]
-    if ours and not spec["told"]:
+    if ours and number >= spec["knowing"]:
         conf["quota.limit.source"] = "learned"
     return conf, ours
 
