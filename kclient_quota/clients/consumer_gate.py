@@ -27,6 +27,9 @@ COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
+CROWD_WINDOWS: Final = 2
+"""Who learns is refused for so many samples of the window, again and again, by a crowd; by a batch that cannot come for
+longer."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 
@@ -277,6 +280,8 @@ class ConsumerGate:
     def _watch_stall(self, node: int, throttle_ms: int, now_ms: int) -> None:
         pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)
         if pace is None or (self.limit.request_percentage is not None and throttle_ms <= REQUEST_THROTTLE_MS):
+            return
+        if self.limit.byte_rate is None and throttle_ms <= CROWD_WINDOWS * self.limit.window_ms:
             return
         window = pace.window
         self._stalls.setdefault(node, StallWatch()).on_throttle(

@@ -216,6 +216,16 @@ def test_a_stall_is_in_the_log_the_state_and_the_metrics_until_messages_come(cap
     assert gate.metrics()[name] == 0.0
 
 
+def test_a_crowd_that_refuses_who_learns_again_and_again_is_no_stall() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock, None, sized_for=None)
+    for _ in range(30):
+        gate.on_statistics(statistics(clock.now_ms()))
+        gate.on_throttle("b1:9092/1", 1, 1_300)
+        clock.sleep_ms(1_300)
+    assert [state.stall for state in gate.state().values()] == [None]
+
+
 def test_a_request_quotas_throttle_is_no_stall() -> None:
     clock = ManualClock()
     _, sizes = with_sizes({}, 20_000, follow=True)
