@@ -3,7 +3,7 @@
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
@@ -42,19 +42,28 @@ def watch(spark: "SparkSession", payloads: list[bytes], minutes: float, rate: in
         while time.monotonic() < end and query.isActive:
             time.sleep(min(_EVERY_S, max(0.0, end - time.monotonic())))
             samples.append(cost(jvm))
-        progress = query.lastProgress
+        recent = query.recentProgress
     finally:
         query.stop()
     error = query.exception()
     if error is not None:
         raise error
+    if not recent:
+        raise RuntimeError(f"no batch was done in {minutes:g} minutes")
+    last = recent[-1]
     print(
-        f"{minutes:g} minutes at {rate} pushes/s; batch {progress['batchId']} ran "
-        f"at {progress['processedRowsPerSecond']:,.0f} pushes/s"
+        f"{minutes:g} minutes at {rate} pushes/s; batch {last['batchId']} ran "
+        f"at {last['processedRowsPerSecond']:,.0f} pushes/s"
     )
+    rows, files = max((each["numRowsTotal"], _files(each)) for batch in recent for each in batch["stateOperators"])
+    print(f"state of {rows:,} rows in {files:,} bytes of RocksDB's files: {files / max(rows, 1):,.0f} bytes a row")
     print(f"{'MiB, sixth of the time':26}" + "".join(f"{part + 1:8}" for part in range(_PARTS)))
     _tell("driver and executor (JVM)", [sample.jvm_bytes for sample in samples])
     _tell("Python workers", [sample.workers_bytes for sample in samples])
+
+
+def _files(state: Any) -> int:
+    return int(state["customMetrics"].get("rocksdbSstFileSize", 0))
 
 
 def _start(spark: "SparkSession", payloads: list[bytes], rate: int, folder: Path) -> "StreamingQuery":

@@ -175,6 +175,7 @@ def test_usage_of_pushes_is_usage_of_points(spark, real_payloads):
     same(rows_of(usage(points(decode(frame, PUSHED))).cache()), wanted)
 
 
+@pytest.mark.timeout(420)
 def test_a_stream_of_pushes_is_the_batch_but_for_what_came_too_late(spark, tmp_path):
     """Three runs of one checkpoint; in the second come pushes late, but not too late, in the third some too late."""
     source, target = tmp_path / "source", tmp_path / "usage"
