@@ -7,7 +7,7 @@ import pytest
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import Scenario, figures, parts, simulate
-from kclient_quota.spark.jobs.simulate import Sweep, play, write_sweep
+from kclient_quota.spark.jobs.simulate import Sweep, play, play_shard, sweep, told, write_sweep
 
 
 def test_every_combination_comes_once():
@@ -53,6 +53,25 @@ def test_a_sweep_on_executors_is_the_simulation(spark, tmp_path):
     assert len({row["utilisation"] for row in rows}) > 1
     with pytest.raises(ConfigError, match="already exists"):
         write_sweep(spark, runs, output)
+
+
+def test_a_run_cut_into_parts_is_the_whole_run(spark):
+    vary = {"brokers": [3, 1, 0], "clients": [5], "quota": [100_000], "seconds": [12], "warm_up_ms": [4_000]}
+    runs = Sweep(vary, seeds=2)
+    assert runs.shards == 3
+    found = {row["run"]: row.asDict() for row in sweep(spark, runs).collect()}
+    assert found.keys() == set(range(len(runs)))
+    for number, row in found.items():
+        assert row == {**dict.fromkeys(row), **play(number, runs)}
+    assert [bool(found[number]["error"]) for number in range(6)] == [False, False, False, False, True, True]
+    assert found[0]["bytes_per_second"] > 2 * found[2]["bytes_per_second"]
+
+
+def test_parts_come_together_in_whatever_order():
+    runs = Sweep({"brokers": [4], "clients": [6], "plain": [2], "seconds": [10], "warm_up_ms": [2_000]})
+    outcomes = [outcome for shard in (2, 0, 1) for outcome in play_shard(0, runs, shard, 3)]
+    assert len(outcomes) == 4
+    assert told(0, runs, outcomes) == play(0, runs)
 
 
 def test_demand_is_everybodys():

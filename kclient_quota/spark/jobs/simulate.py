@@ -1,4 +1,7 @@
-"""Sweeps of the simulation over executors: every combination of what is varied, with every seed, one task each.
+"""Sweeps of the simulation over executors: every combination of what is varied, with every seed.
+
+A run of one broker is a task. A run of several is cut into the parts that share no client (see `simulation.parts`),
+which are played by as many tasks as there are brokers, and put together again: the figures are the same.
 
 | column | meaning |
 | --- | --- |
@@ -10,8 +13,10 @@ null: never |
 | error | why a combination cannot be simulated; then there are no figures |
 """
 
+import pickle
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from math import prod
@@ -21,7 +26,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.simulation import Figures, Network, Scenario, figures, parts, simulate
+from kclient_quota.simulation import Figures, Network, Outcome, Scenario, figures, parts, simulate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 _WORDS: Final = {"true": True, "false": False}
 _TYPES: Final = {int: (pa.int64(), "bigint"), float: (pa.float64(), "double"), bool: (pa.bool_(), "boolean")}
 _MOST_TASKS: Final = 10_000
+_MOST_SHARDS: Final = 256
 _SETTLING: Final = ("settled_ms", "slowest_settling_ms")
 
 
@@ -48,6 +54,8 @@ _FIGURES: Final = _scalars(Figures)
 _RESULTS: Final = {"run": int, "seed": int, **PARAMETERS, **_FIGURES, **dict.fromkeys(_SETTLING, int)}
 _SCHEMA: Final = pa.schema([*((name, _TYPES[kind][0]) for name, kind in _RESULTS.items()), ("error", pa.string())])
 _DDL: Final = ", ".join([*(f"`{name}` {_TYPES[kind][1]}" for name, kind in _RESULTS.items()), "error string"])
+_PLAYED: Final = pa.schema([("run", pa.int64()), ("outcomes", pa.binary())])
+_PLAYED_DDL: Final = "run bigint, outcomes binary"
 
 
 class Sweep:
@@ -77,6 +85,12 @@ class Sweep:
     def __len__(self) -> int:
         return self.seeds * prod(map(len, self.axes.values()))
 
+    @property
+    def shards(self) -> int:
+        """Into how many tasks a run is cut: as many as the most brokers, since parts share none."""
+        most = max([1, *self.axes.get("brokers", [])])
+        return min(int(most), _MOST_SHARDS)
+
     def run(self, number: int) -> tuple[dict[str, Any], int]:
         """The parameters and the seed of a run; the last parameter changes fastest after the seed."""
         rest, seed = divmod(number, self.seeds)
@@ -88,9 +102,17 @@ class Sweep:
 
 
 def sweep(spark: "SparkSession", runs: Sweep) -> "DataFrame":
-    """Run them all, each in a task of its own; nothing but the grid leaves the driver."""
-    numbers = spark.range(0, len(runs), 1, min(len(runs), _MOST_TASKS))
-    return numbers.mapInArrow(partial(_play_all, runs=runs), _DDL)
+    """Run them all, spread over tasks; nothing but the grid leaves the driver."""
+    count = len(runs) * runs.shards
+    numbers = spark.range(0, count, 1, min(count, _MOST_TASKS))
+    if runs.shards == 1:
+        return numbers.mapInArrow(partial(_play_all, runs=runs), _DDL)
+    played = numbers.mapInArrow(partial(_play_shards, runs=runs), _PLAYED_DDL)
+
+    def put_together(one: pa.Table) -> pa.Table:  # a function with hints: Spark looks at them
+        return _put_together(one, runs)
+
+    return played.groupBy("run").applyInArrow(put_together, _DDL)
 
 
 def write_sweep(spark: "SparkSession", runs: Sweep, output: str) -> str:
@@ -112,22 +134,47 @@ def write_sweep(spark: "SparkSession", runs: Sweep, output: str) -> str:
 
 def play(number: int, runs: Sweep) -> dict[str, Any]:
     """A row: one run, with the generators that `kclient-quota simulate --seed` has."""
-    chosen, seed = runs.run(number)
-    row = {"run": number, "seed": seed, **chosen}
     try:
-        scenario = _scenario(chosen)
+        return told(number, runs, play_shard(number, runs, 0, 1))
     except ConfigError as error:
-        return row | {"error": str(error)}
-    outcomes = [
+        return _impossible(number, runs, error)
+
+
+def play_shard(number: int, runs: Sweep, shard: int, shards: int) -> list[Outcome]:
+    """Every so many-th part of a run, in the order of `simulation.parts`.
+
+    Args:
+        number: of the run.
+        runs: the grid.
+        shard: where to begin.
+        shards: how many parts to go on by.
+
+    Raises:
+        ConfigError: this combination cannot be simulated.
+    """
+    chosen, seed = runs.run(number)
+    scenario = _scenario(chosen)
+    return [
         simulate(scenario, part, random.Random(f"{seed}/{part.brokers[0]}"))  # noqa: S311 # not for secrets
-        for part in parts(scenario)
+        for part in parts(scenario)[shard::shards]
     ]
-    found = figures(scenario, outcomes)
+
+
+def told(number: int, runs: Sweep, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The row of a run out of all of its parts, in whatever order."""
+    chosen, seed = runs.run(number)
+    found = figures(_scenario(chosen), sorted(outcomes, key=lambda outcome: outcome.part.brokers))
     settling = [each.after_ms for each in found.settling]
     settled = [each for each in settling if each is not None]
     slowest = max(settled) if len(settled) == len(settling) else None
-    told = {name: getattr(found, name) for name in _FIGURES}
-    return row | told | {"settled_ms": settling[0], "slowest_settling_ms": slowest}
+    row = {name: getattr(found, name) for name in _FIGURES}
+    times = {"settled_ms": settling[0], "slowest_settling_ms": slowest}
+    return {"run": number, "seed": seed, **chosen, **row, **times}
+
+
+def _impossible(number: int, runs: Sweep, error: ConfigError) -> dict[str, Any]:
+    chosen, seed = runs.run(number)
+    return {"run": number, "seed": seed, **chosen, "error": str(error)}
 
 
 def _scenario(chosen: Mapping[str, Any]) -> Scenario:
@@ -147,3 +194,24 @@ def _play_all(batches: Iterator[pa.RecordBatch], runs: Sweep) -> Iterator[pa.Rec
     for batch in batches:
         for number in batch.column("id").to_pylist():
             yield pa.RecordBatch.from_pylist([play(number, runs)], _SCHEMA)
+
+
+def _play_shards(batches: Iterator[pa.RecordBatch], runs: Sweep) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for place in batch.column("id").to_pylist():
+            number, shard = divmod(place, runs.shards)
+            with suppress(ConfigError):  # `_put_together` meets it again, and tells
+                outcomes = play_shard(number, runs, shard, runs.shards)
+                yield pa.RecordBatch.from_pylist([{"run": number, "outcomes": pickle.dumps(outcomes)}], _PLAYED)
+                continue
+            yield pa.RecordBatch.from_pylist([{"run": number, "outcomes": None}], _PLAYED)
+
+
+def _put_together(played: pa.Table, runs: Sweep) -> pa.Table:
+    number = played.column("run")[0].as_py()
+    packed = [each for each in played.column("outcomes").to_pylist() if each is not None]
+    try:
+        row = told(number, runs, [each for one in packed for each in pickle.loads(one)])  # noqa: S301 # ours, see above
+    except ConfigError as error:
+        row = _impossible(number, runs, error)
+    return pa.Table.from_pylist([row], _SCHEMA)
