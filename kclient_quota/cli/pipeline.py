@@ -55,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", default="1 minute", help="of usage (default: %(default)s)")
     parser.add_argument("--late", default="2 minutes", help="how late points may come (default: %(default)s)")
     parser.add_argument("--master", metavar="URL", help="such as local[2] or spark://host:7077 (default: local[*])")
+    parser.add_argument(
+        "--spark-log",
+        default="FATAL",
+        metavar="LEVEL",
+        choices=("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF"),
+        help="what Spark tells besides, such as ERROR or INFO (default: %(default)s: what goes wrong is one line)",
+    )
     stream = parser.add_argument_group("as a stream")
     stream.add_argument("--checkpoint", metavar="DIR", help="where a stream keeps its state; makes the job a stream")
     stream.add_argument("--max-rows", type=int, metavar="N", help="the most records of a topic in a batch")
@@ -117,7 +124,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
 
-        spark = session(f"kclient-quota {options.job}", options.master, _connector(options))
+        settings = {"spark.log.level": options.spark_log, **_connector(options)}
+        spark = session(f"kclient-quota {options.job}", options.master, settings)
         from kclient_quota.spark.jobs.recommend import Policy  # noqa: PLC0415 - as above
         from kclient_quota.spark.pipeline import Plan  # noqa: PLC0415 - as above
         from kclient_quota.spark.pipeline import run as run_plan  # noqa: PLC0415 - as above

@@ -197,7 +197,9 @@ class Brokers:
         topics = self._asking().list_topics(timeout=self._timeout_s).topics
         found = {}
         for name in self._matching(list(topics)):
-            error = topics[name].error if name in topics else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if name not in topics:  # asked for by name, brokers tell what is not there from what is not permitted
+                topics = {**topics, **self._asking().list_topics(name, timeout=self._timeout_s).topics}
+            error = topics[name].error
             if error is not None:
                 raise KafkaException(error)
             found[name] = sorted(topics[name].partitions)

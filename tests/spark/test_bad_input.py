@@ -11,9 +11,17 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.checkpoint import MARK
 from kclient_quota.spark.kafka_reading import Brokers
+from kclient_quota.spark.kafka_sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
 
 TOPIC = "telemetry"
+ALICE = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanisms": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "secret",
+    "log_level": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +65,29 @@ def test_an_unreachable_broker(spark, plan, tmp_path, is_stream):
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_no_permission(spark, cluster, plan, tmp_path, is_stream):
-    plan["client"] |= {
-        "bootstrap.servers": cluster.sasl_bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanisms": "PLAIN",
-        "sasl.username": "alice",
-        "sasl.password": "wrong",
-    }
+    plan["client"] |= {**ALICE, "bootstrap.servers": cluster.sasl_bootstrap_servers, "sasl.password": "wrong"}
     checkpoint = str(tmp_path / "checkpoint") if is_stream else None
     said = failure(spark, ClusterError, **plan, checkpoint=checkpoint)
     assert "telemetry at " in said
     assert "uthentication failed" in said
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_no_permission_on_apache_kafka(spark, apache_kafka, plan, tmp_path, is_stream):
+    plan["client"] = {**ALICE, "bootstrap.servers": apache_kafka.sasl_bootstrap_servers}
+    plan["source"] = "one"
+    checkpoint = str(tmp_path / "checkpoint") if is_stream else None
+    said = failure(spark, ClusterError, **plan, checkpoint=checkpoint)
+    assert "one at " in said
+    assert "opic authorization failed (TOPIC_AUTHORIZATION_FAILED)" in said
+
+
+@pytest.mark.kafka
+def test_no_permission_to_write_on_apache_kafka(apache_kafka):
+    conf = {**ALICE, "bootstrap.servers": apache_kafka.sasl_bootstrap_servers}
+    with pytest.raises(ClusterError, match=r"writing to one at .*uthorization failed \(TOPIC_AUTHORIZATION_FAILED\)"):
+        write_batches(conf, "one", [])
 
 
 def test_no_permission_for_a_topic(cluster):
