@@ -8,9 +8,10 @@ Among strangers that share says nothing of the whole, and any division of the qu
 throttle time is one and the same function of the *shared* rate, whoever asks: a price that all pay alike. So everybody
 aims at the same rate for the same price, PRICE / X³ bytes per second: whoever sends more than the going throttle
 time stands for falls, whoever sends less rises, and shares meet although nobody knows the limit, the others or how many
-they are. The third root spans all quotas with throttles that can be lived with: 0.46 s stand for 25 kB/s, 0.27 s for
-131 kB/s, 0.1 s for 2.5 MB/s. A request takes as long as its expected throttle, so that muting, which acts at once,
-limits everybody alike while rates, which act through a window of 10 s, only drift.
+they are. The third root spans all quotas with throttles that can be lived with: 0.41 s stand for 25 kB/s, 0.23 s for
+131 kB/s, 0.09 s for 2.5 MB/s. A request takes somewhat less than its expected throttle, so that muting, which acts at
+once, limits everybody alike while rates, which act through a window of 10 s, only drift. As long as the last answer
+carried no throttle nothing limits anybody, so rates rise slowly; under a throttle whoever has less may hurry.
 """
 
 from math import cbrt, exp, inf, log
@@ -18,7 +19,7 @@ from typing import Final
 
 from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
 
-PRICE: Final = 2_500.0
+PRICE: Final = 1_700.0
 """A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""
 ROOT: Final = 3
 DRIFT_PER_S: Final = 0.1
@@ -28,15 +29,14 @@ PRICE_MS: Final = 2_000
 STALE_MS: Final = 5_000
 """A price that nobody has asked for so long means little, and falls by half in 3 s."""
 FADES_MS: Final = 4_000
-MOST_FALL: Final = 0.3
-FREE_RISE: Final = 0.04
-PAID_RISE: Final = 0.25
-RISE_A_REQUEST: Final = 0.2
-"""Most that a rate falls and rises per second, on a logarithmic scale: unthrottled, when everybody rises; throttled,
-when only those rise who have less than others; and in the time that one request stands for."""
-FREE_MS: Final = 5.0
-PAID_MS: Final = 35.0
-"""Prices below and above which clients count as unthrottled and throttled; between them it is something between."""
+REQUEST_PART: Final = 0.75
+"""A request takes this part of the throttle time that its rate stands for."""
+MOST_FALL: Final = 0.6
+FREE_RISE: Final = 0.07
+PROBE_RISE: Final = 0.04
+PAID_RISE: Final = 0.4
+"""Most that a rate falls and rises per second, on a logarithmic scale: after an answer without a throttle, when
+everybody rises (more slowly whoever seems to be alone), and after one with, when only those rise who have less."""
 YOUNG_MS: Final = 10_000
 """After its first throttle a newcomer among others knows nothing yet, and for so long drifts faster."""
 YOUNG_DRIFT: Final = 4.0
@@ -78,6 +78,7 @@ class LearntShare:
         "_foretold",
         "_grown_at_ms",
         "_hold_until_ms",
+        "_is_free",
         "_patience_ms",
         "_price_ms",
         "_priced_at_ms",
@@ -98,6 +99,7 @@ class LearntShare:
         self._hold_until_ms = 0
         self._quiet_since_ms = 0
         self._price_ms = 0.0
+        self._is_free = True
         self._priced_at_ms = 0
         self._young_ms = YOUNG_MS
 
@@ -111,7 +113,7 @@ class LearntShare:
         """How much time one request's bytes should stand for."""
         if self.learnt is None or self.is_whole:
             return REQUEST_MS
-        return min(max(self._expected_ms(), REQUEST_MS), LONGEST_REQUEST_MS)
+        return min(max(self._expected_ms() * REQUEST_PART, REQUEST_MS), LONGEST_REQUEST_MS)
 
     def _expected_ms(self) -> float:
         """The throttle time that our rate stands for."""
@@ -128,6 +130,7 @@ class LearntShare:
             self.learnt = measured
             self.rate = max(measured * TARGET, LEAST_RATE)
             self._price_ms = min(throttle_ms, self._expected_ms())
+            self._is_free = False
             self._priced_at_ms = self._grown_at_ms = now_ms
         else:
             self._pay(min(throttle_ms, self._expected_ms() * MOST_PRICE), now_ms)
@@ -149,6 +152,7 @@ class LearntShare:
     def _pay(self, throttle_ms: float, now_ms: int) -> None:
         elapsed_ms = max(now_ms - self._priced_at_ms, 0)
         self._priced_at_ms = now_ms
+        self._is_free = throttle_ms <= 0
         self._price_ms += (throttle_ms - self._price_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
 
     def _yield(self, learnt: float, measured: float, throttle_ms: int) -> None:
@@ -183,14 +187,12 @@ class LearntShare:
 
     def _change(self, elapsed_s: float) -> float:
         """By how much the rate should change per second, on a logarithmic scale."""
-        expected_ms = self._expected_ms()
-        change = DRIFT_PER_S * ROOT * log(expected_ms / max(self._price_ms, 1e-9))
+        change = DRIFT_PER_S * ROOT * log(self._expected_ms() / max(self._price_ms, 1e-9))
         if self._young_ms > 0:
             self._young_ms -= int(elapsed_s * 1000.0)
             return min(max(change * YOUNG_DRIFT, -MOST_FALL), YOUNG_RISE)
-        paid = min(max((self._price_ms - FREE_MS) / (PAID_MS - FREE_MS), 0.0), 1.0)
-        most = min(FREE_RISE + (PAID_RISE - FREE_RISE) * paid, RISE_A_REQUEST * 1000.0 / expected_ms)
-        return min(max(change, -MOST_FALL), most)
+        free_rise = FREE_RISE if self._foretold == 0 else PROBE_RISE
+        return min(max(change, -MOST_FALL), free_rise if self._is_free else PAID_RISE)
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""

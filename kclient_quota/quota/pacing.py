@@ -38,6 +38,8 @@ DRAINED: Final = 0.97
 REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
+MOST_SLOW_START_BYTES: Final = 32_000_000.0
+"""More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
 OUTSTANDING_MS: Final = 500
 LONGEST_WAIT_MS: Final = 1_000
@@ -185,7 +187,7 @@ class Pacer:
 
         Tell a throttle that came with the same response first: no other can come before that throttle has passed.
         """
-        self._slow_start_bytes += nbytes
+        self._slow_start_bytes = min(self._slow_start_bytes + nbytes, MOST_SLOW_START_BYTES)
         if now_ms >= self._throttled_until_ms:
             self._share.on_free(now_ms)
 

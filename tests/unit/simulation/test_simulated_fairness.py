@@ -38,3 +38,22 @@ def test_newcomers_that_know_the_quota_soon_have_their_share(clients, newcomers,
     after_ms = found.settling[-1].after_ms
     assert after_ms is not None
     assert after_ms <= 20_000
+
+
+@pytest.mark.parametrize(
+    ("clients", "quota", "seed"),
+    [
+        (2, 1_048_576, 1),
+        (8, 51_200, 1),
+        (8, 1_048_576, 105),
+        (8, 52_428_800, 3),
+        (32, 51_200, 1),
+        (32, 51_200, 2),
+        (32, 51_200, 3),
+    ],
+)
+def test_who_learns_the_quota_has_nearly_an_equal_share_in_the_second_minute(clients, quota, seed):
+    found = fleet(seed, clients=clients, quota=quota, told=False)
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.9
+    assert found.least_share >= 0.5
