@@ -12,7 +12,7 @@ from math import ceil, inf
 from typing import Final
 
 from kclient_quota.clients.fetch_pacing import RECORD_BYTES, FetchPacer
-from kclient_quota.clients.fetch_sizes import DEFAULT_FETCH_BYTES, QUEUE_BACKOFF_MS, sizes_for
+from kclient_quota.clients.fetch_sizes import DEFAULT_FETCH_BYTES, sizes_for
 from kclient_quota.clients.fetch_statistics import FetchStatistics
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
@@ -47,7 +47,18 @@ SLICE_MS: Final = 100
 class _Source:
     """One consumer's connection to one broker, and its partition there."""
 
-    __slots__ = ("bins", "consumer", "fetching", "managers", "muted_until_ms", "node", "read", "received", "responses")
+    __slots__ = (
+        "bins",
+        "consumer",
+        "fetching",
+        "managers",
+        "muted_until_ms",
+        "node",
+        "read",
+        "received",
+        "responses",
+        "waiting",
+    )
 
     def __init__(self, consumer: "_Consumer", node: int, managers: QuotaManagers, bins: MutableSequence[int]) -> None:
         self.consumer = consumer
@@ -55,6 +66,7 @@ class _Source:
         self.managers = managers
         self.bins = bins
         self.fetching = False
+        self.waiting = False  # is going to look whether the queue has room
         self.muted_until_ms = 0
         self.read = 0  # batches
         self.received = 0  # bytes, empty answers included
@@ -65,6 +77,7 @@ class _Consumer:
     """A consumer and its librdkafka; without a pacer it is a plain one."""
 
     __slots__ = (
+        "backoff_ms",
         "begin_ms",
         "end_ms",
         "events",
@@ -92,6 +105,7 @@ class _Consumer:
         self.sources: list[_Source] = []
         self.leaders: dict[tuple[str, int], int] = {}
         self.pacer: FetchPacer | None = None
+        self.backoff_ms = 0
         self.fetch_bytes = DEFAULT_FETCH_BYTES
         self.queue_bytes: float = inf
         self.queue: deque[list[int]] = deque()  # broker and messages
@@ -155,7 +169,8 @@ class ConsumerWorld:
         consumer.sources = [_Source(consumer, node, managers[node], bins) for node in nodes]
         if not plain:
             limit = None if scenario.learns(number) else scenario.quota
-            _, sizes = sizes_for(limit)
+            conf, sizes = sizes_for(limit)
+            consumer.backoff_ms = conf["fetch.queue.backoff.ms"]
             consumer.fetch_bytes, consumer.queue_bytes = sizes.fetch_bytes, sizes.queue_bytes
             consumer.pacer = FetchPacer(limit, sizes, begin_ms)
             consumer.leaders = {("t", node): node for node in nodes}
@@ -177,7 +192,8 @@ class ConsumerWorld:
     # The application
 
     def _begin(self, consumer: _Consumer, now_ms: int) -> None:
-        self._fetch(consumer, now_ms)
+        for source in consumer.sources:
+            self._fetch(source, now_ms)
         self._take(consumer, now_ms)
 
     def _take(self, consumer: _Consumer, now_ms: int) -> None:
@@ -249,18 +265,25 @@ class ConsumerWorld:
         consumer.queued -= count
         consumer.gap.note(now_ms)
         if was_full:
-            self._fetch(consumer, now_ms + int(self._random() * QUEUE_BACKOFF_MS))
+            self._back_off(consumer, now_ms)
 
     # librdkafka
 
-    def _fetch(self, consumer: _Consumer, now_ms: int) -> None:
-        """Ask every leader that is not being asked, if the queue has room."""
-        if now_ms >= consumer.end_ms or consumer.queued * self._message >= consumer.queue_bytes:
-            return
+    def _back_off(self, consumer: _Consumer, now_ms: int) -> None:
+        """The queue may have room again: every leader's thread notices by itself."""
         for source in consumer.sources:
-            if not source.fetching:
-                source.fetching = True
-                self._events.push(self._travel(now_ms), self._arrive, source)
+            if not (source.fetching or source.waiting):
+                source.waiting = True
+                self._events.push(now_ms + int(self._random() * consumer.backoff_ms), self._fetch, source)
+
+    def _fetch(self, source: _Source, now_ms: int) -> None:
+        """Ask a leader that is not being asked, if the queue has room."""
+        consumer = source.consumer
+        source.waiting = False
+        if source.fetching or now_ms >= consumer.end_ms or consumer.queued * self._message >= consumer.queue_bytes:
+            return
+        source.fetching = True
+        self._events.push(self._travel(now_ms), self._arrive, source)
 
     def _answered(self, answer: tuple[_Source, int, int], now_ms: int) -> None:
         """A response has come, with so many bytes and messages."""
@@ -272,7 +295,7 @@ class ConsumerWorld:
         if messages:
             consumer.queue.append([source.node, messages])
             consumer.queued += messages
-        self._fetch(consumer, now_ms)
+        self._fetch(source, now_ms)
         self._wake(consumer, now_ms)
 
     def _refused(self, answer: tuple[_Source, int], now_ms: int) -> None:
@@ -281,7 +304,7 @@ class ConsumerWorld:
         source.fetching = False
         source.received += EMPTY_WIRE_BYTES
         source.consumer.events.append((source.node, throttle_ms))
-        self._fetch(source.consumer, now_ms)
+        self._fetch(source, now_ms)
         self._wake(source.consumer, now_ms)
 
     def _tell_statistics(self, consumer: _Consumer, now_ms: int) -> None:

@@ -120,6 +120,14 @@ def test_a_consumer_of_two_brokers_gets_both_quotas():
     assert found.utilisation >= 0.9
 
 
+def test_leaders_are_asked_each_in_its_own_time():
+    """A batch of one leader fills the queue, and the others come later: real ones get 0.85 to 0.9 of three quotas."""
+    scenario = Scenario(consume=True, brokers=3, clients=1, quota=51_200, leaders=((0, 1, 2),), seconds=60)
+    one = figures(scenario, play(scenario))
+    assert 0.8 <= one.utilisation <= 0.96
+    assert one.throttle_p99_ms <= 100
+
+
 def test_a_batch_larger_than_quota_times_window_never_comes():
     found = played(clients=1, quota=10_000, message_bytes=120_000, batch_messages=1, seconds=60)
     assert found.utilisation == 0
