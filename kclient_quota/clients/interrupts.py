@@ -5,20 +5,39 @@ poll(), confluent_kafka keeps the KeyboardInterrupt until the poll ends by itsel
 client with statistics runs a callback several times a second, so it would miss every third Ctrl-C or so.
 
 The remedy: a callback that waits in a generator's `yield`, inside its `try`, so that even an interrupt at its very
-first instruction is caught; the signal is then given again, when the main thread is back in the poll, which looks for
-signals itself every 200 ms. A generator serves one event: it makes the next one ready first, so that another thread's
-poll, and an event after one that raised, find one that waits.
+first instruction is caught. The signal is given again by C, when the callback's result is dropped: after its last line
+of Python, before confluent_kafka looks for signals or goes back to the application. Given any later it might find the
+main thread in a poll that the next event ends, and meet the next callback, and so on for ever. A generator serves one
+event: it makes the next one ready first, so that another thread's poll, and an event after one that raised, find one
+that waits.
 """
 
 import _thread
 import logging
-import time
+import operator
+import weakref
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
 logger = logging.getLogger("kclient_quota")
 
-AGAIN_S: Final = 0.01
+
+class _Result:
+    """What a callback that was interrupted returns."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Signal(weakref.ref[_Result]):
+    """A weak reference that can give the signal, without a line of Python."""
+
+    __slots__ = ()
+    give = staticmethod(_thread.interrupt_main)
+
+
+_give: Final = operator.methodcaller("give")
+_kept: Final[deque[_Signal]] = deque(maxlen=8)
 
 
 def interruptible(
@@ -29,7 +48,7 @@ def interruptible(
     Args:
         ours: called first; what it raises is logged, and goes no further.
         theirs: the application's, called after it; what it raises goes to the caller of poll(), but for an interrupt,
-            which comes a little later.
+            which comes when the callback is over.
     """
     # A callable without a line of Python of its own, where an interrupt would be lost; what it calls is exchanged.
     door: Any = type("interruptible", (), {})
@@ -39,9 +58,9 @@ def interruptible(
         next(waiting)
         door.__call__ = waiting.send
 
-    def serve() -> Generator[None, Any, None]:
+    def serve() -> Generator[_Result | None, Any, None]:
         try:
-            event = yield
+            event = yield None
             make_ready()
             if ours is not None:
                 _guarded(ours, event)
@@ -49,18 +68,18 @@ def interruptible(
                 theirs(event)
         except KeyboardInterrupt:
             make_ready()
-            # Not a threading.Thread, whose start() waits for the thread, and in which the signal might arrive.
-            _thread.start_new_thread(again, ())
-        yield
+            yield signal_again()
+        yield None
 
     make_ready()
     return door()  # type: ignore[no-any-return] # of a class without a type
 
 
-def again() -> None:
-    """Give the signal again, in a while."""
-    time.sleep(AGAIN_S)
-    _thread.interrupt_main()
+def signal_again() -> _Result:
+    """A result of a callback's that gives the signal again when it is dropped."""
+    result = _Result()
+    _kept.append(_Signal(result, _give))
+    return result
 
 
 def _guarded(handle: Callable[[Any], None], event: Any) -> None:

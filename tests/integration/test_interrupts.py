@@ -31,8 +31,7 @@ def caller() -> None:
 
 @pytest.mark.usefixtures("own_handler")
 @pytest.mark.parametrize("users", [False, True])
-def test_no_interrupt_comes_out_of_a_callback_and_none_is_lost(users: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "AGAIN_S", 0.002)
+def test_no_interrupt_comes_out_of_a_callback_and_none_is_lost(users: bool) -> None:
     callback = interruptible(lambda _event: caller(), (lambda _event: caller()) if users else None)
     chance = random.Random(1)
     for _ in range(INTERRUPTS):

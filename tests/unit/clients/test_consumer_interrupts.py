@@ -3,23 +3,19 @@
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kclient_quota.clients import interrupts
 from kclient_quota.clients.interrupts import interruptible
 
 
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
-    """What was to run in another thread; Ctrl-C is Python's own meanwhile."""
-    started: list[Callable[[], None]] = []
-    monkeypatch.setattr(interrupts._thread, "start_new_thread", lambda function, _args: started.append(function))
-    monkeypatch.setattr(interrupts.time, "sleep", lambda _seconds: None)
+def own_handler() -> Iterator[None]:
+    """Ctrl-C is Python's own meanwhile."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield started
+    yield
     signal.signal(signal.SIGINT, previous)
 
 
@@ -35,21 +31,31 @@ def test_events_are_handed_on() -> None:
     assert seen == [1, (1, "theirs"), "two", ("two", "theirs")]
 
 
+@pytest.mark.usefixtures("own_handler")
 @pytest.mark.parametrize("pair", [(interrupted, None), (None, interrupted), (interrupted, interrupted)])
-def test_an_interrupt_in_the_callback_is_given_again_outside_of_it(pair: Any, later: list[Callable[[], None]]) -> None:
+def test_an_interrupt_in_the_callback_is_given_again_when_its_result_is_dropped(pair: Any) -> None:
     callback = interruptible(*pair)
-    for count in (1, 2, 3):
-        callback("event")
-        assert len(later) == count
-    with pytest.raises(KeyboardInterrupt):
-        outside(later[0])
+    for _ in range(3):
+        results = [callback("event")]
+        assert results != [None]
+        with pytest.raises(KeyboardInterrupt):
+            drop(results)
+    assert interruptible(lambda _event: None)("event") is None
 
 
-def outside(again: Callable[[], None]) -> None:
-    """The other thread has come so far; Python notices a signal at one of the next instructions."""
-    again()
+def drop(results: list[object]) -> None:
+    """Python notices a signal at one of the next instructions."""
+    results.clear()
     for _ in range(1_000):
         pass
+
+
+@pytest.mark.usefixtures("own_handler")
+def test_an_interrupt_reaches_who_polls_however_many_callbacks_come_before() -> None:
+    callback = interruptible(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        # C drops each result before it makes the next call, in which the signal is met again.
+        any(map(lambda event: callback(event) is not None and event == 9, range(10)))  # noqa: C417 - C's own loop
 
 
 def test_what_our_callback_raises_is_logged_and_the_users_is_called_all_the_same(
