@@ -129,7 +129,7 @@ class Pacer:
         wait_ms = ceil(missing / self._pace)
         if self._share.limit is None:
             # Ask again before long: a learnt rate may have grown.
-            wait_ms = min(wait_ms, max(LONGEST_WAIT_MS, wait_ms // 4))
+            wait_ms = min(wait_ms, LONGEST_WAIT_MS)
         return max(self._wait_until_ms, now_ms + wait_ms)
 
     def rate(self) -> float:

@@ -168,3 +168,20 @@ def test_sizes_for_requests_and_what_is_on_its_way():
     pacer.on_sent(50_000, T0)
     assert pacer.measured_rate(T0) == 5_000
     assert Pacer(50 << 20).request_bytes == 1_000_000
+
+
+def test_whoever_waits_for_a_learnt_rate_looks_again_within_a_second():
+    """The rate grows only while it is asked for; a huge message must not wait for what a tiny one was worth."""
+    pacer = Pacer()
+    pacer.on_sent(100_000, T0)
+    pacer.on_throttle(HOURS_12, T0)
+    now = T0 + HOURS_12
+    times = []
+    while len(times) < 3:
+        at = pacer.admit_at_ms(100_000, now)
+        assert at - now <= 1_000
+        if at <= now:
+            pacer.on_sent(100_000, now)
+            times.append(now)
+        now = max(at, now)
+    assert times[-1] - times[0] < 2 * 100_000 / 512 * 1_000 / 3

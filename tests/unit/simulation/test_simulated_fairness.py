@@ -57,3 +57,10 @@ def test_who_learns_the_quota_has_nearly_an_equal_share_in_the_second_minute(cli
     assert found.utilisation >= 0.95
     assert found.jain >= 0.9
     assert found.least_share >= 0.5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_messages_worth_a_second_of_a_learnt_share_starve_nobody(seed):
+    found = fleet(seed, clients=8, quota=1_048_576, message_bytes=100_000, told=False)
+    assert found.utilisation >= 0.8
+    assert found.least_share >= 0.1
