@@ -178,7 +178,8 @@ class Brokers:
 
     def _asking(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = Consumer({**self._conf, **_ASKING, "error_cb": self._on_error})
+            # What librdkafka would log, again and again, comes as one error of the question.
+            self._consumer = Consumer({"log_level": 0, **self._conf, **_ASKING, "error_cb": self._on_error})
         return self._consumer
 
     def _on_error(self, error: KafkaError) -> None:

@@ -35,6 +35,7 @@ logger = logging.getLogger("kclient_quota")
 
 _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
+_OF_JAVA: Final = "An error occurred while calling "
 PYTHON: Final = "python"
 CONNECTORS: Final = (PYTHON, "jvm")
 _OF_USAGE: Final = ("usage", "outliers")
@@ -136,7 +137,9 @@ def reason(error: Exception) -> str:
             "a Python worker of Spark ended without saying why: out of memory, killed, or its Python "
             f"({os.environ.get('PYSPARK_PYTHON', 'python3')}) lacks a library; its last words are in the executor's log"
         )
-    return text.splitlines()[0] if text else type(error).__name__
+    lines = text.splitlines() or [type(error).__name__]
+    is_java = lines[0].startswith(_OF_JAVA) and len(lines) > 1
+    return lines[1].removeprefix(": ") if is_java else lines[0]
 
 
 def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
@@ -172,7 +175,20 @@ def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
     if plan.job == "outliers":
         found = noisiest(table, found, plan.k, plan.capacity, plan.window)
     found.write.parquet(plan.output)
-    return f"{plan.output}: {spark.read.parquet(plan.output).count()} rows"
+    count = spark.read.parquet(plan.output).count()
+    if not count:
+        _check_decoded(plan, dead_letters(decoded))
+    return f"{plan.output}: {count} rows"
+
+
+def _check_decoded(plan: Plan, letters: "DataFrame") -> None:
+    """Say why there is nothing, if it is that nothing could be decoded."""
+    first = letters.limit(1).collect()
+    if first:
+        raise ConfigError(
+            f"{plan.source}: nothing for {plan.job} there, but what could not be decoded: {first[0]['error']}; "
+            "is it what the receiver wrote, in this --format?"
+        )
 
 
 def _table_job(plan: Plan, table: "DataFrame", limits: Limits | None) -> "DataFrame":
@@ -199,7 +215,10 @@ def _recommend(plan: Plan, table: "DataFrame") -> str:
             f"{plan.source}: no client there tells how many bytes it sends; subscribe to "
             "org.apache.kafka.producer.node. and org.apache.kafka.consumer.node. of Java's clients"
         )
-    Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
+    try:
+        Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"output {plan.output}: {error.strerror}; recommend writes one file") from error
     said = f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
     return said if held is None else f"{said}\n{_tried(held, read_limits(plan.output), plan.policy.most_growth)}"
 

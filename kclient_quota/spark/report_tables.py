@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.jobs.backtest import backtest
+from kclient_quota.spark.jobs.demand import with_demand
 from kclient_quota.spark.quota_table import Limits, limit_of, read_limits
 
 if TYPE_CHECKING:
@@ -89,10 +90,12 @@ def collect(spark: "SparkSession", directory: Path) -> Tables:
         found.utilisation, found.spread = _utilisation(usage)
         before, after = (_limits(directory, name) for name in ("quotas", "recommended"))
         if after is not None:
-            found.quotas = _quotas(usage, before or {}, after)
-            found.verdicts = [_verdict("recommended", usage, after)]
+            wanted = with_demand(usage).cache()
+            found.quotas = _quotas(wanted, before or {}, after)
+            found.verdicts = [_verdict("recommended", wanted, after)]
             if before is not None:
-                found.verdicts.insert(0, _verdict("in force", usage, before))
+                found.verdicts.insert(0, _verdict("in force", wanted, before))
+            wanted.unpersist()
         usage.unpersist()
     if throttled is not None:
         order = throttled.orderBy(F.col("depth_ms").desc_nulls_last(), "start").limit(TOP)
@@ -209,9 +212,9 @@ def _outliers(outliers: "DataFrame") -> list[dict[str, Any]]:
     return [{**row.asDict(), "client": client_name(row)} for row in rows]
 
 
-def _quotas(usage: "DataFrame", before: Limits, after: Limits) -> list[tuple[str, float, float | None, float | None]]:
-    demand = usage.where(F.col("byte_rate").isNotNull() & F.col("broker").isNotNull())
-    found = demand.groupBy(*_CLIENT).agg(F.percentile_approx("byte_rate", 0.95).alias("demand"))
+def _quotas(wanted: "DataFrame", before: Limits, after: Limits) -> list[tuple[str, float, float | None, float | None]]:
+    known = wanted.where(F.col("demand").isNotNull() & F.col("broker").isNotNull())
+    found = known.groupBy(*_CLIENT).agg(F.percentile_approx("demand", 0.95).alias("demand"))
     rows = found.orderBy(F.col("demand").desc(), *_CLIENT).limit(TOP).collect()
     return [
         (
@@ -223,10 +226,10 @@ def _quotas(usage: "DataFrame", before: Limits, after: Limits) -> list[tuple[str
     ]
 
 
-def _verdict(name: str, usage: "DataFrame", limits: Limits) -> tuple[str, int, int, float, int]:
-    """What the broker's quota code makes of this usage."""
+def _verdict(name: str, wanted: "DataFrame", limits: Limits) -> tuple[str, int, int, float, int]:
+    """What the broker's quota code makes of this demand."""
     row = (
-        backtest(usage, limits)
+        backtest(wanted, limits)
         .agg(
             F.count_if(F.col("throttles") > 0).alias("throttled"),
             F.count("*").alias("clients"),

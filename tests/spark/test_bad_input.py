@@ -51,6 +51,22 @@ def test_a_wrong_schema(spark, tmp_path):
     assert "give the --format that wrote them" in said
 
 
+def test_lines_of_something_else(spark, tmp_path):
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "x.jsonl").write_text('{"a": 1}\n')
+    plan = {"job": "usage", "source": str(tmp_path / "lines"), "output": str(tmp_path / "out")}
+    said = failure(spark, ConfigError, **plan)
+    assert "nothing for usage there, but what could not be decoded: " in said
+
+
+def test_files_that_are_no_parquet(spark, tmp_path):
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "x.parquet").write_text("no parquet, but long enough for a footer\n")
+    plan = {"job": "usage", "source": str(tmp_path / "lines"), "output": str(tmp_path / "out")}
+    said = failure(spark, ClusterError, **plan, source_format="parquet")
+    assert "x.parquet" in said
+
+
 def test_a_missing_quota_file(spark, plan):
     said = failure(spark, ConfigError, **plan, quotas="/nowhere/quotas.yaml")
     assert "write one with: kafka-quotas export" in said
@@ -136,3 +152,4 @@ def test_a_reason_is_ours_where_there_is_one():
     assert reason(ValueError(traceback)) == "a; b"
     assert reason(ValueError("first\nsecond")) == "first"
     assert reason(ValueError()) == "ValueError"
+    assert reason(ValueError("An error occurred while calling o1.parquet.\n: org.x.Y: why\n\tat")) == "org.x.Y: why"

@@ -190,6 +190,8 @@ def test_recommendations_are_tried_on_time_held_out(spark, folder, tmp_path):
     said = [run(spark, dataclasses.replace(plan, policy=policy)).splitlines()[1] for policy in (tight, wide)]
     assert said[1].startswith("tried on the time held out: 0 of 14 clients (by broker) throttled, 0 of ")
     assert " of 14 clients" in said[0]
+    with pytest.raises(ConfigError, match=r"output /nowhere/q.yaml: No such file.*; recommend writes one file"):
+        run(spark, dataclasses.replace(plan, output="/nowhere/q.yaml", hold_out=0.0))
     with pytest.raises(ConfigError, match="hold_out"):
         dataclasses.replace(plan, hold_out=1.0)
 

@@ -38,11 +38,13 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
     """Throttling of every client on every broker under `limits`; spread over executors.
 
     Args:
-        usage: rows of the job `usage` of the time to test on; those of a broker with a byte rate count.
+        usage: rows of the job `usage` of the time to test on, or what `with_demand` made of them; those of a broker
+            with a byte rate count.
         limits: such as `quota_table.read_limits` of a recommended file.
         most_growth: of `with_demand`.
     """
-    known = with_demand(usage, most_growth).where(F.col("broker").isNotNull() & F.col("demand").isNotNull())
+    wanted = usage if "demand" in usage.columns else with_demand(usage, most_growth)
+    known = wanted.where(F.col("broker").isNotNull() & F.col("demand").isNotNull())
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
     limited = with_quotas(known.select(begin, end, *_WHO, "demand"), limits).where(F.col("quota").isNotNull())
     return limited.groupBy(*_WHO).applyInPandas(_one, _COLUMNS)
