@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.manners import Delay, ThrottleManner
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer
 
@@ -24,6 +25,8 @@ PRODUCE_S, CONSUME_S = 25.0, 18.0
 PRODUCER_QUOTA, CONSUMER_QUOTA = 50_000, 200_000
 BY_HAND = {"producer_byte_rate": PRODUCER_QUOTA, "consumer_byte_rate": CONSUMER_QUOTA}
 RECORD_BYTES = 1_010
+SILENT = ThrottleManner("silent", delay=Delay.LATE, tells=False, most_ms=30_000, empties_fetches=False)
+"""A proxy, say: answers are late, and nothing tells why."""
 SCENES: dict[str, tuple[str, dict[str, Any], str]] = {
     "kafka": ("kafka", {}, "cluster"),
     "redpanda": ("redpanda", {}, "cluster"),
@@ -66,7 +69,7 @@ class Seen:
             self.timeouts[name] = broker["req_timeouts"]
 
 
-def produce(manner: str, ours: dict[str, Any]) -> Seen:
+def produce(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
     seen = Seen()
     delivered: list[float] = []
     ours = {key: value for key, value in ours.items() if key != "consumer_byte_rate"}
@@ -109,7 +112,7 @@ def read_back(broker: EmbeddedBroker, expected: int) -> list[bytes]:
     return found
 
 
-def consume(manner: str, ours: dict[str, Any]) -> Seen:
+def consume(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
     seen = Seen()
     ours = {key: value for key, value in ours.items() if key != "producer_byte_rate"}
     with EmbeddedBroker(manner=manner, topics={"orders": 1}) as broker:
@@ -173,3 +176,18 @@ def test_clients_cope_with_every_manner_of_throttling(caplog: pytest.LogCaptureF
         assert wrote.slowest_s < 20, (name, manner, wrote.slowest_s)
     clients_that_learn = 2 * sum(source == "learned" for _, _, source in SCENES.values())
     assert sum(FALLBACK in record.getMessage() for record in caplog.records) == clients_that_learn
+
+
+def test_who_is_told_of_no_throttle_keeps_to_a_limit_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "PRODUCE_S", 9.0)
+    monkeypatch.setitem(globals(), "CONSUME_S", 9.0)
+    with ThreadPoolExecutor(2) as pool:
+        writing, reading = pool.submit(produce, SILENT, BY_HAND), pool.submit(consume, SILENT, BY_HAND)
+    wrote, read = writing.result(), reading.result()
+    assert (wrote.source, read.source) == ("config", "config")
+    assert (wrote.failed, wrote.errors, read.errors) == ([], [], [])
+    assert (sum(wrote.timeouts.values()), sum(read.timeouts.values()), read.moves) == (0, 0, ["assign 1"])
+    assert read.ids == [b"%06d" % number for number in range(len(read.ids))]
+    assert wrote.share >= 0.5
+    assert read.share >= 0.4
+    assert wrote.slowest_s < 10
