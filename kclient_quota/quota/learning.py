@@ -37,6 +37,9 @@ PROBE_RISE: Final = 0.04
 PAID_RISE: Final = 0.4
 """Most that a rate falls and rises per second, on a logarithmic scale: after an answer without a throttle, when
 everybody rises (more slowly whoever seems to be alone), and after one with, when only those rise who have less."""
+LEAST_PART: Final = 0.5
+"""A rate falls to this part of what the last window let through at least: until the burst with which a client begins
+has left the window, throttles are that burst's doing and would bring the rate to nothing."""
 YOUNG_MS: Final = 10_000
 """After its first throttle a newcomer among others knows nothing yet, and for so long drifts faster."""
 YOUNG_DRIFT: Final = 4.0
@@ -157,13 +160,16 @@ class LearntShare:
 
     def _yield(self, learnt: float, measured: float, throttle_ms: int) -> None:
         if self.is_whole:
-            self.rate = min(self.rate, learnt * TARGET)
+            self.rate = learnt * TARGET
             self._patience_ms = min(self._patience_ms + PATIENCE_MS, MOST_PATIENCE_MS)
             return
         self.learnt = measured
         self._patience_ms = PATIENCE_MS
         if throttle_ms > HARSH_MS:
-            self.rate = max(self.rate * HARSH_DECREASE, LEAST_RATE)
+            self._move_to(self.rate * HARSH_DECREASE, measured)
+
+    def _move_to(self, rate: float, learnt: float) -> None:
+        self.rate = max(rate, min(self.rate, learnt * LEAST_PART), LEAST_RATE)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:
         """Drift to what the price stands for; only while the rate is `busy` being used up."""
@@ -180,7 +186,7 @@ class LearntShare:
         # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
         doublings = min(max(calm_ms - max(CALM_MS, self._patience_ms), 0) // CALM_DOUBLING_MS, 20)
         change = self._change(elapsed_s) * 2.0**doublings
-        self.rate = max(self.rate * exp(min(change, max(MOST_RISE, YOUNG_RISE)) * elapsed_s), LEAST_RATE)
+        self._move_to(self.rate * exp(min(change, max(MOST_RISE, YOUNG_RISE)) * elapsed_s), self.learnt)
         if self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf

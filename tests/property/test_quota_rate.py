@@ -58,7 +58,8 @@ def test_avg_and_max_equal_the_model(shape, moves):
     avg, longest, history, now = SampledAvg(samples, window_ms), SampledMax(samples, window_ms), [], 0
     for gap, value in moves:
         now += gap
-        history.append((now, value))
+        if history or value is not None:  # unlike a rate's, their first sample begins with what is recorded first
+            history.append((now, value))
         if value is not None:
             avg.record(value, now)
             longest.record(value, now)

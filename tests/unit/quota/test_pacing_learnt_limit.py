@@ -85,3 +85,11 @@ def test_callers_who_come_late_keep_most_of_it(late_ms):
         world = World(51_200, told=told, late_ms=late_ms).run(180_000)
         assert world.utilisation(60_000) >= 0.85
         assert max(world.throttles(60_000), default=0) <= 300
+
+
+def test_throttles_of_a_first_burst_do_not_bring_the_rate_to_nothing():
+    share, burst = LearntShare(), 12_000_000.0
+    for now_ms in range(0, 10_000, 1_000):  # ten seconds' worth was sent at once, and is counted for ten seconds
+        share.on_throttle(burst, 10_000 + now_ms % 1_000, 1_400, now_ms)
+        share.grow(now_ms + 900, busy=True)
+    assert share.rate >= 0.4 * share.learnt
