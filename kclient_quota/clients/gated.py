@@ -36,6 +36,7 @@ class GatedProducer(confluent_kafka.Producer):
     # Python finds the methods of an object without a dictionary as fast as those of confluent_kafka's own.
     __slots__ = (
         "__weakref__",
+        "_abandoned",
         "_ask_conf",
         "_chain",
         "_closed",

@@ -82,7 +82,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         self._guard = CallbackGuard()
         self._router = Router(Partitioner(str(conf.get("partitioner", DEFAULT))))
         self._map_due_ms = 0
-        self._closed = False
+        self._closed = self._abandoned = False
         inner = self._transaction.with_message_timeout(settings.with_defaults(conf, limit))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         gates = self._gates = ProducerGates(ours.backoff, client_id, limit, linger_ms=settings.linger_ms(inner))
@@ -204,9 +204,13 @@ class Producer(TransactingProducer, TelemetryMethods):
 
         What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
         gets its delivery report.
+
+        Returns:
+            True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
+            after `transaction.timeout.ms`, and this client's last threads end with the object.
         """
+        gates = self._gates
         if not self._closed:
-            gates = self._gates
             deadline_ms = gates.clock.now_ms() + self._max_block_ms
             left = self._drain(deadline_ms, stop=partial(gates.outlasts, deadline_ms))
             if left:
@@ -217,6 +221,11 @@ class Producer(TransactingProducer, TelemetryMethods):
             self._stop_telemetry()
             self._stop_watch()
             self._chain.close()
+            if not self._leave_transaction(max(PURGE_MS, deadline_ms - gates.clock.now_ms()) / 1000):
+                logger.warning("Producer closes with a transaction open that its coordinator did not abort in time")
+                self._abandoned = True
+        if self._abandoned:
+            return False
         with self._guard:
             try:
                 return super().close()

@@ -90,6 +90,18 @@ class TransactingProducer(GatedProducer):
             super().abort_transaction(timeout)
         self._transaction.end()
 
+    def _leave_transaction(self, timeout_s: float) -> bool:
+        """Abort what is open, before a close that would wait for that without limit; whether that was done."""
+        if not self._transaction.possible:
+            return True
+        try:
+            with self._guard:
+                super().abort_transaction(timeout_s)
+        except KafkaException as error:
+            # Any other error, as that none is open, keeps confluent_kafka's close() from waiting, too.
+            return not error.args[0].retriable()
+        return True
+
     def _await_calm(self, deadline_ms: int | None) -> None:
         """Wait until no broker throttles, or `deadline_ms`, as an application that polls does."""
         gates = self._gates

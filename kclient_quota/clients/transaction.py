@@ -27,6 +27,7 @@ class Transaction:
         policy: what is done about one that is about to end.
 
     Attributes:
+        possible: whether the producer has transactions at all.
         aborts: whether the application has asked for it to be aborted.
         overdue: why it has to be aborted; None while it has not.
         aborted: whether it was, without the application's having called `abort_transaction()` yet.
@@ -34,6 +35,7 @@ class Transaction:
     """
 
     def __init__(self, conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> None:
+        self.possible = "transactional.id" in conf
         self.aborts = policy is TransactionTimeout.ABORT
         self.overdue: KafkaException | None = None
         self.aborted = False
@@ -47,7 +49,7 @@ class Transaction:
 
     def with_message_timeout(self, conf: dict[str, Any]) -> dict[str, Any]:
         """`conf` for librdkafka, whose messages must not outlast what the abort of a transaction can wait for."""
-        if not self.aborts or "transactional.id" not in conf or any(key in conf for key in MESSAGE_TIMEOUT):
+        if not self.aborts or not self.possible or any(key in conf for key in MESSAGE_TIMEOUT):
             return conf
         return {**conf, MESSAGE_TIMEOUT[0]: self._message_ms}
 

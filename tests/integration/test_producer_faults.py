@@ -384,3 +384,36 @@ def test_a_commit_within_its_time_waits_for_the_quota(broker: EmbeddedBroker) ->
     producer.commit_transaction(10)
     with pytest.raises(KafkaException, match=r"[Ss]tate"):
         producer.commit_transaction(1)
+
+
+def test_closing_with_a_transaction_open_does_not_wait_for_a_cluster_that_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t", "max.block.ms": 500}
+        producer = made(conf)
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("orders", b"v")
+        assert producer.flush(10) == 0
+    with caplog.at_level(logging.WARNING, logger="kclient_quota"):
+        assert not producer.close()
+    assert [text for text in caplog.messages if "transaction open" in text]
+    assert not producer.close()
+
+
+def test_closing_aborts_a_transaction_that_is_open(broker: EmbeddedBroker) -> None:
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"}
+    producer = made(conf)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("orders", b"v")
+    assert producer.close()
+    settings = {**conf, "group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    del settings["transactional.id"]
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe(["orders"])
+    message = consumer.poll(20)
+    assert message is not None
+    assert message.error().name() == "_PARTITION_EOF"
+    consumer.close()
