@@ -1,6 +1,7 @@
 """A consume-transform-produce loop throttled for longer than max.poll.interval.ms keeps its group; on both brokers.
 
-Every message of a topic is copied once, under a producer quota that makes one batch take twice `max.poll.interval.ms`.
+Every message of a topic is copied once, under a producer quota that makes one batch take twice `max.poll.interval.ms`,
+or ten times.
 The scenes wait rather than work, so those of all protocols and assignors run side by side.
 """
 
@@ -20,6 +21,8 @@ from kclient_quota.clients.producer import Producer
 
 Unique = Callable[[str], str]
 POLL_INTERVAL_S = 6.0
+TIGHT_S = 1.4
+"""A tenth of what a batch takes. The classic protocol cannot have it: its session would have to be as short."""
 QUOTA = 4_000
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 500},
@@ -35,7 +38,9 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 class Copier:
     """One member that copies what it is assigned, commits after each batch, and when it loses partitions."""
 
-    def __init__(self, cluster: Any, name: str, topic: str, protocol: str, gather_s: float = 0.5) -> None:
+    def __init__(
+        self, cluster: Any, name: str, topic: str, protocol: str, gather_s: float = 0.5, poll_s: float = POLL_INTERVAL_S
+    ) -> None:
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         self.moves: list[tuple[str, int]] = []
         self.first_assigned = threading.Event()
@@ -55,7 +60,7 @@ class Copier:
                 "client.id": f"{name}-consumer",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "max.poll.interval.ms": int(POLL_INTERVAL_S * 1000),
+                "max.poll.interval.ms": int(poll_s * 1000),
                 "enable.metrics.push": False,
             }
         )
@@ -150,12 +155,12 @@ def finish(copiers: list[Copier], threads: list[threading.Thread], count: int) -
         thread.join(20)
 
 
-def alone(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Counter[bytes]]:
+def alone(cluster: Any, topic: str, protocol: str, poll_s: float = POLL_INTERVAL_S) -> tuple[Copier, Counter[bytes]]:
     """One member copies one batch, which takes long."""
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-copy", 1)
     fill(cluster, topic, 60)
-    copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3)  # so that it is one batch
+    copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3, poll_s=poll_s)  # so that it is one batch
     thread = threading.Thread(target=copier.run, args=(time.monotonic() + 25,))
     thread.start()
     assert copier.first_assigned.wait(15)
@@ -189,15 +194,17 @@ def ids(count: int) -> dict[bytes, int]:
 
 @pytest.mark.slow
 def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, unique: Unique) -> None:
-    with ThreadPoolExecutor(2 * len(PROTOCOLS)) as pool:
+    with ThreadPoolExecutor(2 * len(PROTOCOLS) + 1) as pool:
         single = {name: pool.submit(alone, cluster, unique(f"alone-{name}"), name) for name in PROTOCOLS}
+        tight = pool.submit(alone, cluster, unique("tight"), "kip-848", TIGHT_S)
         double = {name: pool.submit(joined, cluster, unique(f"joined-{name}"), name) for name in PROTOCOLS}
+    single["tight"] = tight
     for name, scene in single.items():
         copier, seen = scene.result()
         assert (name, copier.moves[:1], copier.failed) == (name, [("assign", 2)], [])
         # The only other move is that of closing.
         assert [move for move, _ in copier.moves[1:]] in ([], ["revoke"]), name
-        assert copier.longest_batch_s > POLL_INTERVAL_S + 3, name
+        assert copier.longest_batch_s > (10 * TIGHT_S if name == "tight" else POLL_INTERVAL_S + 3), name
         assert seen == ids(60), name
     for name, scene in double.items():
         first, second, served_s, seen = scene.result()
