@@ -37,7 +37,7 @@ PROBE_RISE: Final = 0.04
 PAID_RISE: Final = 0.4
 """Most that a rate falls and rises per second, on a logarithmic scale: after an answer without a throttle, when
 everybody rises (more slowly whoever seems to be alone), and after one with, when only those rise who have less."""
-LEAST_PART: Final = 0.5
+LEAST_PART: Final = 0.6
 """A rate falls to this part of what the last window let through at least: until the burst with which a client begins
 has left the window, throttles are that burst's doing and would bring the rate to nothing."""
 YOUNG_MS: Final = 10_000
