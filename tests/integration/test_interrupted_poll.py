@@ -11,9 +11,11 @@ from kclient_quota.broker import EmbeddedBroker
 
 ROUNDS = 20
 POLLS = """
+import signal
 import sys
 from kclient_quota import Producer
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test that runs in the background inherits it ignored
 seen = []
 conf = {"bootstrap.servers": sys.argv[1], "client.id": "app", "stats_cb": seen.append, "statistics.interval.ms": 50}
 producer = Producer(conf)
