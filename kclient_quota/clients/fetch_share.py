@@ -11,9 +11,10 @@ less often rises, and shares meet although nobody knows the limit, the others or
 is not counted, nobody has to find out whether he is alone: then the price is what the last few bytes of his own cost.
 """
 
-from math import cbrt, exp, inf, log
+from math import cbrt, exp, inf
 from typing import Final
 
+from kclient_quota.quota.price import Price
 from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.quota.share import TARGET as SHARE_TARGET
 
@@ -25,11 +26,6 @@ OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
 PRICE: Final = 0.25
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
-ROOT: Final = 3
-PRICE_MS: Final = 2_000
-"""Over how long throttle times are averaged, zeros too."""
-DRIFT_PER_S: Final = 0.1
-"""A rate goes this part of the way, on a logarithmic scale, to what the going throttle time stands for."""
 MOST_FALL: Final = 0.3
 MOST_RISE: Final = 0.2
 MOST_CALM_RISE: Final = 1.0
@@ -53,7 +49,7 @@ class _LearntShare:
         rate: bytes per second to fetch at now; infinite as long as nothing is known.
     """
 
-    __slots__ = ("_fetch_bytes", "_grown_at_ms", "_price_ms", "_priced_at_ms", "_quiet_since_ms", "learnt", "rate")
+    __slots__ = ("_fetch_bytes", "_grown_at_ms", "_price", "_quiet_since_ms", "learnt", "rate")
 
     limit: Final = None
 
@@ -61,8 +57,7 @@ class _LearntShare:
         self.learnt: float | None = None
         self.rate = inf
         self._fetch_bytes = LEAST_FETCH_BYTES
-        self._price_ms = 0.0
-        self._priced_at_ms = 0
+        self._price = Price()
         self._grown_at_ms = 0
         self._quiet_since_ms = 0
 
@@ -75,21 +70,16 @@ class _LearntShare:
         self._quiet_since_ms = now_ms + throttle_ms
         if self.learnt is None:
             self.rate = max(measured, LEAST_RATE)
-            self._price_ms = min(throttle_ms, self._expected_ms())
-            self._priced_at_ms = self._grown_at_ms = now_ms
+            self._price.begin(min(throttle_ms, self._expected_ms()), now_ms)
+            self._grown_at_ms = now_ms
         else:
-            self._pay(throttle_ms, now_ms)
+            self._price.pay(throttle_ms, now_ms)
         self.learnt = measured
 
     def on_free(self, now_ms: int) -> None:
         """Fetches were answered."""
         if self.learnt is not None:
-            self._pay(0.0, now_ms)
-
-    def _pay(self, throttle_ms: float, now_ms: int) -> None:
-        elapsed_ms = max(now_ms - self._priced_at_ms, 0)
-        self._priced_at_ms = now_ms
-        self._price_ms += (throttle_ms - self._price_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
+            self._price.pay(0.0, now_ms)
 
     def _expected_ms(self) -> float:
         """The throttle time that our rate stands for."""
@@ -105,7 +95,7 @@ class _LearntShare:
             return
         elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
         calm_ms = now_ms - self._quiet_since_ms - CALM_MS
-        change = DRIFT_PER_S * ROOT * log(self._expected_ms() / max(self._price_ms, 1e-9))
+        change = self._price.drift(self._expected_ms())
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
             change = min(change, MOST_RISE) * 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
@@ -118,7 +108,7 @@ class _LearntShare:
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
-        self._priced_at_ms += shift_ms
+        self._price.rebase(shift_ms)
         self._grown_at_ms += shift_ms
         self._quiet_since_ms += shift_ms
 

@@ -14,18 +14,14 @@ once, limits everybody alike while rates, which act through a window of 10 s, on
 carried no throttle nothing limits anybody, so rates rise slowly; under a throttle whoever has less may hurry.
 """
 
-from math import cbrt, exp, inf, log
+from math import cbrt, exp, inf
 from typing import Final
 
+from kclient_quota.quota.price import Price
 from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
 
 PRICE: Final = 1_700.0
 """A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""
-ROOT: Final = 3
-DRIFT_PER_S: Final = 0.1
-"""A rate goes this part of the way, on a logarithmic scale, to what the going throttle time stands for."""
-PRICE_MS: Final = 2_000
-"""Over how long throttle times are averaged, zeros too."""
 STALE_MS: Final = 5_000
 """A price that nobody has asked for so long means little, and falls by half in 3 s."""
 FADES_MS: Final = 4_000
@@ -83,8 +79,7 @@ class LearntShare:
         "_hold_until_ms",
         "_is_free",
         "_patience_ms",
-        "_price_ms",
-        "_priced_at_ms",
+        "_price",
         "_quiet_since_ms",
         "_young_ms",
         "learnt",
@@ -101,9 +96,8 @@ class LearntShare:
         self._grown_at_ms = 0
         self._hold_until_ms = 0
         self._quiet_since_ms = 0
-        self._price_ms = 0.0
+        self._price = Price()
         self._is_free = True
-        self._priced_at_ms = 0
         self._young_ms = YOUNG_MS
 
     @property
@@ -132,9 +126,9 @@ class LearntShare:
         if self.learnt is None:
             self.learnt = measured
             self.rate = max(measured * TARGET, LEAST_RATE)
-            self._price_ms = min(throttle_ms, self._expected_ms())
+            self._price.begin(min(throttle_ms, self._expected_ms()), now_ms)
             self._is_free = False
-            self._priced_at_ms = self._grown_at_ms = now_ms
+            self._grown_at_ms = now_ms
         else:
             self._pay(min(throttle_ms, self._expected_ms() * MOST_PRICE), now_ms)
             off_ms = abs(own_bytes * 1000.0 / self.learnt - window_ms - throttle_ms)
@@ -153,10 +147,8 @@ class LearntShare:
             self._pay(0.0, now_ms)
 
     def _pay(self, throttle_ms: float, now_ms: int) -> None:
-        elapsed_ms = max(now_ms - self._priced_at_ms, 0)
-        self._priced_at_ms = now_ms
         self._is_free = throttle_ms <= 0
-        self._price_ms += (throttle_ms - self._price_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
+        self._price.pay(throttle_ms, now_ms)
 
     def _yield(self, learnt: float, measured: float, throttle_ms: int) -> None:
         if self.is_whole:
@@ -181,8 +173,8 @@ class LearntShare:
         if not busy or self.learnt is None or (self.is_whole and calm_ms < self._patience_ms):
             return
         elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
-        if min(calm_ms, now_ms - self._priced_at_ms) > STALE_MS:
-            self._price_ms *= exp(-elapsed_s * 1000.0 / FADES_MS)
+        if min(calm_ms, now_ms - self._price.paid_at_ms) > STALE_MS:
+            self._price.throttle_ms *= exp(-elapsed_s * 1000.0 / FADES_MS)
         # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
         doublings = min(max(calm_ms - max(CALM_MS, self._patience_ms), 0) // CALM_DOUBLING_MS, 20)
         change = self._change(elapsed_s) * 2.0**doublings
@@ -193,7 +185,7 @@ class LearntShare:
 
     def _change(self, elapsed_s: float) -> float:
         """By how much the rate should change per second, on a logarithmic scale."""
-        change = DRIFT_PER_S * ROOT * log(self._expected_ms() / max(self._price_ms, 1e-9))
+        change = self._price.drift(self._expected_ms())
         if self._young_ms > 0:
             self._young_ms -= int(elapsed_s * 1000.0)
             return min(max(change * YOUNG_DRIFT, -MOST_FALL), YOUNG_RISE)
@@ -205,4 +197,4 @@ class LearntShare:
         self._grown_at_ms += shift_ms
         self._hold_until_ms += shift_ms
         self._quiet_since_ms += shift_ms
-        self._priced_at_ms += shift_ms
+        self._price.rebase(shift_ms)
