@@ -11,12 +11,11 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import ConfigError, QuotaThrottledError
-from tests.integration.made_producers import made
+from tests.integration.made_producers import Reports, made, over_produce, stuck
 
 HALF_A_DAY_MS = 12 * 3600 * 1000
 PRODUCE = 0
@@ -26,16 +25,6 @@ PRODUCE = 0
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
         yield cluster
-
-
-class Reports:
-    """Delivery reports, by error name or "ok"."""
-
-    def __init__(self) -> None:
-        self.seen: Counter[str] = Counter()
-
-    def __call__(self, error: Any, message: Any) -> None:
-        self.seen["ok" if error is None else error.name()] += 1
 
 
 def throttled(broker: EmbeddedBroker, **conf: Any) -> tuple[Producer, Reports]:
@@ -52,17 +41,6 @@ def throttled(broker: EmbeddedBroker, **conf: Any) -> tuple[Producer, Reports]:
         producer.poll(0.05)
     assert any(entry.throttled_until_ms > HALF_A_DAY_MS - 60_000 for entry in producer.quota_state().values())
     return producer, reports
-
-
-def stuck(producer: Producer, reports: Reports) -> None:
-    """Put a message behind the throttle that librdkafka has accepted already."""
-    confluent_kafka.Producer.produce(producer, "orders", b"stuck", on_delivery=reports)
-
-
-def over_produce(producer: Producer) -> None:
-    """More than a grant holds, so that one call meets the gate."""
-    for _ in range(100):
-        producer.produce("orders", b"x" * 1000)
 
 
 def test_produce_raises_after_max_block_ms_and_says_when_to_come_back(broker: EmbeddedBroker) -> None:
@@ -250,172 +228,3 @@ def test_throttling_is_logged_once_when_it_starts_and_once_when_it_ends(
     producer.close()
     assert caplog.text.count("throttles client 'app'") == 1
     assert caplog.text.count("Throttling of client 'app' has ended") == 1
-
-
-def in_transaction(
-    broker: EmbeddedBroker, policy: str, throttle_ms: int, timeout_ms: int = 4_000
-) -> tuple[Producer, Reports]:
-    """A transaction with a message that the broker reads only when its throttle is over."""
-    conf = {"transactional.id": "t", "transaction.timeout.ms": timeout_ms, "quota.transaction.timeout": policy}
-    reports = Reports()
-    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0, **conf})
-    producer.init_transactions(10)
-    producer.begin_transaction()
-    broker.throttle_next(PRODUCE, throttle_ms)
-    producer.produce("orders", b"first", on_delivery=reports)
-    assert producer.flush(2) == 0
-    stuck(producer, reports)
-    return producer, reports
-
-
-@pytest.mark.parametrize("call", ["commit_transaction", "flush", "produce"])
-def test_a_transaction_that_a_throttle_would_have_time_out_is_aborted_before_where_that_was_asked_for(
-    broker: EmbeddedBroker, call: str
-) -> None:
-    producer, reports = in_transaction(broker, "abort", 2_400)
-    begin = time.monotonic()
-    with pytest.raises(KafkaException, match="it was aborted") as caught:
-        over_produce(producer) if call == "produce" else getattr(producer, call)()
-    assert time.monotonic() - begin < 4
-    assert caught.value.args[0].txn_requires_abort()
-    assert sum(reports.seen.values()) == 2
-    if call != "commit_transaction":
-        with pytest.raises(KafkaException, match="it was aborted"):
-            producer.commit_transaction()
-    producer.abort_transaction()
-    # It waits until what was sent before is out of the way of a new one.
-    producer.begin_transaction()
-    producer.produce("orders", b"next")
-    producer.commit_transaction(10)
-
-
-def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: EmbeddedBroker) -> None:
-    producer, _ = in_transaction(broker, "abort", 2_400)
-    with pytest.raises(KafkaException, match="it was aborted"):
-        producer.produce_batch("orders", [{"value": b"x" * 1_000} for _ in range(100)])
-    producer.abort_transaction()
-
-
-def test_what_waits_behind_a_throttle_of_half_a_day_is_given_up_in_time(broker: EmbeddedBroker) -> None:
-    producer, reports = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
-    begin = time.monotonic()
-    with pytest.raises(KafkaException, match="it was aborted"):
-        producer.commit_transaction()
-    assert time.monotonic() - begin < 9
-    assert reports.seen["ok"] == 1
-    # The abort purges what has not timed out yet.
-    assert sum(reports.seen[name] for name in ("_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT")) == 1
-
-
-def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedBroker) -> None:
-    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
-    producer._max_block_ms = 1_000
-    with pytest.raises(KafkaException, match="it was aborted"):
-        producer.commit_transaction()
-    producer.abort_transaction()
-    begin = time.monotonic()
-    with pytest.raises(QuotaThrottledError, match="would have to be aborted") as caught:
-        producer.begin_transaction()
-    assert 0.9 < time.monotonic() - begin < 5
-    assert caught.value.retry_after_ms > HALF_A_DAY_MS / 2
-
-
-@pytest.mark.parametrize("policy", ["abort", "report"])
-def test_offsets_are_sent_when_the_throttle_is_over_and_the_heartbeat_goes_on(
-    broker: EmbeddedBroker, policy: str
-) -> None:
-    beats: list[float] = []
-    producer, reports = in_transaction(broker, policy, 1_500, timeout_ms=20_000)
-    producer._heartbeat = lambda: beats.append(time.monotonic())
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    offsets = [TopicPartition("orders", 0, 1)]
-    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
-    producer.commit_transaction(10)
-    assert consumer.committed(offsets, 10)[0].offset == 1
-    consumer.close()
-    assert reports.seen == {"ok": 2}
-    assert len(beats) > 5
-
-
-def test_offsets_that_a_throttle_holds_up_abort_the_transaction_in_time(broker: EmbeddedBroker) -> None:
-    producer, reports = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=9_000)
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    begin = time.monotonic()
-    with pytest.raises(KafkaException, match="it was aborted"):
-        producer.send_offsets_to_transaction([TopicPartition("orders", 0, 1)], consumer.consumer_group_metadata())
-    assert time.monotonic() - begin < 9
-    consumer.close()
-    assert reports.seen["ok"] == 1
-
-
-def test_near_its_end_a_transaction_goes_on_but_one_answer_at_a_time(broker: EmbeddedBroker) -> None:
-    broker.set_quota(client_id="app", producer_byte_rate=1_000_000)
-    conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
-    times = {"transaction.timeout.ms": 12_000, "message.timeout.ms": 6_000}
-    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf, **times})
-    producer.init_transactions(10)
-    producer.begin_transaction()
-    begin = time.monotonic()
-    early, late = [], []
-    while time.monotonic() - begin < 4.2:
-        producer.produce("orders", b"x" * 1_000)
-        (late if time.monotonic() - begin > 3.5 else early).append(len(producer))
-    producer.commit_transaction()
-    assert max(early) > 1
-    assert max(late) == 1
-
-
-def test_where_it_was_not_asked_for_the_transaction_is_told_of_and_waited_for(
-    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    producer, reports = in_transaction(broker, "report", 2_400)
-    with caplog.at_level(logging.WARNING, "kclient_quota"):
-        producer.commit_transaction()
-    assert caplog.text.count("transaction.timeout.ms=4000") == 1
-    assert reports.seen == {"ok": 2}
-
-
-def test_a_commit_within_its_time_waits_for_the_quota(broker: EmbeddedBroker) -> None:
-    broker.set_quota(client_id="app", producer_byte_rate=20_000)
-    conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
-    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf})
-    producer.init_transactions(10)
-    producer.begin_transaction()
-    for _ in range(15):
-        producer.produce("orders", b"x" * 1_000)
-    producer.commit_transaction(10)
-    with pytest.raises(KafkaException, match=r"[Ss]tate"):
-        producer.commit_transaction(1)
-
-
-def test_closing_with_a_transaction_open_does_not_wait_for_a_cluster_that_is_gone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with EmbeddedBroker(topics={"orders": 1}) as broker:
-        conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t", "max.block.ms": 500}
-        producer = made(conf)
-        producer.init_transactions(10)
-        producer.begin_transaction()
-        producer.produce("orders", b"v")
-        assert producer.flush(10) == 0
-    with caplog.at_level(logging.WARNING, logger="kclient_quota"):
-        assert not producer.close()
-    assert [text for text in caplog.messages if "transaction open" in text]
-    assert not producer.close()
-
-
-def test_closing_aborts_a_transaction_that_is_open(broker: EmbeddedBroker) -> None:
-    conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"}
-    producer = made(conf)
-    producer.init_transactions(10)
-    producer.begin_transaction()
-    producer.produce("orders", b"v")
-    assert producer.close()
-    settings = {**conf, "group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True}
-    del settings["transactional.id"]
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.subscribe(["orders"])
-    message = consumer.poll(20)
-    assert message is not None
-    assert message.error().name() == "_PARTITION_EOF"
-    consumer.close()
