@@ -28,6 +28,7 @@ from kclient_quota.simulation.outcome import (
     Outcome,
     Randomness,
     Throttles,
+    Way,
     bins_for,
     managers_of,
 )
@@ -132,8 +133,7 @@ class ConsumerWorld:
         self._cost = scenario.message_bytes + RECORD_BYTES
         self._per_batch = scenario.batch_messages
         self._batch = BATCH_WIRE_BYTES + scenario.batch_messages * (scenario.message_bytes + RECORD_WIRE_BYTES)
-        self._way_ms = network.round_trip_ms / 2
-        self._jitter_ms = network.jitter_ms + 1
+        self._travel = Way(network, randomness).arrival
         self._late_ms = network.wake_ms + 1
         self._warm_ms = START_MS + scenario.warm_up_ms
         self._end_ms = START_MS + scenario.end_ms
@@ -185,9 +185,6 @@ class ConsumerWorld:
             consumer.gap.note(min(self._end_ms, consumer.end_ms))
         self._outcome.longest_gap_ms = [consumer.gap.longest_ms for consumer in self._consumers]
         return self._outcome
-
-    def _travel(self, now_ms: int) -> int:
-        return int(now_ms + self._way_ms + self._random() * self._jitter_ms)
 
     # The application
 

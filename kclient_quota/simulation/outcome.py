@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.quota.managers import QuotaManagers
-from kclient_quota.simulation.model import Kind
+from kclient_quota.simulation.model import Kind, Network
 from kclient_quota.simulation.parts import Part
 
 BIN_MS: Final = 1_000
@@ -147,6 +147,21 @@ class Tally:
         self._gap.note(now_ms)
         self._outcome.requests += 1
         self._throttles.note(throttle_ms, warm=now_ms >= self._warm_ms)
+
+
+class Way:
+    """From a client to a broker, or back."""
+
+    __slots__ = ("_jitter_ms", "_random", "_way_ms")
+
+    def __init__(self, network: Network, randomness: Randomness) -> None:
+        self._way_ms = network.round_trip_ms / 2
+        self._jitter_ms = network.jitter_ms + 1
+        self._random = randomness.random
+
+    def arrival(self, leaves_ms: int) -> int:
+        """When what leaves then is there."""
+        return int(leaves_ms + self._way_ms + self._random() * self._jitter_ms)
 
 
 class Events:

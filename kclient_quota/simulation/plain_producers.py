@@ -24,6 +24,7 @@ from kclient_quota.simulation.outcome import (
     Events,
     Randomness,
     Tally,
+    Way,
 )
 
 LINGER_MS: Final = 5
@@ -89,13 +90,8 @@ class PlainProducers:
         self.message_timeout_ms = scenario.message_timeout_ms
         self.push = events.push
         self.delivery = delivery
-        self._way_ms = network.round_trip_ms / 2
-        self._jitter_ms = network.jitter_ms + 1
+        self.travel = Way(network, randomness).arrival
         self._random = randomness.random
-
-    def travel(self, now_ms: int) -> int:
-        """When what leaves now is there."""
-        return int(now_ms + self._way_ms + self._random() * self._jitter_ms)
 
     def reconnect_after(self, backoff_ms: int) -> int:
         """As librdkafka spreads its back-off."""

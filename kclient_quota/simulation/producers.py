@@ -27,6 +27,7 @@ from kclient_quota.simulation.outcome import (
     Outcome,
     Randomness,
     Tally,
+    Way,
     bins_for,
     managers_of,
 )
@@ -112,8 +113,7 @@ class ProducerWorld:
         self._random = randomness.random
         self._cost = scenario.message_bytes + RECORD_BYTES
         self._record_bytes = scenario.message_bytes + RECORD_WIRE_BYTES
-        self._way_ms = network.round_trip_ms / 2
-        self._jitter_ms = network.jitter_ms + 1
+        self._travel = Way(network, randomness).arrival
         self._linger_ms = network.linger_ms
         self._late_ms = network.wake_ms + 1
         self._keyed = scenario.keyed
@@ -236,7 +236,7 @@ class ProducerWorld:
             requests.append(nbytes)
             lane.marks.append(gate.handed)
             lane.linger_until_ms = now_ms + self._linger_ms
-            arrival_ms = int(lane.linger_until_ms + self._way_ms + self._random() * self._jitter_ms)
+            arrival_ms = self._travel(lane.linger_until_ms)
             lane.arrived_ms = max(arrival_ms, lane.arrived_ms)
             self._push(lane.arrived_ms, self._arrive, lane)
         lane.wire_bytes += nbytes
@@ -252,6 +252,6 @@ class ProducerWorld:
         mark = lane.marks.popleft()
         throttle_ms = lane.managers.on_produce(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms, acks=-1).time_ms
         lane.muted_until_ms = now_ms + throttle_ms
-        answered_ms = int(now_ms + self._way_ms + self._random() * self._jitter_ms)
+        answered_ms = self._travel(now_ms)
         lane.answers.append((answered_ms, mark, throttle_ms))
         lane.tally.note(nbytes, throttle_ms, now_ms)

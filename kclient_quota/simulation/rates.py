@@ -183,6 +183,11 @@ def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
     fair = shares(scenario.presence(), outcomes, _fair_from_ms(scenario), end_ms, told_of)
     throttles, first_throttle_ms = _throttles(outcomes, told)
     responses = throttles.total()
+    of_kinds = {
+        kind.value: _kind_figures(scenario, outcomes, kind, clients, by_client)
+        for kind, clients in kinds.items()
+        if _is_told_of(kind, kinds)
+    }
     return Figures(
         utilisation=together / (scenario.quota * brokers),
         bytes_per_second=together,
@@ -197,7 +202,7 @@ def figures(scenario: Scenario, outcomes: Sequence[Outcome]) -> Figures:
         longest_gap_ms=_longest_gap_ms(outcomes, told_of),
         settling=settling(scenario, outcomes),
         throttle_times=dict(sorted(throttles.items())),
-        **{kind.value: _kind_figures(scenario, outcomes, kind, kinds) for kind in kinds if _is_told_of(kind, kinds)},
+        **of_kinds,
         delivery=_delivery_figures(scenario, outcomes, brokers * span_s)
         if scenario.plain and not scenario.consume
         else None,
@@ -248,21 +253,24 @@ def _longest_gap_ms(outcomes: Iterable[Outcome], clients: Collection[int]) -> in
 
 
 def _kind_figures(
-    scenario: Scenario, outcomes: Sequence[Outcome], kind: Kind, kinds: Mapping[Kind, Collection[int]]
+    scenario: Scenario,
+    outcomes: Sequence[Outcome],
+    kind: Kind,
+    clients: Collection[int],
+    by_client: Mapping[int, int],
 ) -> KindFigures:
-    by_client = bytes_of(outcomes, scenario.warm_up_ms, scenario.end_ms)
     throttles, _ = _throttles(outcomes, [kind])
     span = (_fair_from_ms(scenario), scenario.end_ms)
     everybody = shares(scenario.presence(), outcomes, *span)
-    fair = shares(scenario.presence(), outcomes, *span, kinds[kind])
+    fair = shares(scenario.presence(), outcomes, *span, clients)
     equal = sum(everybody) / len(everybody) if everybody else 0.0
     return KindFigures(
-        used=sum(by_client[client] for client in kinds[kind]) / (sum(by_client.values()) or 1),
+        used=sum(by_client[client] for client in clients) / (sum(by_client.values()) or 1),
         throttle_p50_ms=percentile(throttles, 0.5),
         throttle_p99_ms=percentile(throttles, 0.99),
         throttle_max_ms=max(throttles, default=0),
-        longest_gap_ms=_longest_gap_ms(outcomes, kinds[kind]),
-        clients=len(kinds[kind]),
+        longest_gap_ms=_longest_gap_ms(outcomes, clients),
+        clients=len(clients),
         share=sum(fair) / len(fair) / equal if fair and equal else 0.0,
         jain=jain_index(fair),
         least_share=_least_share(fair),
