@@ -94,6 +94,7 @@ def fill(cluster: Any, topic: str, count: int) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.measured
 def test_a_quota_that_comes_late_is_raised_and_is_lowered(changing: Changing, unique: Unique) -> None:
     cluster, window_s, byte_rate = changing
     topic, client_id = unique("t"), unique("app")

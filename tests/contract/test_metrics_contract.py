@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from kclient_quota.wire.messages import ProduceRequest, ProduceResponse
 from kclient_quota.wire.records import Record, build_batch
 from tests.contract.wire_client import Wire, connected, create_topic
@@ -21,6 +19,11 @@ def _produce(wire: Wire, topic: str, size: int) -> tuple[int, int]:
     return recorded, wire.receive(ProduceResponse, 9).throttle_time_ms
 
 
+def _is_rate_of(rate: float, recorded: int) -> bool:
+    """The window is ten seconds and what has passed of another one, however long it took to ask."""
+    return 0.99 * recorded / 11 <= rate <= 1.01 * recorded / 10
+
+
 def test_byte_rate_and_throttle_time_of_a_client(cluster: Any, unique: Unique) -> None:
     topic, client_id = unique("t"), unique("app")
     create_topic(cluster, topic)
@@ -29,8 +32,7 @@ def test_byte_rate_and_throttle_time_of_a_client(cluster: Any, unique: Unique) -
         recorded, throttle_ms = _produce(wire, topic, 105_000)
         metrics = cluster.metrics()
     tags = f"user=,client-id={client_id}"
-    # the window is ten seconds and what has passed since
-    assert metrics[1, "Produce", "byte-rate", tags] == pytest.approx(recorded / 10, rel=0.05)
+    assert _is_rate_of(metrics[1, "Produce", "byte-rate", tags], recorded)
     assert metrics[1, "Produce", "throttle-time", tags] == throttle_ms
     assert metrics[1, "Produce", "queue-size", ""] >= 0
     assert metrics[1, "Request", "request-time", tags] > 0
@@ -44,4 +46,4 @@ def test_a_client_without_a_quota_is_measured_once_any_quota_is_set(cluster: Any
         recorded, throttle_ms = _produce(wire, topic, 5_000)
         found = cluster.metrics()[1, "Produce", "byte-rate", f"user=,client-id={free}"]
     assert throttle_ms == 0
-    assert found == pytest.approx(recorded / 10, rel=0.05)
+    assert _is_rate_of(found, recorded)

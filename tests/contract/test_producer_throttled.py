@@ -61,6 +61,7 @@ def ids(count: int) -> dict[bytes, int]:
     return {b"%06d" % number: 1 for number in range(count)}
 
 
+@pytest.mark.measured
 def test_the_quota_is_found_and_kept_without_loss_or_duplicates(cluster: Any, unique: Unique) -> None:
     topic, app = unique("orders"), unique("app")
     cluster.create_topic(topic, 1)
@@ -123,6 +124,7 @@ def test_a_learnt_limit_loses_nothing_either(cluster: Any, unique: Unique) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.measured
 def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any, unique: Unique, keyed: bool) -> None:
     topic, app = unique("orders"), unique("app")
     three_brokers.create_topic(topic, 6)
@@ -141,6 +143,7 @@ def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any, uni
         assert max(reports.partitions.values()) <= 1.3 * min(reports.partitions.values())
 
 
+@pytest.mark.measured
 def test_threads_share_one_gate(cluster: Any, unique: Unique) -> None:
     topic, app = unique("orders"), unique("app")
     cluster.create_topic(topic, 1)

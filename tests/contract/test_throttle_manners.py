@@ -156,6 +156,7 @@ def fill(broker: EmbeddedBroker, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.measured
 def test_clients_cope_with_every_manner_of_throttling(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kclient_quota"), ThreadPoolExecutor(2 * len(SCENES)) as pool:
         producing = {name: pool.submit(produce, *scene[:2]) for name, scene in SCENES.items()}
@@ -178,6 +179,7 @@ def test_clients_cope_with_every_manner_of_throttling(caplog: pytest.LogCaptureF
     assert sum(FALLBACK in record.getMessage() for record in caplog.records) == clients_that_learn
 
 
+@pytest.mark.measured
 def test_who_is_told_of_no_throttle_keeps_to_a_limit_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "PRODUCE_S", 9.0)
     monkeypatch.setitem(globals(), "CONSUME_S", 9.0)

@@ -69,7 +69,8 @@ def test_client_ids_of_one_user_share_the_users_quota(secure_cluster: Any) -> No
     first = _throttle_of_60_kb(secure_cluster, "t", "alice", "one")
     second = _throttle_of_60_kb(secure_cluster, "t", "alice", "two")
     assert first == 0
-    assert second == pytest.approx(2.1, abs=0.4)
+    # 121 kB: 12.1 s of the quota, less ten seconds and what has passed of another one since the first request
+    assert 1.0 < second < 2.2
 
 
 def test_whoever_does_not_log_in_is_anonymous(secure_cluster: Any) -> None:

@@ -50,6 +50,7 @@ def test_a_produce_request_is_throttled_to_the_millisecond(cluster: Any, unique:
     assert response.throttle_time_ms == _throttle_ms(size, quota)
 
 
+@pytest.mark.measured
 def test_the_connection_is_muted_for_as_long_as_was_said(cluster: Any, unique: Unique) -> None:
     topic, client_id, quota = unique("t"), unique("app"), 40_000
     create_topic(cluster, topic)

@@ -24,6 +24,7 @@ def test_wrapped_producer() -> None:
     assert "51200" in out
 
 
+@pytest.mark.measured
 def test_wrapped_consumer() -> None:
     out = run("examples/wrapped_consumer.py")
     gap = re.search(r"longest gap ([\d.]+) s", out)

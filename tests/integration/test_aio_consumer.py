@@ -35,6 +35,7 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap_servers, **group, **more}
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("rate", [None, 60_000])
 async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, rate: int | None) -> None:
     fill(broker, 300)
@@ -80,7 +81,7 @@ async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None
                 await asyncio.wait_for(consumer.poll(), 0.05)
         begin = time.monotonic()
         assert await consumer.consume(1, 0) == []
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 10
 
 
 async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: EmbeddedBroker) -> None:
@@ -142,7 +143,7 @@ async def test_close_may_be_cancelled_and_awaited_again(broker: EmbeddedBroker) 
         await closing
     begin = time.monotonic()
     await consumer.close()
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
     with pytest.raises(RuntimeError, match="closed"):
         await polling
     with pytest.raises(RuntimeError, match="closed"):

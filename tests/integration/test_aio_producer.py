@@ -74,6 +74,7 @@ async def throttled(broker: EmbeddedBroker, throttle_ms: int, **more: Any) -> AI
     return producer
 
 
+@pytest.mark.measured
 async def test_the_quota_is_kept_and_the_loop_runs_on(broker: EmbeddedBroker, lags: list[float]) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=60_000)
     async with AIOProducer(conf(broker), batch_size=50) as producer:
@@ -106,6 +107,7 @@ async def test_messages_go_without_being_flushed(broker: EmbeddedBroker) -> None
     assert set(read_back(broker)) == {b"a", b"b"}
 
 
+@pytest.mark.measured
 async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=100_000)
     producer = AIOProducer(conf(broker), batch_size=20, buffer_timeout=0.05)
@@ -140,8 +142,8 @@ async def test_a_produce_that_waited_for_max_block_ms_is_refused(broker: Embedde
     producer = await throttled(broker, 60_000, **{"max.block.ms": 500})
     waiting = await producer.produce("orders", b"000001")
     begin = time.monotonic()
-    assert await producer.flush(5) == 0
-    assert time.monotonic() - begin < 2
+    assert await producer.flush(15) == 0
+    assert time.monotonic() - begin < 10
     error = waiting.exception()
     assert isinstance(error, QuotaThrottledError)
     assert 50_000 < error.retry_after_ms <= 60_000
@@ -150,13 +152,14 @@ async def test_a_produce_that_waited_for_max_block_ms_is_refused(broker: Embedde
     assert sum(isinstance(result, QuotaThrottledError) for result in results) <= 10
     begin = time.monotonic()
     await producer.close()
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
     futures = [result for result in results if isinstance(result, asyncio.Future)]
     assert all(isinstance(future.exception(), QuotaThrottledError) for future in futures)
     with pytest.raises(RuntimeError, match="closed"):
         await producer.produce("orders", b"x")
 
 
+@pytest.mark.measured
 async def test_raise_says_when_to_try_again(broker: EmbeddedBroker, lags: list[float]) -> None:
     producer = await throttled(broker, 1_500, **{"quota.backoff": "raise"})
     lags.clear()
@@ -194,11 +197,11 @@ async def test_purge_forgets_what_waits(broker: EmbeddedBroker) -> None:
     await asyncio.sleep(0.3)
     assert len(producer) == 10
     await producer.purge()
-    assert await asyncio.wait_for(flush, 2) == 0
+    assert await asyncio.wait_for(flush, 10) == 0
     assert all(future.cancelled() for future in waiting)
     begin = time.monotonic()
     await producer.close()
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10
     assert read_back(broker) == ids(1)
 
 
@@ -214,6 +217,7 @@ async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: Embedde
     assert read_back(broker) == ids(2)
 
 
+@pytest.mark.measured
 async def test_transactions_commit_what_was_taken_and_abort_at_once(broker: EmbeddedBroker) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=50_000)
     producer = AIOProducer(conf(broker, **{"transactional.id": "t"}), batch_size=40)
@@ -283,7 +287,7 @@ async def test_a_transaction_that_would_time_out_is_aborted_within_an_await_of_t
     begin = time.monotonic()
     with pytest.raises(KafkaException, match="it was aborted") as caught:
         await call(producer)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
     assert caught.value.args[0].txn_requires_abort()
     assert isinstance(waiting[-1].exception(), KafkaException)
     await producer.abort_transaction()
@@ -297,7 +301,7 @@ async def begin_in_vain(producer: AIOProducer) -> None:
     begin = time.monotonic()
     with pytest.raises(QuotaThrottledError, match="would have to be aborted"):
         await producer.begin_transaction()
-    assert 0.2 < time.monotonic() - begin < 5
+    assert 0.2 < time.monotonic() - begin < 15
 
 
 async def test_what_only_waits_for_its_futures_learns_from_them_and_aborts_itself(broker: EmbeddedBroker) -> None:

@@ -51,6 +51,7 @@ def receive(consumer: DeserializingConsumer[str, int], count: int) -> list[tuple
 
 
 @pytest.mark.parametrize("rate", [None, 30_000])
+@pytest.mark.measured
 def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate: int | None) -> None:
     if rate is not None:
         broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)
@@ -72,6 +73,7 @@ def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate
 
 
 @pytest.mark.parametrize("rate", [None, 30_000])
+@pytest.mark.measured
 async def test_objects_go_round_through_the_asyncio_pair(broker: EmbeddedBroker, rate: int | None) -> None:
     if rate is not None:
         broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)

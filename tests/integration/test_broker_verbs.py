@@ -38,6 +38,7 @@ def produce(cluster, count=1, partition=0, **conf):
 # -- life
 
 
+@pytest.mark.measured
 def test_it_starts_and_stops_in_milliseconds_and_leaves_nothing():
     threads = threading.active_count()
     with EmbeddedBroker(topics={"t": 1}):
@@ -148,7 +149,7 @@ def test_a_throttle_may_be_injected_for_one_client():
         began = time.monotonic()
         assert produce(cluster, 2, **conf, **{"client.id": "app"}) == [None, None]
         assert heard[0] == 0.7
-        assert 0.6 < time.monotonic() - began < 3
+        assert 0.6 < time.monotonic() - began < 10
 
 
 def test_requests_may_be_seen_answered_or_broken():

@@ -221,6 +221,7 @@ def test_a_client_that_is_forgotten_leaves_no_thread(cluster):
     assert pushes(cluster, "gone")[-1].terminating
 
 
+@pytest.mark.measured
 def test_a_broker_that_does_not_answer_delays_neither_the_start_nor_the_end(cluster):
     cluster.control(GET, lambda _: IGNORE, times=None)
     began = time.monotonic()
@@ -232,6 +233,7 @@ def test_a_broker_that_does_not_answer_delays_neither_the_start_nor_the_end(clus
 
 
 @pytest.mark.slow
+@pytest.mark.measured
 def test_pushes_arrive_while_the_broker_throttles_and_librdkafka_is_silent(cluster):
     """Flat out over a quota: librdkafka's telemetry waits on the muted connection, ours does not."""
     seconds, interval_ms = 15, 1_000

@@ -183,6 +183,7 @@ def test_dead_brokers_are_passed_over(cluster):
         describe_cluster(client)
 
 
+@pytest.mark.measured
 def test_silent_brokers_use_no_more_than_their_share(cluster):
     with socket.create_server(("127.0.0.1", 0)) as listener:  # connects, and never says a word
         conf = {"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]},{cluster.bootstrap_servers}"}

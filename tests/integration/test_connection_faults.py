@@ -134,6 +134,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("script", "problem"), FAULTS)
+@pytest.mark.measured
 def test_faults_are_one_clear_error(script, problem):
     with broker(script) as settings:
         started = time.monotonic()

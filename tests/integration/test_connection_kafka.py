@@ -26,6 +26,8 @@ pytestmark = pytest.mark.kafka
 PASSWORD = "se cret=,ü"
 LIFETIME_MS = 60_000
 SHORT_LIFETIME_MS = 2_000
+ROUNDING_MS = 10
+"""Kafka tells what is left of a token in whole milliseconds, and so do we: two of one second may end some apart."""
 OAUTH = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
@@ -87,7 +89,7 @@ def test_every_mechanism_logs_in_and_again(cluster, sasl):
         assert first is not None
         assert 0 < first - SYSTEM_CLOCK.now_ms() <= LIFETIME_MS * 0.85
         connection.reauthenticate()
-        assert connection.reauthenticate_at_ms >= first
+        assert connection.reauthenticate_at_ms >= first - ROUNDING_MS
         assert connection.send(ListConfigResourcesRequest()).error_code == 0
 
 

@@ -75,10 +75,10 @@ def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(bro
     assert HALF_A_DAY_MS - 10_000 < state.throttled_until_ms <= HALF_A_DAY_MS
     begin = time.monotonic()
     consumer.poll(0.3)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 5
     begin = time.monotonic()
     consumer.close()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
 
 
 @pytest.mark.parametrize("limit", [10, 1_000_000, None], ids=["waiting", "gated", "aside"])
@@ -112,7 +112,7 @@ consumer.close()
             begin = time.monotonic()
             os.kill(process.pid, signal.SIGINT)
             assert process.stdout.readline().strip() == "stopped"
-            assert time.monotonic() - begin < 3
+            assert time.monotonic() - begin < 10
         assert process.wait(10) == 0
 
 
@@ -175,7 +175,7 @@ def test_a_batch_that_can_never_come_is_told_with_the_quota_that_would_let_it(
         assert 12_000 < named < 13_500
         broker.set_quota(client_id="app", consumer_byte_rate=named)
         drain(consumer, 1, 30)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 15
         while any(state.stall for state in consumer.quota_state().values()):
             assert time.monotonic() < deadline
             consumer.poll(0.05)

@@ -122,7 +122,7 @@ def test_a_member_that_falls_silent_loses_its_partitions(broker):
         broker.control(None, lambda seen: IGNORE if seen.client_id == "silent" else None, times=None)
         started = time.monotonic()
         until(lambda _: len(assigned(first)) == 4, first)
-        assert 0.5 < time.monotonic() - started < 5
+        assert 0.5 < time.monotonic() - started < 15
         broker.clear_controls()
         broker.kill_connections("silent")
 

@@ -43,7 +43,7 @@ def test_a_producer_with_a_busy_stats_cb_hears_every_interrupt_at_once() -> None
                 limit.cancel()
                 process.kill()
                 limit.join()
-    assert max(took) < 2
+    assert max(took) < 10
 
 
 def _interrupt(process: "subprocess.Popen[str]", after_s: float) -> float:

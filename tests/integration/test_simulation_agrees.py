@@ -6,6 +6,8 @@ from benchmarks.simulation import AGREE, Case, real, simulated
 from kclient_quota.testing.apache import apache_kafka_unavailable_reason
 
 SECONDS = 20
+TRIES = 3
+MOST_THROTTLE_MS = 100
 CASES = (
     Case("alone", 1, 51_200),
     Case("alone-faster", 1, 524_288),
@@ -16,23 +18,44 @@ CASES = (
 )
 
 
-def agree(cases, *, kafka=False):
+def disagreements(cases, *, kafka=False):
+    """What the real ones of these cases did otherwise than the simulated ones, by case."""
     found = real(cases, SECONDS, kafka=kafka)
+    told = {}
     for case in cases:
         ours, theirs = simulated(case, SECONDS), found[case.name]
-        assert ours.utilisation == pytest.approx(theirs.utilisation, rel=AGREE), case.name
+        is_same = ours.utilisation == pytest.approx(theirs.utilisation, rel=AGREE)
         if not case.consume:
-            assert ours.payload == pytest.approx(theirs.payload, rel=AGREE), case.name
-    return found
+            is_same = is_same and ours.payload == pytest.approx(theirs.payload, rel=AGREE)
+        if not kafka:
+            is_same = is_same and theirs.throttle_p99_ms <= MOST_THROTTLE_MS
+        if not is_same:
+            told[case] = (ours, theirs)
+    return told
+
+
+def agree(cases, **cluster):
+    """Every case in one of three real runs.
+
+    A machine that stalls for some hundred milliseconds disturbs a real run, and never a simulated one: it spends too
+    little of the quota, or is throttled for the stall. So the cases that disagree, and only those, are played again.
+    """
+    for _ in range(TRIES):
+        told = disagreements(cases, **cluster)
+        cases = tuple(told)
+        if not cases:
+            return
+    raise AssertionError(told)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_embedded_broker_agrees_with_the_simulation():
-    found = agree(CASES)
-    assert all(finding.throttle_p99_ms <= 100 for finding in found.values())
+    agree(CASES)
 
 
 @pytest.mark.slow
+@pytest.mark.measured
 def test_a_plain_producer_times_out_and_sends_again_as_in_the_simulation():
     """Requests of 1 MB at five seconds each: what waits behind two of them times out."""
     case = Case("plain", 0, 204_800, plain=1, socket_timeout_ms=10_000, warm_up=0.0)
@@ -50,6 +73,7 @@ def test_a_plain_producer_times_out_and_sends_again_as_in_the_simulation():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.kafka
 @pytest.mark.skipif(apache_kafka_unavailable_reason() is not None, reason=str(apache_kafka_unavailable_reason()))
 def test_apache_kafka_agrees_with_the_simulation():

@@ -96,7 +96,7 @@ def test_a_waiting_reader_is_woken_by_the_commit(broker):
     started = time.monotonic()
     message = consumer.poll(5)
     assert message.value() == b"a"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 4.5
     consumer.close()
 
 
