@@ -8,7 +8,8 @@ from typing import Any, Final
 from confluent_kafka import Message
 
 from kclient_quota.clients.admission import BrokerQuotaState
-from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, BrokerPace, FetchPacer
+from kclient_quota.clients.broker_pace import BrokerPace
+from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.clients.fetch_sizes import FetchSizes
 from kclient_quota.clients.fetch_statistics import fetch_statistics
 from kclient_quota.clients.heartbeat import Heartbeat

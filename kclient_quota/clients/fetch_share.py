@@ -24,13 +24,13 @@ LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
-PRICE: Final = 0.25
+PRICE: Final = 0.12
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
 MOST_FALL: Final = 0.3
 MOST_RISE: Final = 0.2
 MOST_CALM_RISE: Final = 1.0
 """Most that a rate falls and rises per second, on a logarithmic scale; the last of them after a long calm."""
-MOST_LEAP: Final = 1.5
+MOST_LEAP: Final = 2.0
 """While there are throttles a rate is at most so many times what was received in the last window: who meets an empty
 window must not fill it at once, for it would be emptied at once, too, and again and again."""
 LEAST_FETCH_BYTES: Final = 1_000.0
@@ -95,6 +95,9 @@ class _LearntShare:
             return
         elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
         calm_ms = now_ms - self._quiet_since_ms - CALM_MS
+        if calm_ms > 0:
+            # Fetches are so rare by now that none is there to say that the price has fallen.
+            self._price.pay(0.0, now_ms)
         change = self._price.drift(self._expected_ms())
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.

@@ -3,8 +3,8 @@
 A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
 for and is thrown away. So a fetch asks for little, a twentieth of a second, and usually gets exactly one batch.
 
-A limit that must be learnt may be anything, and is shared with nobody knows whom: fetches are small enough that one is
-worth less than half a second of 51,200 B/s, and large enough for some MB/s.
+A limit that must be learnt may be anything, and is shared with nobody knows whom. So a fetch asks for so little that it
+gets one batch, whose size is the producers' choice: where much is written batches are large, and fetches with them.
 
 Where nothing limits, fetches stay librdkafka's. The queue does not: a quota that comes later is followed by leaving so
 much in the queue that no fetch goes out, and librdkafka's own 64 MB would first have to be filled at the quota's rate.
@@ -20,10 +20,13 @@ FETCH_MS: Final = 50
 """How much time one fetch's bytes stand for."""
 LEAST_FETCH_BYTES: Final = 1_000
 MOST_FETCH_BYTES: Final = 1_000_000
-LEARNING_FETCH_BYTES: Final = 20_480
+LEARNING_FETCH_BYTES: Final = 4_096
 """What one fetch asks for where the limit must be learnt."""
-LEARNING_QUEUE_KBYTES: Final = 22
-"""More than one fetch brings, so that the next goes out at once as long as nothing is paced."""
+LEARNING_QUEUE_KBYTES: Final = 18
+"""More than a full batch of a producer's default `batch.size` (16,384 bytes): the next fetch goes out at once as long
+as nothing is paced. No more than that, as whoever was refused for long fills the queue at once."""
+LEARNING_BACKOFF_MS: Final = 1
+"""How soon room in that queue is noticed, where a batch is larger."""
 SMALL_QUEUE_BYTES: Final = LEARNING_QUEUE_KBYTES * 1_024
 """A queue of no more can hold fetches back, however small the limit: one fetch fills it."""
 QUEUE_BACKOFF_MS: Final = 10
@@ -76,7 +79,7 @@ def sizes_for(byte_rate: float | None) -> tuple[dict[str, Any], FetchSizes]:
         librdkafka's configuration and what it comes to.
     """
     if byte_rate is None:
-        fetch_bytes, queue_kbytes, backoff_ms = LEARNING_FETCH_BYTES, LEARNING_QUEUE_KBYTES, OPEN_QUEUE_BACKOFF_MS
+        fetch_bytes, queue_kbytes, backoff_ms = LEARNING_FETCH_BYTES, LEARNING_QUEUE_KBYTES, LEARNING_BACKOFF_MS
     else:
         fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
         queue_kbytes, backoff_ms = max(1, fetch_bytes // 1024), QUEUE_BACKOFF_MS

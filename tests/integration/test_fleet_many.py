@@ -78,3 +78,37 @@ def test_who_learns_and_wants_less_waits_for_nobody(quota):
     found = fleet(quota=quota, clients=8, demands=(quota / 16,), told=False)
     assert found.throttle_p99_ms == 0
     assert found.jain >= 0.99
+
+
+LEARNING_CONSUMERS = [
+    *((51_200, messages, clients) for messages in (1, 4) for clients in (1, 2, 8, 32)),
+    *((1_048_576, 16, clients) for clients in (2, 8, 32)),
+    (52_428_800, 256, 8),
+]
+
+
+@pytest.mark.parametrize(("quota", "batch_messages", "clients"), LEARNING_CONSUMERS)
+def test_consumers_that_learn_the_quota_share_all_of_it_too(quota, batch_messages, clients):
+    """Fetches bring one batch, a round trip is 3 ms: who writes 50 MiB/s writes batches of 256 messages and more."""
+    found = fleet(quota=quota, batch_messages=batch_messages, clients=clients, told=False, consume=True)
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.9
+    assert found.least_share >= 0.5
+
+
+@pytest.mark.parametrize(("quota", "batch_messages"), [(51_200, 1), (1_048_576, 16)])
+@pytest.mark.parametrize(("clients", "more"), [(1, 7), (8, -4)])
+def test_consumers_that_learn_make_room_for_newcomers_and_fill_it_again(quota, batch_messages, clients, more):
+    changes = (Change(120_000, more),)
+    found = fleet(
+        quota=quota,
+        batch_messages=batch_messages,
+        clients=clients,
+        seconds=180,
+        told=False,
+        consume=True,
+        changes=changes,
+    )
+    after_ms = found.settling[-1].after_ms
+    assert after_ms is not None
+    assert after_ms <= 35_000

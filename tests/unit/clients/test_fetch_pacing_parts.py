@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kclient_quota.clients.fetch_pacing import BrokerPace
+from kclient_quota.clients.broker_pace import BrokerPace
 from kclient_quota.clients.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
 from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
 from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
@@ -47,9 +47,9 @@ def test_where_a_limit_may_come_only_the_queue_is_smaller_than_librdkafkas() -> 
 
 def test_who_must_learn_fetches_little_and_asks_for_the_next_before_the_queue_is_empty() -> None:
     conf, sizes = with_sizes({"group.id": "g"}, None, follow=True, learn=True)
-    assert sizes == sizes_for(None)[1] == FetchSizes(20_480, 22 * 1_024, sized=True)
-    assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == 20_480
-    assert (conf["queued.max.messages.kbytes"], conf["fetch.queue.backoff.ms"]) == (22, 2)
+    assert sizes == sizes_for(None)[1] == FetchSizes(4_096, 18 * 1_024, sized=True)
+    assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == 4_096
+    assert (conf["queued.max.messages.kbytes"], conf["fetch.queue.backoff.ms"]) == (18, 1)
     assert sizes.hold_back(512)
     conf, sizes = with_sizes({"fetch.message.max.bytes": 500_000}, None, follow=True, learn=True)
     assert "fetch.max.bytes" not in conf
@@ -226,16 +226,16 @@ def test_a_learnt_share_begins_with_what_was_received_and_says_so() -> None:
 
 
 def test_for_the_same_throttles_everybody_aims_at_the_same_rate() -> None:
-    """A fetch of 20,000 B is refused for 250 ms on average: 20,000 x PRICE / 0.25**3 = 320,000 B/s."""
+    """A fetch of 20,000 B is refused for 250 ms on average: 20,000 x PRICE / 0.25**3 = 153,600 B/s."""
     poor, rich = FetchShare(None), FetchShare(None)
     poor.on_throttle(1_200_000, 10_000, 400, 0, refused=20_000)
     rich.on_throttle(12_000_000, 10_000, 400, 0, refused=20_000)
     for share in (poor, rich):
         _play(share, 250, from_ms=100, seconds=300)
-    assert poor.rate == pytest.approx(320_000, rel=0.01)
-    assert rich.rate == pytest.approx(320_000, rel=0.01)
+    assert poor.rate == pytest.approx(153_600, rel=0.01)
+    assert rich.rate == pytest.approx(153_600, rel=0.01)
     _play(poor, 500, from_ms=300_100, seconds=300)
-    assert poor.rate == pytest.approx(40_000, rel=0.01)
+    assert poor.rate == pytest.approx(19_200, rel=0.01)
 
 
 def test_no_throttle_makes_a_learnt_rate_less_than_the_least() -> None:
@@ -254,6 +254,16 @@ def test_while_there_are_throttles_a_rate_leaps_no_further_than_what_was_receive
         share.on_free(now_ms + 500)
         share.grow(now_ms + 500, busy=True)
     assert share.rate == pytest.approx(100_000 * MOST_LEAP, rel=0.01)
+
+
+def test_who_fetches_so_rarely_that_nobody_refuses_him_rises_all_the_same() -> None:
+    """Refused before anything had come, he learnt a rate at which the next fetch would be an hour away."""
+    share = FetchShare(None)
+    share.on_throttle(26, 10_000, 900, 0, refused=0.0)
+    assert share.rate == LEAST_RATE
+    for now_ms in range(1_000, 40_000, 500):
+        share.grow(now_ms, busy=True)
+    assert share.rate > 100 * LEAST_RATE
 
 
 def test_a_learnt_share_that_meets_no_limit_any_more_is_none() -> None:

@@ -1,0 +1,168 @@
+"""One broker's pace of fetches: a level of bytes that may be taken, its window, and the size of its batches."""
+
+from math import ceil, inf
+from typing import Final
+
+from kclient_quota.clients.fetch_share import FetchShare
+from kclient_quota.clients.fetch_window import FetchWindow
+
+SAVED_MS: Final = 300
+"""Unused pace, in time, that a late application may make up for."""
+BIG_BATCH_MS: Final = 800
+"""A batch that stands for more time than this is spaced by the window, not evenly."""
+JITTER: Final = 0.002
+"""Part of the limit that pays for fetches which come a little early or late."""
+CLOCK_JUMP_MS: Final = 1_000
+"""Time that goes back further than this is another time."""
+BATCH_FADE: Final = 0.9
+"""How fast an expected batch shrinks when smaller ones arrive."""
+EMPTY_BYTES: Final = 1_000
+"""Throttled answers that bring no messages are shorter, even some of them together."""
+LATE_DATA: Final = 2
+"""How often a throttled answer must have brought messages for the broker to be one that answers late."""
+
+
+class BrokerPace:
+    """One broker's pace: a level of bytes that may be taken, its window, and the size of its batches.
+
+    Args:
+        limit: bytes per second; None while unknown.
+        window: the broker's window, empty.
+        now_ms: when it begins.
+    """
+
+    def __init__(self, limit: float | None, window: FetchWindow, now_ms: int) -> None:
+        self.share = FetchShare(limit)
+        self.window = window
+        self.batch = 0.0
+        self.throttled_until_ms = now_ms
+        self.received_bytes: int | None = None
+        self._responses = 0
+        self._late_data = 0
+        self._level = 0.0
+        self._prefetch_paid = False
+        self._at_ms = now_ms
+        self._asked_at_ms = now_ms
+        self._seen_at_ms = now_ms
+        self._refused = False
+        self._hold_until_ms = now_ms
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a limit that nobody told refuses the fetch that is on its way."""
+        return self._refused and self.share.limit is None and self.rate != inf
+
+    def refused_ms(self, now_ms: int) -> int:
+        """How long to hold back for the fetch that is refused, at most the time of a window."""
+        return max(0, self._hold_until_ms - now_ms)
+
+    @property
+    def big_batches(self) -> bool:
+        """Whether batches fill so much of the window that they must be spaced by it."""
+        return self.batch * 1000.0 >= BIG_BATCH_MS * self.share.ceiling
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second to take now: less than our share by as much as whole batches are uneven.
+
+        A window of W that begins with a fetch holds one batch more than its time is worth, so that batches which come
+        every P must not bring more than W / (W + P) of the limit.
+        """
+        share = self.share
+        if share.limit is None and self._late_data >= LATE_DATA:
+            # It does not answer empty, as Kafka does (Event Hubs, Redpanda): it slows fetches down by itself, and what
+            # its throttles mean is not known.
+            return inf
+        if share.limit is None or self.big_batches:
+            return share.rate
+        window_s = self.window.least_window_ms / 1000.0
+        part = window_s / (window_s + self.batch / share.limit) - JITTER
+        return min(share.rate, part * share.limit)
+
+    def settle(self, paid: float, now_ms: int) -> float:
+        """Pay `paid` bytes for what was taken and bank the time that passed; the level, infinite without a pace."""
+        rate = self.rate
+        if rate == inf:
+            return inf
+        if now_ms < self._asked_at_ms - CLOCK_JUMP_MS:
+            self._forget_times(now_ms)
+        self._asked_at_ms = now_ms
+        elapsed_ms = max(0, now_ms - self._at_ms)
+        self._at_ms = max(now_ms, self._at_ms)
+        most = rate * SAVED_MS / 1000.0
+        self.share.grow(now_ms, busy=self._level < most)
+        self._level = min(self._level - paid + rate * elapsed_ms / 1000.0, most)
+        return self._level
+
+    def _forget_times(self, now_ms: int) -> None:
+        """The clock has jumped back: what was remembered lies in the future now."""
+        self.window = FetchWindow(self.window.samples, self.window.window_ms)
+        self.share.rebase(now_ms - self._asked_at_ms)
+        self.throttled_until_ms = self._hold_until_ms = self._at_ms = self._seen_at_ms = now_ms
+
+    def pay_prefetch(self, queue_bytes: float) -> None:
+        """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it."""
+        if self.batch and not self._prefetch_paid:
+            self._prefetch_paid = True
+            if self.share.limit is not None and not self.big_batches:
+                self._level -= queue_bytes + self.batch
+
+    def wait_ms(self) -> int:
+        """How long until something may be taken, by the level alone."""
+        return 0 if self._level >= 0.0 else ceil(-self._level * 1000.0 / self.rate)
+
+    def fits_at_ms(self, now_ms: int) -> int:
+        """When the next batch fits into the window."""
+        ceiling = self.share.ceiling
+        if ceiling == inf:
+            return now_ms
+        # A broker cuts a fetch to what a window may hold.
+        most = ceiling * self.window.least_window_ms / 1000.0
+        return self.window.fits_at_ms(min(self.batch, most), ceiling, now_ms)
+
+    def on_received(self, total: int, responses: int, at_ms: int) -> None:
+        """`total` bytes have been received so far, in `responses` that were not throttled."""
+        before, self.received_bytes = self.received_bytes, total
+        responses_before, self._responses = self._responses, responses
+        since_ms, self._seen_at_ms = self._seen_at_ms, at_ms
+        answered = responses - responses_before
+        if answered > 0:
+            self._refused = False
+            self.share.on_free(at_ms)
+        nbytes = 0 if before is None or total < before else total - before
+        if nbytes <= 0:
+            return
+        came_at_ms = at_ms
+        batch = nbytes / max(1, answered)
+        if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):
+            self._late_data += answered <= 0 and self.batch > 0.0
+            self.batch = max(batch, self.batch * BATCH_FADE)
+            expected_at_ms = self.window.arrived()
+            if expected_at_ms is not None:
+                came_at_ms = min(max(expected_at_ms, since_ms), at_ms)
+        self.window.received(nbytes, came_at_ms)
+
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True) -> None:
+        """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
+
+        Args:
+            throttle_ms: for how long.
+            now_ms: now.
+            trusted: whether the window knows all that has been received.
+        """
+        self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        self._refused = True
+        self._hold_until_ms = now_ms + min(throttle_ms, self.window.least_window_ms)
+        if self.share.limit is not None:
+            # Time that the broker takes is not made up for: that would bring about the next throttle.
+            self._at_ms = max(self._at_ms, now_ms + throttle_ms)
+        expected = self.window.expected
+        # The event may have waited to be served; the fetch that it is about went out when it was expected to.
+        asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
+        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
+        window_ms = self.window.size_ms(now_ms)
+        if trusted:
+            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch)
+        if expected is None:
+            self.window.received(0, now_ms)
+        self.window.postpone(asked_at_ms + throttle_ms)
