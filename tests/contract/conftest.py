@@ -8,6 +8,7 @@ Kafka is started once for the session, when the first test asks for it. What the
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ import pytest
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 
 Unique = Callable[[str], str]
+COUPLES = 6
+USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in range(COUPLES)}
+_couples = count()
 BROKERS = ["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
 
 
@@ -48,28 +52,54 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     gap = request.node.get_closest_marker("embedded_gap")
     if gap is not None:
         request.applymarker(pytest.mark.xfail(strict=True, reason=gap.args[0]))
-    with _own_cluster("embedded") as embedded:
+    with _embedded() as embedded:
         yield embedded
+
+
+@pytest.fixture(scope="session")
+def three_apache_brokers() -> Iterator[ApacheKafka]:
+    """Three brokers of Apache Kafka for the whole session."""
+    _require_apache_kafka()
+    with ApacheKafka(brokers=3) as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=BROKERS)
 def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cluster of three brokers of its own, because quotas hold per broker."""
-    with _own_cluster(request.param, brokers=3) as own:
+    """A cluster of three brokers, because quotas hold per broker."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("three_apache_brokers")
+        return
+    with _embedded(brokers=3) as own:
         yield own
+
+
+@pytest.fixture(scope="session")
+def secure_apache_kafka() -> Iterator[ApacheKafka]:
+    """Apache Kafka with users, for the whole session."""
+    _require_apache_kafka()
+    with ApacheKafka(users=USERS) as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=BROKERS)
 def secure_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cluster of its own with the users alice and bob, whose passwords are "secret"."""
-    with _own_cluster(request.param, users={"alice": "secret", "bob": "secret"}) as own:
+    """A cluster with the users whom `people` names, whose passwords are "secret"."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("secure_apache_kafka")
+        return
+    with _embedded(users=USERS) as own:
         yield own
 
 
-def _own_cluster(kind: str, **options: Any) -> Any:
-    if kind == "apache-kafka":
-        _require_apache_kafka()
-        return ApacheKafka(**options)
+@pytest.fixture
+def people(secure_cluster: Any) -> Unique:
+    """An alice and a bob as whom no other test has been throttled on the shared cluster."""
+    number = next(_couples) if isinstance(secure_cluster, ApacheKafka) else 0
+    return lambda name: f"{name}-{number}"
+
+
+def _embedded(**options: Any) -> Any:
     from kclient_quota.broker import EmbeddedBroker
 
     return EmbeddedBroker(**options)
