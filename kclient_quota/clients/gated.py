@@ -100,8 +100,7 @@ class GatedProducer(confluent_kafka.Producer):
         return partial(_delivered, self._gates, gate, gate.handed, callback or self._default_callback)
 
     def _wait(self, gate: Gate, cost: int, wait_ms: int) -> None:
-        gates = self._gates
-        clock = gates.clock
+        clock, era = self._gates.clock, self._transaction.open_era
         where = self._guard.where()
         self._mind_transaction(clock.now_ms() + wait_ms, where)
         if self._raises or where is Where.INSIDE:
@@ -117,6 +116,7 @@ class GatedProducer(confluent_kafka.Producer):
                     raise _refused(gate, wait_ms)
                 self._mind_transaction(now_ms + wait_ms, where)
                 self._let_pass(min(wait_ms, remaining_ms, SLICE_MS), where, cost)
+                self._transaction.insist(era)
                 wait_ms = self._admit(gate, cost)
         finally:
             gate.waiting -= 1
@@ -152,6 +152,12 @@ class GatedProducer(confluent_kafka.Producer):
 
     def _deliver(self, deadline_ms: int | None) -> int:
         """Flush, minding an open transaction; returns what is left."""
+        era = self._transaction.open_era
+        left = self._deliver_in_time(deadline_ms)
+        self._transaction.insist(era)
+        return left
+
+    def _deliver_in_time(self, deadline_ms: int | None) -> int:
         gates, last_ms = self._gates, self._transaction.last_ms
         if last_ms is None or not self._gated:
             return self._drain(deadline_ms)

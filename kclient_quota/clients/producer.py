@@ -294,7 +294,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         except QuotaThrottledError:
             raise
         except (BufferError, KafkaException) as error:
-            if self._transaction.aborted:
+            if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
                 raise
             message["_error"] = error.args[0] if isinstance(error, KafkaException) else _queue_full(error)
             return 1, 0

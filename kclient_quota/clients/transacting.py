@@ -71,10 +71,11 @@ class TransactingProducer(GatedProducer):
 
         Raises:
             KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
-                but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do.
+                but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do. The
+                same when a callback of the heartbeat's consumer has ended it meanwhile.
         """
-        if self._transaction.aborted:
-            raise self._transaction.refuse(aborted=True)
+        if self._transaction.ended is not None:
+            raise self._transaction.ended
         deadline_ms = self._deadline_ms(timeout)
         if self._transaction.last_ms is not None:
             self._deliver(deadline_ms)
@@ -83,7 +84,7 @@ class TransactingProducer(GatedProducer):
         self._transaction.end()
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's; does nothing when the transaction was aborted because it would have timed out."""
+        """As confluent_kafka's; does nothing when an error has told that the transaction was ended already."""
         if self._transaction.acknowledge():
             return
         with self._guard:
@@ -104,7 +105,7 @@ class TransactingProducer(GatedProducer):
 
     def _await_calm(self, deadline_ms: int | None) -> None:
         """Wait until no broker throttles, or `deadline_ms`, as an application that polls does."""
-        gates = self._gates
+        gates, era = self._gates, self._transaction.open_era
         while wait_ms := gates.longest_throttle_ms():
             now_ms = gates.clock.now_ms()
             left_ms = wait_ms if deadline_ms is None else deadline_ms - now_ms
@@ -112,6 +113,7 @@ class TransactingProducer(GatedProducer):
                 return
             self._mind_transaction(now_ms + wait_ms, Where.OUTSIDE)
             self._let_pass(min(wait_ms, left_ms, SLICE_MS), Where.OUTSIDE, 0)
+            self._transaction.insist(era)
 
     def _deadline_ms(self, timeout: float) -> int | None:
         return None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
@@ -133,5 +135,4 @@ class TransactingProducer(GatedProducer):
             refused = transaction.refuse(aborted=False)
             refused.__cause__ = error
             return refused
-        transaction.end_overdue()
-        return transaction.refuse(aborted=True)
+        return transaction.end_overdue()

@@ -30,7 +30,8 @@ class Transaction:
         possible: whether the producer has transactions at all.
         aborts: whether the application has asked for it to be aborted.
         overdue: why it has to be aborted; None while it has not.
-        aborted: whether it was, without the application's having called `abort_transaction()` yet.
+        ended: the error that told the application that it was ended within its call; None once it has acted on that.
+        era: how many times one has begun or ended.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
 
@@ -38,7 +39,8 @@ class Transaction:
         self.possible = "transactional.id" in conf
         self.aborts = policy is TransactionTimeout.ABORT
         self.overdue: KafkaException | None = None
-        self.aborted = False
+        self.ended: KafkaException | None = None
+        self.era = 0
         self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
         self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
         self.most_wait_ms = (self._timeout_ms - self._margin_ms) // 2
@@ -70,15 +72,38 @@ class Transaction:
         """It was committed or aborted."""
         self._forget()
 
-    def end_overdue(self) -> None:
-        """It was aborted because it was overdue."""
+    def end_overdue(self) -> KafkaException:
+        """It was aborted because it was overdue; returns what to raise."""
         self._forget()
-        self.aborted = True
+        self.ended = self.refuse(aborted=True)
+        return self.ended
 
     def acknowledge(self) -> bool:
         """The application aborts it; whether that has been done already."""
-        done, self.aborted = self.aborted, False
+        done, self.ended = self.ended is not None, None
         return done
+
+    @property
+    def open_era(self) -> int | None:
+        """What tells the open transaction from others; None when none is open."""
+        return None if self._ends_at_ms is None else self.era
+
+    def insist(self, era: int | None) -> None:
+        """What waited in the transaction of this `open_era` goes into no other one, and not outside.
+
+        Raises:
+            KafkaException: that one is over.
+        """
+        if era is None or era == self.era:
+            return
+        text = (
+            "the transaction was committed or aborted by a callback, or another thread, while this call waited in it: "
+            "nothing of the call became part of another one; abort, and begin anew"
+        )
+        error = KafkaException(KafkaError(KafkaError._STATE, text, txn_requires_abort=True))  # noqa: SLF001 - its name
+        if self._ends_at_ms is None:
+            self.ended = error
+        raise error
 
     @property
     def last_ms(self) -> int | None:
@@ -114,4 +139,5 @@ class Transaction:
         self._ends_at_ms = None
         self._told = False
         self.overdue = None
-        self.aborted = False
+        self.ended = None
+        self.era += 1

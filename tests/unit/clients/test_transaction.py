@@ -53,8 +53,9 @@ def test_an_abort_of_ours_leaves_the_applications_nothing_to_do_once() -> None:
     transaction.begin(0)
     assert not transaction.acknowledge()
     transaction.overdue = transaction.refuse(aborted=False)
-    transaction.end_overdue()
-    assert transaction.aborted
+    error = transaction.end_overdue()
+    assert "it was aborted" in error.args[0].str()
+    assert transaction.ended is error
     assert transaction.overdue is None
     assert transaction.last_ms is None
     assert transaction.acknowledge()
@@ -65,7 +66,7 @@ def test_who_begins_anew_without_a_word_has_acknowledged_it() -> None:
     transaction = Transaction(CONF, TransactionTimeout.ABORT)
     transaction.end_overdue()
     transaction.begin(0)
-    assert not transaction.aborted
+    assert transaction.ended is None
 
 
 @pytest.mark.parametrize(("aborted", "said"), [(True, "it was aborted"), (False, "abort it")])
