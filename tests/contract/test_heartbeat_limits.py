@@ -8,10 +8,11 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from kclient_quota.clients import limits
 from kclient_quota.clients.producer import Producer
+from tests.read_committed import committed
 
 Unique = Callable[[str], str]
 
@@ -115,17 +116,6 @@ def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_r
     # By now the broker has read what waited.
     assert committed(cluster, topic) == [b"kept"]
     assert b"stuck" not in committed(cluster, topic, "read_uncommitted")
-
-
-def committed(cluster: Any, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    group = {"group.id": topic, "isolation.level": isolation, "enable.partition.eof": True}
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values: list[bytes] = []
-    while (message := consumer.poll(20)) is not None and message.error() is None:
-        values.append(message.value())
-    consumer.close()
-    return values
 
 
 def test_raised_and_lowered_quotas_are_followed(cluster: Any, unique: Unique, monkeypatch: pytest.MonkeyPatch) -> None:

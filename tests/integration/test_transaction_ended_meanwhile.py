@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
 from tests.integration.made_producers import Reports, made, over_produce, stuck
+from tests.read_committed import committed
 
 PRODUCE = 0
 THROTTLE_MS = 1_500
@@ -65,18 +66,6 @@ def throttled(broker: EmbeddedBroker, end: Call) -> Producer:
     return producer
 
 
-def committed(broker: EmbeddedBroker) -> list[bytes]:
-    reader = confluent_kafka.Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
-    )
-    reader.assign([TopicPartition("orders", 0, 0)])
-    values = []
-    while (message := reader.poll(20)) is not None and message.error() is None:
-        values.append(message.value() or b"")
-    reader.close()
-    return values
-
-
 @pytest.mark.parametrize(
     ("call", "end"),
     [
@@ -99,7 +88,7 @@ def test_what_waits_in_a_transaction_that_is_over_is_refused(broker: EmbeddedBro
     producer.begin_transaction()
     producer.produce("orders", b"next")
     producer.commit_transaction(20)
-    assert committed(broker) == ([b"first"] if end is commit_and_begin else []) + [b"next"]
+    assert committed(broker, "orders") == ([b"first"] if end is commit_and_begin else []) + [b"next"]
 
 
 @pytest.mark.parametrize("call", [Producer.flush, Producer.commit_transaction])
@@ -109,7 +98,7 @@ def test_flush_and_commit_tell_that_it_was_not_this_one(broker: EmbeddedBroker, 
     with pytest.raises(KafkaException, match="while this call waited"):
         call(producer)
     producer.abort_transaction(20)
-    assert committed(broker) == []
+    assert committed(broker, "orders") == []
 
 
 def test_who_does_not_abort_is_told_again(broker: EmbeddedBroker) -> None:
@@ -120,4 +109,4 @@ def test_who_does_not_abort_is_told_again(broker: EmbeddedBroker) -> None:
     producer.begin_transaction()
     producer.produce("orders", b"next")
     producer.commit_transaction(20)
-    assert committed(broker) == [b"next"]
+    assert committed(broker, "orders") == [b"next"]
