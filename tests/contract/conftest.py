@@ -7,7 +7,9 @@ Kafka is started once for the session, when the first test asks for it. What the
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 
 Unique = Callable[[str], str]
+Scene = Callable[[Any], None]
 COUPLES = 6
 USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in range(COUPLES)}
 _couples = count()
@@ -54,6 +57,36 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
         request.applymarker(pytest.mark.xfail(strict=True, reason=gap.args[0]))
     with _embedded() as embedded:
         yield embedded
+
+
+class Scenes:
+    """What waits rather than works, begun at once on one cluster: together as long as the longest of it.
+
+    To call it with a scene is to wait for its end; a scene that has ended already, and failed, is played again, alone.
+    """
+
+    def __init__(self, cluster: Any, scenes: Sequence[Scene], pool: ThreadPoolExecutor) -> None:
+        self._cluster = cluster
+        self._running = {scene: pool.submit(scene, cluster) for scene in scenes}
+
+    def __call__(self, scene: Scene) -> None:
+        running = self._running.pop(scene, None)
+        if running is not None:
+            running.result()
+        else:
+            scene(self._cluster)
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def scenes(request: pytest.FixtureRequest) -> Iterator[Scenes]:
+    """The module's `SCENES`, which name their topics and client-ids themselves, side by side on a cluster."""
+    with ExitStack() as stack:
+        if request.param == "apache-kafka":
+            cluster = request.getfixturevalue("apache_kafka")
+        else:
+            cluster = stack.enter_context(_embedded())
+        pool = stack.enter_context(ThreadPoolExecutor(len(request.module.SCENES)))
+        yield Scenes(cluster, request.module.SCENES, pool)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kclient_quota.clients.consumer import Consumer
 
 Unique = Callable[[str], str]
+Scene = Callable[[Any], None]
+Scenes = Callable[[Scene], None]
 pytestmark = pytest.mark.timeout(150)
 
 
@@ -58,21 +62,20 @@ def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consum
     return consumer
 
 
-@pytest.mark.parametrize(("quota", "per_batch"), [(200_000, 16), (400_000, 80)])
-def test_the_quota_is_found_and_used_evenly(cluster: Any, unique: Unique, quota: int, per_batch: int) -> None:
-    topic, client_id = unique("t"), unique("app")
-    create(cluster, topic)
-    fill(cluster, topic, quota * 30 // 1000, per_batch)
-    cluster.set_quota(client_id=client_id, consumer_byte_rate=quota)
+def uses_its_quota_evenly(cluster: Any, quota: int, per_batch: int) -> None:
+    name = f"even-{uuid.uuid4().hex[:8]}"
+    create(cluster, name)
+    fill(cluster, name, quota * 28 // 1000, per_batch)
+    cluster.set_quota(client_id=name, consumer_byte_rate=quota)
     throttles: list[float] = []
-    consumer = consumer_of(cluster, topic, client_id, throttle_cb=lambda event: throttles.append(event.throttle_time))
-    found = read(consumer, 22)
+    consumer = consumer_of(cluster, name, name, throttle_cb=lambda event: throttles.append(event.throttle_time))
+    found = read(consumer, 18)
     (state,) = consumer.quota_state().values()
     assert (state.limit, state.source) == (quota, "cluster")
     consumer.close()
     assert [message.offset() for _, message in found] == list(range(len(found)))
     # The window's first ten seconds are over: what comes now is the steady state.
-    begin = found[0][0] + 12
+    begin = found[0][0] + 11
     steady = [at for at, _ in found if at >= begin]
     rate = len(steady) * 1_010 / (steady[-1] - steady[0])
     assert 0.85 * quota < rate < 1.05 * quota
@@ -80,12 +83,12 @@ def test_the_quota_is_found_and_used_evenly(cluster: Any, unique: Unique, quota:
     assert max(throttles, default=0.0) < 2
 
 
-def test_consume_is_paced_like_poll(cluster: Any, unique: Unique) -> None:
-    topic, client_id = unique("t"), unique("app")
-    create(cluster, topic)
-    fill(cluster, topic, 3_000, 16)
-    cluster.set_quota(client_id=client_id, consumer_byte_rate=200_000)
-    consumer = consumer_of(cluster, topic, client_id)
+def is_paced_like_poll(cluster: Any) -> None:
+    name = f"consume-{uuid.uuid4().hex[:8]}"
+    create(cluster, name)
+    fill(cluster, name, 3_000, 16)
+    cluster.set_quota(client_id=name, consumer_byte_rate=200_000)
+    consumer = consumer_of(cluster, name, name)
     offsets: list[int | None] = []
     end = time.monotonic() + 8
     first = None
@@ -100,6 +103,47 @@ def test_consume_is_paced_like_poll(cluster: Any, unique: Unique) -> None:
     assert 0.75 * 200_000 < len(offsets) * 1_010 / (end - first) < 1.15 * 200_000
 
 
+def two_share(cluster: Any) -> None:
+    name = f"two-{uuid.uuid4().hex[:8]}"
+    create(cluster, name, 2)
+    fill(cluster, name, 5_000, 8, partitions=2)
+    cluster.set_quota(client_id=name, consumer_byte_rate=150_000)
+    consumers = [consumer_of(cluster, name, name, **{"group.id": f"{name}-{number}"}) for number in range(2)]
+    counts = [0, 0]
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        for index, consumer in enumerate(consumers):
+            counts[index] += consumer.poll(0.002) is not None
+    for consumer in consumers:
+        consumer.close()
+    assert sum(counts) * 1_010 > 0.65 * 150_000 * 18
+    assert min(counts) > 0.5 * max(counts)
+
+
+EVENLY = [
+    partial(uses_its_quota_evenly, quota=200_000, per_batch=16),
+    partial(uses_its_quota_evenly, quota=400_000, per_batch=80),
+]
+SCENES = [*EVENLY, is_paced_like_poll, two_share]
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("scene", EVENLY, ids=["200000", "400000"])
+def test_the_quota_is_found_and_used_evenly(scenes: Scenes, scene: Scene) -> None:
+    scenes(scene)
+
+
+@pytest.mark.measured
+def test_consume_is_paced_like_poll(scenes: Scenes) -> None:
+    scenes(is_paced_like_poll)
+
+
+@pytest.mark.measured
+def test_two_consumers_of_one_client_id_share_its_quota(scenes: Scenes) -> None:
+    scenes(two_share)
+
+
+@pytest.mark.measured
 def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique: Unique) -> None:
     topic, client_id = unique("t"), unique("app")
     create(three_brokers, topic, 3)
@@ -118,23 +162,6 @@ def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique
     for _, message in found:
         by_partition[message.partition() or 0] += 1
     assert min(by_partition.values()) > 0.7 * max(by_partition.values())
-
-
-def test_two_consumers_of_one_client_id_share_its_quota(cluster: Any, unique: Unique) -> None:
-    topic, client_id = unique("t"), unique("app")
-    create(cluster, topic, 2)
-    fill(cluster, topic, 5_000, 8, partitions=2)
-    cluster.set_quota(client_id=client_id, consumer_byte_rate=150_000)
-    consumers = [consumer_of(cluster, topic, client_id, **{"group.id": unique(f"g{n}")}) for n in range(2)]
-    counts = [0, 0]
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        for index, consumer in enumerate(consumers):
-            counts[index] += consumer.poll(0.002) is not None
-    for consumer in consumers:
-        consumer.close()
-    assert sum(counts) * 1_010 > 0.65 * 150_000 * 18
-    assert min(counts) > 0.5 * max(counts)
 
 
 def test_a_batch_that_never_comes_is_told_in_time(
