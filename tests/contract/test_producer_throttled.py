@@ -2,8 +2,10 @@
 
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +16,8 @@ from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
 
 Unique = Callable[[str], str]
+Scene = Callable[[Any], None]
+Scenes = Callable[[Scene], None]
 PAD = b"x" * 990
 
 
@@ -61,9 +65,13 @@ def ids(count: int) -> dict[bytes, int]:
     return {b"%06d" % number: 1 for number in range(count)}
 
 
-@pytest.mark.measured
-def test_the_quota_is_found_and_kept_without_loss_or_duplicates(cluster: Any, unique: Unique) -> None:
-    topic, app = unique("orders"), unique("app")
+def named(name: str) -> str:
+    """A name that nothing else has used on the cluster."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+def finds_and_keeps(cluster: Any) -> None:
+    topic, app = named("orders"), named("app")
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=50_000)
     throttles: list[float] = []
@@ -83,32 +91,8 @@ def test_the_quota_is_found_and_kept_without_loss_or_duplicates(cluster: Any, un
     assert 6.5 <= took_s <= 12
 
 
-def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Unique) -> None:
-    topic, app = unique("orders"), unique("app")
-    cluster.create_topic(topic, 1)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": app})
-    aside = type(producer).produce is confluent_kafka.Producer.produce
-    assert aside
-    count = 0
-    reports = Reports()
-    deadline = time.monotonic() + 25
-    while type(producer) is not Producer or count < 3_000:
-        assert time.monotonic() < deadline
-        producer.produce(topic, b"%06d" % count + PAD, on_delivery=reports.of(time.monotonic()))
-        producer.poll(0)
-        count += 1
-        if count == 1_000:
-            cluster.set_quota(client_id=app, producer_byte_rate=400_000)
-        if count > 1_000:
-            time.sleep(0.0005)
-    assert producer.flush(30) == 0
-    producer.close()
-    assert reports.failed == []
-    assert read_back(cluster, topic, 1, count) == ids(count)
-
-
-def test_a_learnt_limit_loses_nothing_either(cluster: Any, unique: Unique) -> None:
-    topic, app = unique("orders"), unique("app")
+def learns(cluster: Any) -> None:
+    topic, app = named("orders"), named("app")
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=50_000)
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "quota.limit.source": "learned"}
@@ -122,30 +106,8 @@ def test_a_learnt_limit_loses_nothing_either(cluster: Any, unique: Unique) -> No
     assert read_back(cluster, topic, 1, 650) == ids(650)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.measured
-def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any, unique: Unique, keyed: bool) -> None:
-    topic, app = unique("orders"), unique("app")
-    three_brokers.create_topic(topic, 6)
-    three_brokers.set_quota(client_id=app, producer_byte_rate=50_000)
-    producer = Producer({"bootstrap.servers": three_brokers.bootstrap_servers, "client.id": app})
-    begin = time.monotonic()
-    reports = produce(producer, topic, 900, keyed=keyed)
-    took_s = time.monotonic() - begin
-    assert len(producer.quota_state()) >= 3
-    producer.close()
-    assert reports.failed == []
-    assert read_back(three_brokers, topic, 6, 900) == ids(900)
-    # 0.9 MB at three times 50 kB/s is 6 s; keys are not spread quite evenly.
-    assert 4 <= took_s <= (10 if keyed else 8.5)
-    if not keyed:
-        assert max(reports.partitions.values()) <= 1.3 * min(reports.partitions.values())
-
-
-@pytest.mark.measured
-def test_threads_share_one_gate(cluster: Any, unique: Unique) -> None:
-    topic, app = unique("orders"), unique("app")
+def threads_share(cluster: Any) -> None:
+    topic, app = named("orders"), named("app")
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=100_000)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": app})
@@ -168,8 +130,8 @@ def test_threads_share_one_gate(cluster: Any, unique: Unique) -> None:
     assert read_back(cluster, topic, 1, 600) == ids(600)
 
 
-def test_a_batch_is_handed_over_in_parts(cluster: Any, unique: Unique) -> None:
-    topic, app = unique("orders"), unique("app")
+def hands_over_in_parts(cluster: Any) -> None:
+    topic, app = named("orders"), named("app")
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=50_000)
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app}
@@ -194,3 +156,75 @@ def test_a_batch_is_handed_over_in_parts(cluster: Any, unique: Unique) -> None:
     hasty.close()
     seen = read_back(cluster, topic, 1, 200 + went)
     assert {number: seen[number] for number in ids(200 + went)} == ids(200 + went)
+
+
+SCENES = [finds_and_keeps, learns, threads_share, hands_over_in_parts]
+
+
+@pytest.mark.measured
+def test_the_quota_is_found_and_kept_without_loss_or_duplicates(scenes: Scenes) -> None:
+    scenes(finds_and_keeps)
+
+
+def test_a_learnt_limit_loses_nothing_either(scenes: Scenes) -> None:
+    scenes(learns)
+
+
+@pytest.mark.measured
+def test_threads_share_one_gate(scenes: Scenes) -> None:
+    scenes(threads_share)
+
+
+def test_a_batch_is_handed_over_in_parts(scenes: Scenes) -> None:
+    scenes(hands_over_in_parts)
+
+
+@pytest.mark.slow
+@pytest.mark.measured
+def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(uses_every_broker, three_brokers, keyed) for keyed in (False, True)]
+    for each in sent:
+        each.result()
+
+
+def uses_every_broker(three_brokers: Any, keyed: bool) -> None:
+    topic, app = named("orders"), named("app")
+    three_brokers.create_topic(topic, 6)
+    three_brokers.set_quota(client_id=app, producer_byte_rate=50_000)
+    producer = Producer({"bootstrap.servers": three_brokers.bootstrap_servers, "client.id": app})
+    begin = time.monotonic()
+    reports = produce(producer, topic, 900, keyed=keyed)
+    took_s = time.monotonic() - begin
+    assert len(producer.quota_state()) >= 3
+    producer.close()
+    assert reports.failed == []
+    assert read_back(three_brokers, topic, 6, 900) == ids(900)
+    # 0.9 MB at three times 50 kB/s is 6 s; keys are not spread quite evenly.
+    assert 4 <= took_s <= (10 if keyed else 8.5)
+    if not keyed:
+        assert max(reports.partitions.values()) <= 1.3 * min(reports.partitions.values())
+
+
+def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Unique) -> None:
+    topic, app = unique("orders"), unique("app")
+    cluster.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": app})
+    aside = type(producer).produce is confluent_kafka.Producer.produce
+    assert aside
+    count = 0
+    reports = Reports()
+    deadline = time.monotonic() + 25
+    while type(producer) is not Producer or count < 3_000:
+        assert time.monotonic() < deadline
+        producer.produce(topic, b"%06d" % count + PAD, on_delivery=reports.of(time.monotonic()))
+        producer.poll(0)
+        count += 1
+        if count == 1_000:
+            cluster.set_quota(client_id=app, producer_byte_rate=400_000)
+        if count > 1_000:
+            time.sleep(0.0005)
+    assert producer.flush(30) == 0
+    producer.close()
+    assert reports.failed == []
+    assert read_back(cluster, topic, 1, count) == ids(count)
