@@ -19,7 +19,7 @@ from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.quota.share import TARGET as SHARE_TARGET
 
 TARGET: Final = 0.99
-"""Part of the limit that is aimed at."""
+"""Part of the limit that is aimed at by whoever shares it with nobody."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
@@ -144,7 +144,9 @@ class FetchShare:
     def rate(self) -> float:
         """Bytes per second to fetch at now; infinite as long as nothing is known."""
         share = self._share
-        return share.rate if share.limit is None else share.rate * (TARGET / SHARE_TARGET)
+        if isinstance(share, KnownShare) and share.is_whole:
+            return share.rate * (TARGET / SHARE_TARGET)
+        return share.rate
 
     @property
     def ceiling(self) -> float:

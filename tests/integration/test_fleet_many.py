@@ -80,6 +80,15 @@ def test_who_learns_and_wants_less_waits_for_nobody(quota):
     assert found.jain >= 0.99
 
 
+@pytest.mark.parametrize(("clients", "batch_messages"), [(2, 1), (2, 4), (8, 1), (8, 4), (32, 4)])
+def test_consumers_that_know_the_quota_share_all_of_it_equally(clients, batch_messages):
+    found = fleet(quota=51_200, batch_messages=batch_messages, clients=clients, consume=True)
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.99
+    if clients <= 8:
+        assert found.throttle_p99_ms <= 500
+
+
 LEARNING_CONSUMERS = [
     *((51_200, messages, clients) for messages in (1, 4) for clients in (1, 2, 8, 32)),
     *((1_048_576, 16, clients) for clients in (2, 8, 32)),
