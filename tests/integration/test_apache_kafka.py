@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,29 +38,34 @@ def test_three_brokers_hold_bytes_against_a_quota_of_their_own() -> None:
         assert cluster.metrics()[2, "Produce", "byte-rate", "user=,client-id=app"] > 0
 
 
-def test_an_unknown_quota_value_is_refused_in_kafkas_words() -> None:
-    with ApacheKafka() as cluster, pytest.raises(ClusterError, match="must be greater than"):
-        cluster.set_quota(client_id="app", producer_byte_rate=-1)
-
-
-def test_users_of_the_sasl_listener_have_quotas() -> None:
+@pytest.fixture(scope="module")
+def secured() -> Iterator[ApacheKafka]:
     with ApacheKafka(topics={"t": 1}, users={"alice": "se cret"}) as cluster:
-        cluster.set_quota(user="alice", producer_byte_rate=500_000)
-        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
-            producer = Producer(
-                {
-                    "bootstrap.servers": cluster.sasl_bootstrap_servers,
-                    "security.protocol": "SASL_PLAINTEXT",
-                    "sasl.mechanism": mechanism,
-                    "sasl.username": "alice",
-                    "sasl.password": "se cret",
-                }
-            )
-            producer.produce("t", b"x" * 1000)
-            assert producer.flush(20) == 0
-        recorded = [sample for sample in cluster.byte_samples() if sample.user == "alice"]
-        assert 2000 < sum(sample.value for sample in recorded) < 2400
-        assert {sample.client_id for sample in recorded} == {""}
+        yield cluster
+
+
+def test_an_unknown_quota_value_is_refused_in_kafkas_words(secured: ApacheKafka) -> None:
+    with pytest.raises(ClusterError, match="must be greater than"):
+        secured.set_quota(client_id="app", producer_byte_rate=-1)
+
+
+def test_users_of_the_sasl_listener_have_quotas(secured: ApacheKafka) -> None:
+    secured.set_quota(user="alice", producer_byte_rate=500_000)
+    for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+        producer = Producer(
+            {
+                "bootstrap.servers": secured.sasl_bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": mechanism,
+                "sasl.username": "alice",
+                "sasl.password": "se cret",
+            }
+        )
+        producer.produce("t", b"x" * 1000)
+        assert producer.flush(20) == 0
+    recorded = [sample for sample in secured.byte_samples() if sample.user == "alice"]
+    assert 2000 < sum(sample.value for sample in recorded) < 2400
+    assert {sample.client_id for sample in recorded} == {""}
 
 
 def test_a_broker_comes_back_on_its_port_with_its_data() -> None:
