@@ -12,7 +12,7 @@ from kclient_quota.clients.admission import RECORD_BYTES, SOON_MS, Gate
 from kclient_quota.clients.aside import CallbackGuard, Where
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord
-from kclient_quota.clients.routing import Router
+from kclient_quota.clients.routing import Route, Router
 from kclient_quota.clients.transaction import Transaction
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.errors import QuotaThrottledError
@@ -24,6 +24,7 @@ SLICE_MS: Final = 100
 METADATA_MS: Final = 500
 ROUTE_MS: Final = 30_000
 """How old a topic's leaders may be."""
+ASK_AGAIN_MS: Final = 1_000
 
 Callback = Callable[[KafkaError | None, Message], Any]
 
@@ -262,15 +263,25 @@ class GatedProducer(confluent_kafka.Producer):
         if route is None:
             return gates.any_gate(), partition
         target = router.target(route, key, partition)
-        if target is not None:
-            return route.gates[target], partition
-        gate = route.gates[route.partition]
+        gate = route.gates[route.partition if target is None else target]
         if gate.left < cost:
-            if gates.clock.now_ms() - route.found_at_ms >= ROUTE_MS:
-                self._find_brokers(topic)
-                route = router.route(topic) or route
-            return route.gates[gates.choose(route, cost)], route.partition
-        return gate, route.partition
+            # Once for each grant.
+            route = self._fresh(topic, route)
+            target = router.target(route, key, partition)
+            gate = route.gates[gates.choose(route, cost) if target is None else target]
+        return gate, route.partition if target is None else partition
+
+    def _fresh(self, topic: str, route: Route) -> Route:
+        """The route, asked for anew when it is old: leaders move."""
+        now_ms = self._gates.clock.now_ms()
+        if now_ms - route.found_at_ms < ROUTE_MS:
+            return route
+        self._find_brokers(topic)
+        found = self._router.route(topic) or route
+        if found is route:
+            # Nobody could be asked, or has answered.
+            route.found_at_ms = now_ms - ROUTE_MS + ASK_AGAIN_MS
+        return found
 
     def _find_brokers(self, topic: str) -> bool:
         """Ask which brokers there are and which lead the topic; whether there are several."""
