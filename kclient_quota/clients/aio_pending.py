@@ -111,6 +111,23 @@ class InnerProducer(Producer):
         """Why the transaction has to be aborted now, where that was asked for."""
         return self._transaction.overdue
 
+    @property
+    def open_era(self) -> int | None:
+        """What tells the open transaction from others; None when none is open."""
+        return self._transaction.open_era
+
+    def leave(self) -> None:
+        """The transaction is being aborted."""
+        self._transaction.leave()
+
+    def insist(self, era: int | None) -> None:
+        """Raise when the transaction of this era is over."""
+        self._transaction.insist(era)
+
+    def _deliver(self, deadline_ms: int | None) -> int:
+        """As ever; `AIOProducer` looks itself for whether the transaction is still the same."""
+        return self._deliver_in_time(deadline_ms)
+
     def abort_overdue(self) -> KafkaException:
         """Abort it within what is left of its time, or try to; returns what to raise."""
         return super()._end_overdue(Where.OUTSIDE)

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.admission import BrokerQuotaState
+from kclient_quota.clients.aio_heartbeat import Beats
 from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
 from kclient_quota.clients.aio_transactions import AIOTransactions
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
@@ -77,7 +78,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
         self._batch_size = max(1, batch_size)
         self._buffer_timeout = buffer_timeout
-        self._heartbeat = heartbeat
+        self._beats = Beats(heartbeat, self.executor, self._producer.keep_alive)
         self._buffer: deque[Pending] = deque()
         self._in_hand: list[Pending] = []
         self._reports: deque[Report] = deque()
@@ -114,6 +115,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             RuntimeError: the producer was closed.
         """
         self._refuse_closed()
+        era = self._producer.open_era
         await self._abort_overdue()
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
         if self._raises:
@@ -127,9 +129,12 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         if self._is_closed:
             self._slots.release()
             self._refuse_closed()
-        if self._producer.overdue is not None:
-            self._slots.release()
+        try:
             await self._abort_overdue()
+            await self._insist(era)
+        except BaseException:
+            self._slots.release()
+            raise
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
         if len(self._buffer) >= self._batch_size:
@@ -155,8 +160,17 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 return served
 
     async def flush(self, *args: Any, **kwargs: Any) -> Any:
-        """As confluent_kafka.aio's: `flush(timeout=-1)`, in seconds; returns how many are not delivered yet."""
-        deadline_ms = self._deadline_ms(*args, **kwargs)
+        """As confluent_kafka.aio's: `flush(timeout=-1)`, in seconds; returns how many are not delivered yet.
+
+        Raises:
+            KafkaException: within a transaction, as `commit_transaction()`.
+        """
+        era = self._producer.open_era
+        left = await self._flush(self._deadline_ms(*args, **kwargs))
+        await self._insist(era)
+        return left
+
+    async def _flush(self, deadline_ms: int | None) -> int:
         while True:
             slice_ms = self._slice_ms(deadline_ms)
             self._start_pump()
@@ -167,7 +181,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             if not left or not slice_ms:
                 self._settle()
                 return left
-            await self._beat()
+            await self._beats.beat()
 
     async def purge(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; futures of messages that waited here are cancelled, the others fail."""
@@ -207,12 +221,13 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     async def _close(self) -> None:
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while self._waiting() and self._clock.now_ms() < deadline_ms and not self._producer.outlasts(deadline_ms):
-            await self.flush(SLICE_MS / 1000)
+            await self._flush(self._deadline_ms(SLICE_MS / 1000))
         throttled = self._throttled()
         self._drop(lambda delivered: delivered.set_exception(throttled))
         await self._idle(self._pump)
         await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
         await self._idle(self._poller)
+        await self._beats.end()
         self._settle()
         if self._owns_executor:
             await self._loop.run_in_executor(None, self.executor.shutdown, True)
@@ -254,7 +269,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 wait_ms = await self._pump_once()
                 if wait_ms:
                     began_ms = self._clock.now_ms()
-                    await self._beat()
+                    self._beats.start()
                     await asyncio.sleep(min(wait_ms, SLICE_MS) / 1000)
                     self._producer.note_wait(self._clock.now_ms() - began_ms)
         except BaseException:
@@ -335,18 +350,6 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 pending.fail(KafkaException(error))
             elif not pending.delivered.done():
                 pending.delivered.set_result(message)
-
-    async def _beat(self) -> None:
-        """Keep the consumer alive that this producer was given."""
-        try:
-            if isinstance(self._heartbeat, confluent_kafka.aio.AIOConsumer):
-                ours = getattr(self._heartbeat, "keep_alive", None)
-                await (self._heartbeat.consume(0, 0) if ours is None else ours())
-            elif self._heartbeat is not None:
-                await self._loop.run_in_executor(self.executor, self._producer.keep_alive)
-        except RuntimeError:
-            # It was closed meanwhile, and needs no heartbeat any more.
-            self._heartbeat = None
 
     # Small parts --------------------------------------------------------------------------------------------------
 

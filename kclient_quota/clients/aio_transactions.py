@@ -1,17 +1,22 @@
 """Transactions of `AIOProducer`. They are aborted only within an await of the application's, never by the pump."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.aio_heartbeat import Beats
 from kclient_quota.clients.aio_pending import InnerProducer
 from kclient_quota.clients.gated import SLICE_MS
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+OFFSETS_AND_GROUP: Final = 2
+"""Arguments of `send_offsets_to_transaction` before its timeout."""
 
 
 class AIOTransactions(confluent_kafka.aio.AIOProducer):
@@ -23,13 +28,10 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     _max_block_ms: int
     _clock: Clock
     _abort_turn: asyncio.Lock
+    _beats: Beats
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget the messages that wait for the quota."""
-        raise NotImplementedError
-
-    async def _beat(self) -> None:
-        """Keep the consumer in its group."""
         raise NotImplementedError
 
     async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
@@ -45,9 +47,19 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 break
-            await self._beat()
+            await self._beats.beat()
             await asyncio.sleep(min(wait_ms, left_ms, SLICE_MS) / 1000)
         return await self._call(self._producer.begin_transaction, *args, **kwargs)
+
+    async def send_offsets_to_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka.aio's; delivers first what there is, and keeps the heartbeat going meanwhile.
+
+        Raises:
+            KafkaException: as `commit_transaction()`.
+        """
+        timeout = kwargs.get("timeout", args[2] if len(args) > OFFSETS_AND_GROUP else -1)
+        await self.flush(timeout)
+        return await self._call(self._producer.send_offsets_to_transaction, *args, **kwargs)
 
     async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; refuses, asking to abort, when the quota has kept a message out.
@@ -55,12 +67,15 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         Raises:
             KafkaException: with `quota.transaction.timeout=abort`, also when waiting would outlive the transaction's
                 timeout. It has been aborted then, within this call, and `abort_transaction()` has nothing left to do.
+                Also when a callback, or another task, has ended it meanwhile.
         """
+        era = self._producer.open_era
         await self._abort_overdue()
         if await self.flush(*args, **kwargs):
             text = "commit_transaction: messages still wait for the quota; try again"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
         await self._abort_overdue()
+        await self._insist(era)
         if self._refused:
             text = "commit_transaction: the quota has kept messages out for max.block.ms; abort and try again"
             raise KafkaException(KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, text, txn_requires_abort=True))
@@ -68,6 +83,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
+        self._producer.leave()
         self._drop_purged()
         done = await self._call(self._producer.abort_transaction, *args, **kwargs)
         self._refused = False
@@ -84,6 +100,12 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
                 error = await super()._call(self._producer.abort_overdue)
                 self._refused = False
         raise error
+
+    async def _insist(self, era: int | None) -> None:
+        """Raise when the transaction of this `open_era` is over, once the callback has returned that ended it."""
+        if era is not None and era != self._producer.open_era:
+            await self._beats.idle(self._max_block_ms / 1000)
+            self._producer.insist(era)
 
     def _drop_purged(self) -> None:
         purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name

@@ -31,7 +31,7 @@ class Transaction:
         aborts: whether the application has asked for it to be aborted.
         overdue: why it has to be aborted; None while it has not.
         ended: the error that told the application that it was ended within its call; None once it has acted on that.
-        era: how many times one has begun or ended.
+        era: grows whenever one begins or ends.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
 
@@ -67,6 +67,10 @@ class Transaction:
         """It begins."""
         self._forget()
         self._ends_at_ms = now_ms + self._timeout_ms
+
+    def leave(self) -> None:
+        """It is being ended: what waits in it does so in vain."""
+        self.era += 1
 
     def end(self) -> None:
         """It was committed or aborted."""

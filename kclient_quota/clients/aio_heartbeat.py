@@ -1,0 +1,73 @@
+"""How `AIOProducer` keeps a consumer in its group while messages wait for the quota."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any, Final
+
+import confluent_kafka.aio
+
+LAST_BEAT_S: Final = 2.0
+"""How long closing waits for a beat, whose callback may be what closes."""
+
+
+class Beats:
+    """One beat at a time; belongs to the event loop.
+
+    A beat may run rebalance callbacks, and these may flush: so nothing that a flush waits for may wait for a beat.
+
+    Args:
+        consumer: of asyncio or not; None beats nothing.
+        executor: where a consumer not of asyncio is called.
+        keep_alive: calls that one.
+    """
+
+    def __init__(self, consumer: Any, executor: concurrent.futures.Executor, keep_alive: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._executor = executor
+        self._keep_alive = keep_alive
+        self._beating = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def beat(self) -> None:
+        """Keep the consumer alive, unless that is being done."""
+        if self._consumer is None or self._beating:
+            return
+        self._beating = True
+        try:
+            await self._reach()
+        except RuntimeError:
+            # It was closed meanwhile, and needs no heartbeat any more.
+            self._consumer = None
+        finally:
+            self._beating = False
+
+    def start(self) -> None:
+        """The same, without waiting for it."""
+        if self._consumer is not None and not self._beating and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self.beat())
+            self._task.add_done_callback(self._ended)
+
+    async def end(self) -> None:
+        """Beat no more."""
+        self._consumer = None
+        await self.idle(LAST_BEAT_S)
+
+    async def idle(self, within_s: float) -> None:
+        """Wait for a beat that nobody waits for, and the callbacks that run in it."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=within_s)
+
+    async def _reach(self) -> None:
+        if isinstance(self._consumer, confluent_kafka.aio.AIOConsumer):
+            ours = getattr(self._consumer, "keep_alive", None)
+            await (self._consumer.consume(0, 0) if ours is None else ours())
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._keep_alive)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            text = "A callback failed while messages waited for the quota"
+            task.get_loop().call_exception_handler({"message": text, "exception": error, "task": task})
