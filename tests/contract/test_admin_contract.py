@@ -3,10 +3,6 @@
 Cases 107 to 110 are those of Kafka's ClientQuotasRequestTest and ClientQuotaControlManagerTest.
 """
 
-import subprocess
-import time
-from contextlib import contextmanager
-
 import pytest
 
 from kclient_quota.admin.model import (
@@ -17,12 +13,11 @@ from kclient_quota.admin.model import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.cli import client_metrics, quotas
+from kclient_quota.cli import quotas
 from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuotaEntity
-from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
-from kclient_quota.testing.apache.artefacts import class_path
 from tests.certificates import self_signed
+from tests.contract.administered import apache, eventually
 
 of = ClientQuotaEntity.of
 exact = ClientQuotaFilterComponent.of_entity
@@ -30,20 +25,6 @@ any_of = ClientQuotaFilterComponent.of_entity_type
 pytestmark = pytest.mark.timeout(120)
 
 USERS = {"alice": "a", "admin": "b"}
-GUARDED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS;User:admin",
-    "default.replication.factor": "1",
-}
-
-
-@contextmanager
-def apache(**options):
-    reason = apache_kafka_unavailable_reason()
-    if reason:
-        pytest.skip(reason)
-    with ApacheKafka(properties=GUARDED, **options) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +51,6 @@ def admin(cluster):
         entries = eventually(lambda: made.describe_client_quotas().result(30), lambda found: True)
         alter(made, {entity: dict.fromkeys(values) for entity, values in entries.items()})
         eventually(lambda: made.describe_client_quotas().result(30), lambda found: not found)
-
-
-def eventually(ask, is_right, timeout_s=10):
-    """Brokers learn of quotas from the metadata log, a moment after the controller has answered."""
-    end = time.monotonic() + timeout_s
-    while not is_right(got := ask()) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert is_right(got), got
-    return got
 
 
 def alter(admin, values, **options):
@@ -350,57 +322,3 @@ def test_a_controller_that_goes_away_and_comes_back():
         cluster.start_broker(1)
         alter(admin, {of(user="u"): {"producer_byte_rate": 3.0}}, request_timeout=30)
         described(admin, {of(user="u"): {"producer_byte_rate": 3.0}})
-
-
-def kafkas_own_tool(name, cluster, *arguments):
-    """Its exit status and standard output."""
-    command = ["java", "-Xshare:auto", "-cp", class_path(), name, "--bootstrap-server", cluster.bootstrap_servers]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, done.stdout
-
-
-@pytest.mark.kafka
-def test_configs_prints_what_kafkas_own_tool_prints(capsys):
-    """The same alterations by Kafka's kafka-configs and by ours, on one cluster; both describe alike."""
-
-    def theirs(*arguments):
-        return kafkas_own_tool("kafka.admin.ConfigCommand", cluster, *arguments)
-
-    def ours(*arguments):
-        status = quotas.main(["configs", "--bootstrap-server", cluster.bootstrap_servers, *arguments])
-        return status, capsys.readouterr().out
-
-    with apache() as cluster:
-        add = "--add-config=request_percentage=200,producer_byte_rate=10485760,consumer_byte_rate=123456789"
-        for who in (["--user=a"], ["--user=a", "--client-defaults"], ["--user-defaults", "--client-defaults"]):
-            said = ours("--alter", *who, add)
-            assert said[0] == 0
-            assert theirs("--alter", *who, add) == said
-            wanted = theirs("--describe", *who)
-            assert eventually(lambda who=who: ours("--describe", *who), lambda found: found[1]) == wanted
-            assert "1.23456789E8" in wanted[1]
-        assert ours("--describe", "--user=none") == theirs("--describe", "--user=none")
-        wrong = ["--alter", "--user=a", "--delete-config=controller_mutation_rate"]
-        assert (ours(*wrong)[0], theirs(*wrong)[0]) == (1, 1)
-
-
-@pytest.mark.kafka
-def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys):
-    def theirs(*arguments):
-        return kafkas_own_tool("org.apache.kafka.tools.ClientMetricsCommand", cluster, *arguments)
-
-    def ours(*arguments):
-        status = client_metrics.main(["--bootstrap-server", cluster.bootstrap_servers, *arguments])
-        return status, capsys.readouterr().out
-
-    with apache() as cluster:
-        assert ours("--list") == theirs("--list")
-        values = ["--name=BASIC", "--interval=60000", "--metrics=org.apache.kafka.consumer.,a", "--match=client_id=b"]
-        assert ours("--alter", *values) == theirs("--alter", *values)
-        for question in (["--list"], ["--describe"], ["--describe", "--name=BASIC"], ["--describe", "--name=nope"]):
-            wanted = theirs(*question)
-            assert eventually(lambda question=question: ours(*question), lambda found: found[1].strip()) == wanted
-        ours("--alter", "--name=BASIC", "--interval=", "--match=")
-        reset = eventually(lambda: ours("--describe", "--name=BASIC"), lambda found: "interval.ms=300000" in found[1])
-        assert reset == theirs("--describe", "--name=BASIC")
-        assert ours("--delete", "--name=BASIC") == theirs("--delete", "--name=BASIC")

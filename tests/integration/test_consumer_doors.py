@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.errors import ConfigError
 from kclient_quota.metrics import MetricName
 from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
 
@@ -378,28 +377,3 @@ def test_the_state_and_the_metrics_speak_kafkas_names(broker: EmbeddedBroker, to
     assert 299_000 < metrics[MetricName("poll-headroom-ms", "consumer-metrics", tags)] <= 300_000
     assert any(name.tag("node-id") == "node-1" for name in metrics)
     consumer.close()
-
-
-@pytest.mark.parametrize(
-    ("conf", "said"),
-    [
-        ({"consumer_byte_rate": -1}, "consumer_byte_rate"),
-        ({"consumer_byte_rate": 0}, "consumer_byte_rate"),
-        ({"consumer_byterate": 1}, "consumer_byte_rate"),
-        ({"quota.backoff": "sometimes"}, "quota.backoff"),
-        ({"interceptor.classes": "no.such.Thing"}, "no.such.Thing"),
-    ],
-)
-def test_a_configuration_that_cannot_be_used_is_refused_by_name(conf: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "quota.limit.source": "auto", **conf})
-
-
-def test_a_misspelt_key_of_librdkafkas_gets_the_nearest_one_named() -> None:
-    with pytest.raises(KafkaException, match=r"auto\.offset\.reset"):
-        Consumer({"group.id": "g", "quota.limit.source": "learned", "auto.offset.rest": "earliest"})
-
-
-def test_configuration_by_keyword_as_confluent_kafka_takes_it(broker: EmbeddedBroker) -> None:
-    with Consumer(**conf_of(broker, "by-keyword")) as consumer:
-        assert consumer.assignment() == []
