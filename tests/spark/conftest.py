@@ -25,8 +25,6 @@ def spark(tmp_path_factory):
         "local[2]",
         {
             "spark.sql.shuffle.partitions": "1",
-            # Planning anew between the stages takes longer than they do; tests with drivers of their own have it.
-            "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.codegen.wholeStage": "false",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
