@@ -165,6 +165,8 @@ def test_what_was_granted_before_a_limit_was_learnt_does_not_outlast_it() -> Non
     gate.on_throttle("b1:9092/1", 1, 2_000)
     assert gate.paced
     assert gate.left == 0.0
+    assert gate.ask() == 2_000
+    clock.sleep_ms(2_000)
     assert gate.ask() == 0
     assert 0.0 < gate.left < float("inf")
 
