@@ -214,12 +214,14 @@ class Gate:
     def _take(self, now_ms: int) -> None:
         """Grant what `wait_ms` has found to be free."""
         pace = self._pace
-        wire = self._request = int(self._grant * self._ratio(self._grant)) + 1
+        before, wire = self._request, int(self._grant * self._ratio(self._grant)) + 1
+        self._request = wire
         if self._granted and not self._started:
             # The broker counts from the first request that arrives, the pacer from the first that is admitted; what it
             # has saved up since, and that ten seconds see one request more than intervals, is paid for here, once.
             self._started = True
-            wire += pace.request_bytes // 2 + 2 * wire if pace.rate() < inf else 0
+            usual = min(wire, max(before, pace.request_bytes))
+            wire += pace.request_bytes // 2 + 2 * usual if pace.rate() < inf else 0
         pace.on_sent(wire, now_ms)
         if not self.outstanding:
             self._progress_at_ms = now_ms

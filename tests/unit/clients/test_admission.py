@@ -112,6 +112,21 @@ def test_the_first_messages_wait_for_the_first_delivery() -> None:
     assert gate.admit(COST, 2_000) == 0
 
 
+def test_a_big_message_after_a_small_one_is_waited_for_once_not_three_times() -> None:
+    """9,000 B at 3,000 B/s; what is paid for once, at the start, is two of the small ones."""
+    gate = Gate(Pacer(3_000), 3_000)
+    now_ms = waited_ms = 0
+    for cost in (500, 9_000, 500):
+        waited_ms = 0
+        while wait_ms := gate.admit(cost, now_ms):
+            now_ms += wait_ms
+            waited_ms += wait_ms
+        gate.left -= cost
+        gate.on_wire(cost + 110)
+        gate.settle(gate.handed, now_ms)
+    assert 3_000 <= waited_ms <= 4_000
+
+
 def test_outstanding_bytes_stay_below_half_a_second() -> None:
     gate = Gate(Pacer(51_200), 51_200)
     assert gate.admit(COST, 0) == 0
