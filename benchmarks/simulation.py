@@ -227,7 +227,10 @@ def _from_embedded(cluster: EmbeddedBroker, case: Case, span: tuple[int, int]) -
     """A throttled fetch is answered empty and not counted."""
     found = _Recorded(0.0, Counter())
     assert found.throttles is not None
-    for seen in cluster.requests:
+    requests = cluster.requests
+    if requests and requests[0].at_ms > span[0]:
+        raise RuntimeError("there were more requests than the broker remembers: play fewer cases --at-once")
+    for seen in requests:
         fetch = seen.api_key == FETCH
         if seen.client_id != case.name or seen.api_key != (FETCH if case.consume else PRODUCE):
             continue
