@@ -24,7 +24,7 @@ LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
 """A throttle that our own bytes explain to this part is nobody else's doing."""
-PRICE: Final = 0.12
+PRICE: Final = 0.06
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
 MOST_FALL: Final = 0.3
 MOST_RISE: Final = 0.2

@@ -226,16 +226,16 @@ def test_a_learnt_share_begins_with_what_was_received_and_says_so() -> None:
 
 
 def test_for_the_same_throttles_everybody_aims_at_the_same_rate() -> None:
-    """A fetch of 20,000 B is refused for 250 ms on average: 20,000 x PRICE / 0.25**3 = 153,600 B/s."""
+    """A fetch of 20,000 B is refused for 250 ms on average: 20,000 x PRICE / 0.25**3 = 76,800 B/s."""
     poor, rich = FetchShare(None), FetchShare(None)
     poor.on_throttle(1_200_000, 10_000, 400, 0, refused=20_000)
     rich.on_throttle(12_000_000, 10_000, 400, 0, refused=20_000)
     for share in (poor, rich):
         _play(share, 250, from_ms=100, seconds=300)
-    assert poor.rate == pytest.approx(153_600, rel=0.01)
-    assert rich.rate == pytest.approx(153_600, rel=0.01)
+    assert poor.rate == pytest.approx(76_800, rel=0.01)
+    assert rich.rate == pytest.approx(76_800, rel=0.01)
     _play(poor, 500, from_ms=300_100, seconds=300)
-    assert poor.rate == pytest.approx(19_200, rel=0.01)
+    assert poor.rate == pytest.approx(9_600, rel=0.01)
 
 
 def test_no_throttle_makes_a_learnt_rate_less_than_the_least() -> None:

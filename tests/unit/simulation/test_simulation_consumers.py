@@ -63,8 +63,8 @@ def test_consumers_share_a_quota_that_they_know(clients):
 @pytest.mark.parametrize(("clients", "quota"), [(2, 51_200), (8, 51_200), (2, 1_048_576)])
 def test_consumers_share_a_quota_that_they_must_learn(clients, quota):
     found = played(clients=clients, quota=quota, told=False, seconds=120, warm_up_ms=60_000)
-    assert found.utilisation >= 0.92
-    assert found.jain >= 0.93
+    assert found.utilisation >= 0.95
+    assert found.jain >= 0.95
     assert found.least_share >= 0.6
 
 
