@@ -1,9 +1,11 @@
-"""What these tests share: Kafka's own tools, and tidying up."""
+"""What these tests share: a broker, Kafka's own tools, and tidying up."""
 
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
+from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import apache_kafka_unavailable_reason
 from kclient_quota.testing.apache.artefacts import class_path
 from tests.integration.made_producers import close_what_was_made
@@ -24,6 +26,13 @@ def java():
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker of the test's own, with a topic of one partition."""
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from kclient_quota.clients.producer import Producer as PacedProducer
 
 HALF_A_DAY_MS = 12 * 3600 * 1000
 FETCH = 1
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def fill(broker: EmbeddedBroker, count: int, *, batch: int = 1, size: int = 1_000) -> None:

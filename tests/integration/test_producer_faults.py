@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -19,12 +18,6 @@ from tests.integration.made_producers import Reports, made, over_produce, stuck
 
 HALF_A_DAY_MS = 12 * 3600 * 1000
 PRODUCE = 0
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def throttled(broker: EmbeddedBroker, **conf: Any) -> tuple[Producer, Reports]:

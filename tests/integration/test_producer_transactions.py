@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
@@ -15,12 +14,6 @@ from tests.integration.made_producers import Reports, made, over_produce, stuck
 
 HALF_A_DAY_MS = 12 * 3600 * 1000
 PRODUCE = 0
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def in_transaction(
