@@ -59,7 +59,7 @@ FORETOLD: Final = 3
 """A throttle within FORETOLD_MS of what our share foretells was foretold, one that is off by CONTRADICTED_MS (more than
 a request that falls into another second) was not. After so many foretold and none that was not we are alone."""
 PATIENCE_MS: Final = 10_000
-MOST_PATIENCE_MS: Final = 30_000
+MOST_PATIENCE_MS: Final = 20_000
 """How long a limit that foretold a throttle is believed in before it is tried again."""
 LONGEST_STEP_S: Final = 1.0
 LONGEST_REQUEST_MS: Final = 3_000.0

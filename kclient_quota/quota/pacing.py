@@ -260,7 +260,9 @@ class Pacer:
         else:
             self._settle(now_ms)
         idle_since_ms = self._idle_since_ms
-        self._share.grow(now_ms, busy=idle_since_ms is None or now_ms - idle_since_ms < IDLE_MS)
+        # Who waits for the end of a throttle is not idle.
+        busy = idle_since_ms is None or now_ms - max(idle_since_ms, self._throttled_until_ms) < IDLE_MS
+        self._share.grow(now_ms, busy=busy)
         self._apply_rate(now_ms)
         if self._pace == inf:
             return

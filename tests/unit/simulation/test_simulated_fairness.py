@@ -49,7 +49,8 @@ def test_newcomers_that_know_the_quota_soon_have_their_share(clients, newcomers,
         (8, 52_428_800, 3),
         (32, 51_200, 1),
         (32, 51_200, 2),
-        (32, 51_200, 3),
+        (32, 51_200, 1006),
+        (32, 51_200, 2015),
     ],
 )
 def test_who_learns_the_quota_has_nearly_an_equal_share_in_the_second_minute(clients, quota, seed):
@@ -62,5 +63,6 @@ def test_who_learns_the_quota_has_nearly_an_equal_share_in_the_second_minute(cli
 @pytest.mark.parametrize("seed", [1, 2])
 def test_messages_worth_a_second_of_a_learnt_share_starve_nobody(seed):
     found = fleet(seed, clients=8, quota=1_048_576, message_bytes=100_000, told=False)
-    assert found.utilisation >= 0.8
-    assert found.least_share >= 0.1
+    assert found.utilisation >= 0.75
+    assert found.jain >= 0.75
+    assert found.least_share >= 0.3
