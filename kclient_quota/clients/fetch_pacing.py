@@ -133,12 +133,10 @@ class FetchPacer:
         most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * GRANT_MS / 1000.0)
         if all(pace.is_refused for pace in self._paces.values()):
             most, wait_ms = self._grant_refused(most, now_ms)
-            if wait_ms:
-                return 0.0, wait_ms
-        if self.big_batches:
+        elif self.big_batches:
             most, wait_ms = self._grant_big(most, now_ms)
-            if wait_ms:
-                return 0.0, wait_ms
+        if wait_ms:
+            return 0.0, wait_ms
         return max(most / self._ratio, 1.0), 0
 
     # What the owner tells -----------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class _LearntShare:
     __slots__ = ("_fetch_bytes", "_grown_at_ms", "_price", "_quiet_since_ms", "learnt", "rate")
 
     limit: Final = None
+    is_whole: Final = False
 
     def __init__(self) -> None:
         self.learnt: float | None = None
@@ -144,7 +145,7 @@ class FetchShare:
     def rate(self) -> float:
         """Bytes per second to fetch at now; infinite as long as nothing is known."""
         share = self._share
-        if isinstance(share, KnownShare) and share.is_whole:
+        if share.is_whole:
             return share.rate * (TARGET / SHARE_TARGET)
         return share.rate
 
@@ -191,7 +192,7 @@ class FetchShare:
         share = self._share
         share.grow(now_ms, busy=busy)
         self._grown_at_ms = now_ms
-        if isinstance(share, KnownShare) and share.is_whole:
+        if share.is_whole:
             self._whole_at_ms = now_ms
 
     def rebase(self, shift_ms: int) -> None:

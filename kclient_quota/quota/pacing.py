@@ -259,10 +259,7 @@ class Pacer:
             self._at_ms = now_ms
         else:
             self._settle(now_ms)
-        idle_since_ms = self._idle_since_ms
-        # Who waits for the end of a throttle is not idle.
-        busy = idle_since_ms is None or now_ms - max(idle_since_ms, self._throttled_until_ms) < IDLE_MS
-        self._share.grow(now_ms, busy=busy)
+        self._share.grow(now_ms, busy=self._idle_ms(now_ms) < IDLE_MS)
         self._apply_rate(now_ms)
         if self._pace == inf:
             return
@@ -304,12 +301,17 @@ class Pacer:
         self._lump = max(self._quantum, min(nbytes, self._quantum * LUMP))
         self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
 
+    def _idle_ms(self, now_ms: int) -> float:
+        """How long nothing was to be sent that might have been: who waits for the end of a throttle is not idle."""
+        if self._idle_since_ms is None:
+            return 0.0
+        return now_ms - max(self._idle_since_ms, self._throttled_until_ms)
+
     def _grant_burst(self, now_ms: int) -> None:
         """Let whoever was idle send more at once, as far as the window is known to have room for it."""
-        if self._idle_since_ms is None or not self._share.is_whole:
+        if not self._share.is_whole or self._idle_ms(now_ms) < IDLE_MS:
             return
-        idle_ms = now_ms - max(self._idle_since_ms, self._throttled_until_ms)
-        if idle_ms < IDLE_MS or now_ms < self._throttled_until_ms + self._most_window_ms:
+        if now_ms < self._throttled_until_ms + self._most_window_ms:
             return
         remembered, _ = self._mirror.project(now_ms)
         rate = self._share.rate

@@ -3,9 +3,8 @@
 import time
 from contextlib import contextmanager
 
-import pytest
-
-from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+from kclient_quota.testing.apache import ApacheKafka
+from tests.required import require_apache_kafka
 
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -16,9 +15,7 @@ GUARDED = {
 
 @contextmanager
 def apache(**options):
-    reason = apache_kafka_unavailable_reason()
-    if reason:
-        pytest.skip(reason)
+    require_apache_kafka()
     with ApacheKafka(properties=GUARDED, **options) as cluster:
         yield cluster
 

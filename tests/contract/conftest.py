@@ -5,9 +5,7 @@ Kafka is started once for the session, when the first test asks for it. What the
 `@pytest.mark.embedded_gap("why")`: the test must then fail there, and pass on Apache Kafka.
 """
 
-import os
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
@@ -15,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+from kclient_quota.testing.apache import ApacheKafka
+from tests.contract.scenes import Scenes, named
+from tests.required import require_apache_kafka
 
 Unique = Callable[[str], str]
-Scene = Callable[[Any], None]
 COUPLES = 6
 USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in range(COUPLES)}
 _couples = count()
@@ -32,18 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def apache_kafka() -> Iterator[ApacheKafka]:
     """Apache Kafka for the whole session."""
-    _require_apache_kafka()
+    require_apache_kafka()
     with ApacheKafka() as cluster:
         yield cluster
-
-
-def _require_apache_kafka() -> None:
-    """Its absence is an error in CI and a skip elsewhere."""
-    reason = apache_kafka_unavailable_reason()
-    if reason is not None:
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 @pytest.fixture(params=BROKERS)
@@ -57,24 +47,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
         request.applymarker(pytest.mark.xfail(strict=True, reason=gap.args[0]))
     with _embedded() as embedded:
         yield embedded
-
-
-class Scenes:
-    """What waits rather than works, begun at once on one cluster: together as long as the longest of it.
-
-    To call it with a scene is to wait for its end; a scene that has ended already, and failed, is played again, alone.
-    """
-
-    def __init__(self, cluster: Any, scenes: Sequence[Scene], pool: ThreadPoolExecutor) -> None:
-        self._cluster = cluster
-        self._running = {scene: pool.submit(scene, cluster) for scene in scenes}
-
-    def __call__(self, scene: Scene) -> None:
-        running = self._running.pop(scene, None)
-        if running is not None:
-            running.result()
-        else:
-            scene(self._cluster)
 
 
 @pytest.fixture(scope="module", params=BROKERS)
@@ -92,7 +64,7 @@ def scenes(request: pytest.FixtureRequest) -> Iterator[Scenes]:
 @pytest.fixture(scope="session")
 def three_apache_brokers() -> Iterator[ApacheKafka]:
     """Three brokers of Apache Kafka for the whole session."""
-    _require_apache_kafka()
+    require_apache_kafka()
     with ApacheKafka(brokers=3) as cluster:
         yield cluster
 
@@ -110,7 +82,7 @@ def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def secure_apache_kafka() -> Iterator[ApacheKafka]:
     """Apache Kafka with users, for the whole session."""
-    _require_apache_kafka()
+    require_apache_kafka()
     with ApacheKafka(users=USERS) as cluster:
         yield cluster
 
@@ -141,5 +113,5 @@ def _embedded(**options: Any) -> Any:
 @pytest.fixture
 def unique() -> Unique:
     """Names that no other test has used on the shared cluster."""
-    suffix = uuid.uuid4().hex[:8]
-    return lambda name: f"{name}-{suffix}"
+    suffix = named("")
+    return lambda name: f"{name}{suffix}"

@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -13,10 +12,9 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kclient_quota.clients.consumer import Consumer
+from tests.contract.scenes import Scene, Scenes, named
 
 Unique = Callable[[str], str]
-Scene = Callable[[Any], None]
-Scenes = Callable[[Scene], None]
 pytestmark = pytest.mark.timeout(150)
 
 
@@ -63,7 +61,7 @@ def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consum
 
 
 def uses_its_quota_evenly(cluster: Any, quota: int, per_batch: int) -> None:
-    name = f"even-{uuid.uuid4().hex[:8]}"
+    name = named("even")
     create(cluster, name)
     fill(cluster, name, quota * 28 // 1000, per_batch)
     cluster.set_quota(client_id=name, consumer_byte_rate=quota)
@@ -84,7 +82,7 @@ def uses_its_quota_evenly(cluster: Any, quota: int, per_batch: int) -> None:
 
 
 def is_paced_like_poll(cluster: Any) -> None:
-    name = f"consume-{uuid.uuid4().hex[:8]}"
+    name = named("consume")
     create(cluster, name)
     fill(cluster, name, 3_000, 16)
     cluster.set_quota(client_id=name, consumer_byte_rate=200_000)
@@ -104,7 +102,7 @@ def is_paced_like_poll(cluster: Any) -> None:
 
 
 def two_share(cluster: Any) -> None:
-    name = f"two-{uuid.uuid4().hex[:8]}"
+    name = named("two")
     create(cluster, name, 2)
     fill(cluster, name, 5_000, 8, partitions=2)
     cluster.set_quota(client_id=name, consumer_byte_rate=150_000)

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +13,9 @@ import pytest
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
+from tests.contract.scenes import Scenes, named
 
 Unique = Callable[[str], str]
-Scene = Callable[[Any], None]
-Scenes = Callable[[Scene], None]
 PAD = b"x" * 990
 
 
@@ -63,11 +61,6 @@ def read_back(cluster: Any, topic: str, partitions: int, expected: int) -> Count
 
 def ids(count: int) -> dict[bytes, int]:
     return {b"%06d" % number: 1 for number in range(count)}
-
-
-def named(name: str) -> str:
-    """A name that nothing else has used on the cluster."""
-    return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 def finds_and_keeps(cluster: Any) -> None:

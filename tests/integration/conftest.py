@@ -6,17 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.testing.apache import apache_kafka_unavailable_reason
 from kclient_quota.testing.apache.artefacts import class_path
 from tests.integration.made_producers import close_what_was_made
+from tests.required import require_apache_kafka
 
 
 @pytest.fixture(scope="session")
 def java():
     """Runs one of Apache Kafka's own tools and returns its standard output."""
-    reason = apache_kafka_unavailable_reason()
-    if reason is not None:
-        pytest.skip(reason)
+    require_apache_kafka()
     classes = class_path()
 
     def run(tool, *arguments):

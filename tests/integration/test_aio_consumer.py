@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,12 +13,6 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOConsumer, AIOProducer
 from kclient_quota.errors import ConfigError
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def fill(broker: EmbeddedBroker, count: int) -> None:

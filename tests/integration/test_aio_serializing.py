@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -21,12 +20,6 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AsyncDeserializingConsumer, AsyncSerializingProducer
 from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
 from kclient_quota.errors import ConfigError
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def producer_conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
-from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.testing.apache.artefacts import class_path
 from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
 from telemetry.messages import uuid_text
 from telemetry.otlp import parse
+from tests.required import require_apache_kafka
 
 pytestmark = pytest.mark.kafka
 
@@ -23,9 +24,7 @@ PREFIX = "org.apache.kafka."
 
 @pytest.fixture(scope="module")
 def classes():
-    reason = apache_kafka_unavailable_reason()
-    if reason is not None:
-        pytest.skip(reason)
+    require_apache_kafka()
     return class_path()
 
 

@@ -1,11 +1,9 @@
 """Today's librdkafka, looked at as if it were a later one: its statistics must not pass for those of one that waits."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
-import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import native_throttling
@@ -13,12 +11,6 @@ from kclient_quota.clients.native_throttling import NativeThrottling
 
 PRODUCE, FETCH = 0, 1
 LATER = native_throttling.LAST_WITHOUT + 0x10000
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 class Watched:

@@ -4,7 +4,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -19,12 +18,6 @@ from kclient_quota.metrics import MetricName
 from tests.integration.made_producers import made
 
 PRODUCE = 0
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:

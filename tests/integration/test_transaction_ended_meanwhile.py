@@ -1,6 +1,6 @@
 """A transaction that a rebalance callback ends while a call waits in it: what waited goes into no other one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import confluent_kafka
 import pytest
@@ -14,12 +14,6 @@ from tests.read_committed import committed
 PRODUCE = 0
 THROTTLE_MS = 1_500
 Call = Callable[[Producer], object]
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        yield cluster
 
 
 def produce_batch(producer: Producer) -> None:

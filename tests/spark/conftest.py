@@ -42,11 +42,10 @@ def spark(tmp_path_factory):
 @pytest.fixture(scope="session")
 def apache_kafka():
     """Apache Kafka, where anybody may do anything without a login, and alice (password "secret") nothing at all."""
-    from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+    from kclient_quota.testing.apache import ApacheKafka
+    from tests.required import require_apache_kafka
 
-    reason = apache_kafka_unavailable_reason()
-    if reason is not None:
-        pytest.skip(reason)
+    require_apache_kafka()
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
