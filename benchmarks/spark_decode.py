@@ -31,6 +31,8 @@ import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2  # type: ignore[import-untyped] # protobuf ships no types
+from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
 
 from benchmarks import spark_from_protobuf
 from benchmarks.report import machine
@@ -47,8 +49,6 @@ from kclient_quota.spark.schema import SERIES, ddl
 from kclient_quota.spark.session import session
 from kclient_quota.spark.slow_decode import decode_one
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
-from telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,6 +23,12 @@ from typing import Any
 from uuid import UUID
 
 import confluent_kafka
+from kclient_telemetry import compression
+from kclient_telemetry.client.actions import SendGet, SendPush, WaitUntil
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from kclient_telemetry.metric import MetricName as PushName
 
 from benchmarks import push_cost
 from benchmarks.processes import CpuTime
@@ -32,12 +38,6 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.wire.connection import Connection, ConnectionSettings
 from kclient_quota.wire.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from telemetry import compression
-from telemetry.client.actions import SendGet, SendPush, WaitUntil
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
-from telemetry.metric import MetricName as PushName
 
 CODECS = {codec.name.lower(): codec for codec in compression.CompressionType}
 CAPTURED = Path(__file__).parents[1] / "tests" / "unit" / "telemetry" / "payloads"

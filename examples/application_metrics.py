@@ -5,9 +5,10 @@ python examples/application_metrics.py
 
 import time
 
+from kclient_telemetry.metric import MetricKind
+
 from kclient_quota import MetricName, Producer
 from kclient_quota.broker import EmbeddedBroker
-from telemetry.metric import MetricKind
 
 
 class Shop:

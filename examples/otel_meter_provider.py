@@ -5,11 +5,11 @@ python examples/otel_meter_provider.py
 
 import time
 
+from kclient_telemetry.client.otel import KafkaMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from telemetry.client.otel import KafkaMetricReader
 
 
 def run(cluster: EmbeddedBroker) -> None:

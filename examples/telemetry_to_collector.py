@@ -11,11 +11,12 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.otlp_http import HttpSender
+
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from telemetry.otlp import parse
-from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_http import HttpSender
 
 
 class StandIn(BaseHTTPRequestHandler):

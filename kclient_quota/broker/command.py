@@ -13,7 +13,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
 
 if TYPE_CHECKING:
-    from telemetry.receiver.otlp_export import OtlpExporter
+    from kclient_telemetry.receiver.otlp_export import OtlpExporter
 
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
@@ -152,12 +152,12 @@ def _pair(option: str, text: str, separator: str) -> tuple[str, str]:
 
 def _exporter(url: str) -> "OtlpExporter":
     # protobuf, and for gRPC a library that starts threads, are loaded by those who forward telemetry only
-    from telemetry.receiver.otlp_export import OtlpExporter  # noqa: PLC0415
-    from telemetry.receiver.otlp_http import HttpSender  # noqa: PLC0415
+    from kclient_telemetry.receiver.otlp_export import OtlpExporter  # noqa: PLC0415
+    from kclient_telemetry.receiver.otlp_http import HttpSender  # noqa: PLC0415
 
     scheme, found, address = url.partition("://")
     if scheme == "grpc" and address:
-        from telemetry.receiver.otlp_grpc import GrpcSender  # noqa: PLC0415
+        from kclient_telemetry.receiver.otlp_grpc import GrpcSender  # noqa: PLC0415
 
         return OtlpExporter(GrpcSender(address))
     if not found or scheme not in {"http", "https"}:

@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from kclient_telemetry.errors import TelemetryError
+from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS, metrics_subscription
+
 from kclient_quota.broker.control import ControlFunction, SeenRequest
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.state import CLIENT_METRICS, ClusterState
 from kclient_quota.broker.telemetry import ClientTelemetryService, SeenPush
 from kclient_quota.errors import ClusterError, ConfigError
-from telemetry.errors import TelemetryError
-from telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS, metrics_subscription
 
 ResultT = TypeVar("ResultT")
 

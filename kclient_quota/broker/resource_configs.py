@@ -3,12 +3,19 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kclient_telemetry.errors import TelemetryError
+from kclient_telemetry.receiver.subscription import (
+    INTERVAL_MS,
+    INTERVAL_MS_DEFAULT,
+    MATCH,
+    METRICS,
+    metrics_subscription,
+)
+
 from kclient_quota.broker.properties import BROKER_PROPERTIES, INT, LIST, Property, value_problem
 from kclient_quota.broker.state import BROKER, CLIENT_METRICS, TOPIC, ClusterState
 from kclient_quota.broker.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
 from kclient_quota.wire.error_codes import ErrorCode
-from telemetry.errors import TelemetryError
-from telemetry.receiver.subscription import INTERVAL_MS, INTERVAL_MS_DEFAULT, MATCH, METRICS, metrics_subscription
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}

@@ -31,8 +31,8 @@ from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, e
 from kclient_quota.quota.throttle import ThrottleRule
 
 if TYPE_CHECKING:
-    from telemetry.receiver.fanout import FanOut, TelemetrySink
-    from telemetry.receiver.plugin import ClientTelemetryExporter
+    from kclient_telemetry.receiver.fanout import FanOut, TelemetrySink
+    from kclient_telemetry.receiver.plugin import ClientTelemetryExporter
 
 ResultT = TypeVar("ResultT")
 
@@ -71,8 +71,8 @@ class EmbeddedBroker(Doors):
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
         manner: whose brokers to throttle like: "kafka", "redpanda", "event-hubs", "managed" (Kafka whose provider
             keeps quotas from clients), or one of your own; see `kclient_quota.broker.manners`.
-        exporters: take every telemetry push (KIP-714) on: sinks of `telemetry.receiver`, closed with the broker, or
-            plug-ins in the form of KIP-1217.
+        exporters: take every telemetry push (KIP-714) on: sinks of `kclient_telemetry.receiver`, closed with the broker,
+            or plug-ins in the form of KIP-1217.
 
     Raises:
         ConfigError: an argument cannot be used; the message names it.
@@ -204,7 +204,7 @@ class EmbeddedBroker(Doors):
         if not self._exporters:
             return
         # protobuf is loaded by those who forward telemetry only
-        from telemetry.receiver.fanout import FanOut  # noqa: PLC0415
+        from kclient_telemetry.receiver.fanout import FanOut  # noqa: PLC0415
 
         self._fan_out = FanOut(self._exporters)
         self._call(lambda: setattr(self._telemetry(), "exporter", self._fan_out))

@@ -5,22 +5,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from kclient_quota.broker.context import Context, Scheduler
-from kclient_quota.broker.state import CLIENT_METRICS, ClusterState
-from telemetry.messages import (
+from kclient_telemetry.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from telemetry.metric import MetricName
-from telemetry.receiver.manager import ClientMetricsManager
-from telemetry.receiver.plugin import (
+from kclient_telemetry.metric import MetricName
+from kclient_telemetry.receiver.manager import ClientMetricsManager
+from kclient_telemetry.receiver.plugin import (
     AuthorizableRequestContext,
     ClientTelemetryContext,
     ClientTelemetryExporter,
     ClientTelemetryPayload,
 )
+
+from kclient_quota.broker.context import Context, Scheduler
+from kclient_quota.broker.state import CLIENT_METRICS, ClusterState
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -59,7 +60,7 @@ class SeenPush:
             InvalidPayloadError: it is no OTLP metrics message.
         """
         # protobuf is loaded by those who look into a push only
-        from telemetry.otlp import parse  # noqa: PLC0415
+        from kclient_telemetry.otlp import parse  # noqa: PLC0415
 
         return parse(self.payload)
 

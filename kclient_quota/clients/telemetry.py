@@ -15,24 +15,25 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kclient_telemetry import metric as push
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.client.runner import TelemetryRunner
+from kclient_telemetry.metric import MetricKind
+from kclient_telemetry.naming import point_of, resource_labels
+
 from kclient_quota.clients.required_metrics import RequiredMetrics
 from kclient_quota.clients.telemetry_transport import BrokerTransport
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
 from kclient_quota.errors import ConfigError
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
-from telemetry import metric as push
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.client.runner import TelemetryRunner
-from telemetry.metric import MetricKind
-from telemetry.naming import point_of, resource_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from telemetry.metric import Point
+    from kclient_telemetry.metric import Point
 
 logger = logging.getLogger("kclient_quota")
 
@@ -51,7 +52,7 @@ _running: weakref.WeakSet[ClientTelemetry] = weakref.WeakSet()
 
 
 class MetricReader(Protocol):
-    """Gives points, such as `telemetry.client.otel.KafkaMetricReader`."""
+    """Gives points, such as `kclient_telemetry.client.otel.KafkaMetricReader`."""
 
     def points(self) -> Iterable[Point]:
         """The current values."""
@@ -236,7 +237,7 @@ class TelemetryMethods:
             self._telemetry.unregister(metric)
 
     def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push all that an OpenTelemetry MeterProvider collects through `telemetry.client.otel.KafkaMetricReader`."""
+        """Push what an OpenTelemetry MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
         if self._telemetry is not None:
             self._telemetry.add_reader(reader)
 
@@ -266,7 +267,7 @@ class AIOTelemetryMethods:
         self._inner().unregister_metric_from_subscription(metric)
 
     def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push all that an OpenTelemetry MeterProvider collects through `telemetry.client.otel.KafkaMetricReader`."""
+        """Push what an OpenTelemetry MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
         self._inner().register_metric_reader_for_subscription(reader)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kclient_telemetry.messages import uuid_text
+
 from kclient_quota.clients.producer import Producer
-from telemetry.messages import uuid_text
 
 if TYPE_CHECKING:
-    from telemetry.receiver.fanout import ReceivedPush
+    from kclient_telemetry.receiver.fanout import ReceivedPush
 
 logger = logging.getLogger("kclient_quota")
 
@@ -39,7 +40,7 @@ class TopicCounters:
 
 
 class TopicWriter:
-    """Writes pushes to a topic; for `telemetry.receiver.queued.QueuedSink`, in whose thread a quota is waited for.
+    """Writes pushes to a topic; for `kclient_telemetry.receiver.queued.QueuedSink`, whose thread waits for a quota.
 
     The producer is made with the first push, so that the topic's cluster may start later than the receiver.
 

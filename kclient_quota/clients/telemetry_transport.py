@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
-from kclient_quota.errors import ClusterError, KclientQuotaError
-from kclient_quota.wire import messages as wire
-from kclient_quota.wire.connection import Connection
-from kclient_quota.wire.error_codes import ErrorCode
-from telemetry.errors import TransportError
-from telemetry.messages import (
+from kclient_telemetry.errors import TransportError
+from kclient_telemetry.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryResponse,
     TelemetryRequest,
     TelemetryResponse,
 )
+
+from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
+from kclient_quota.errors import ClusterError, KclientQuotaError
+from kclient_quota.wire import messages as wire
+from kclient_quota.wire.connection import Connection
+from kclient_quota.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

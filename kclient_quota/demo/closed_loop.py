@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kclient_telemetry.receiver.queued import QueuedSink
+
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.demo.fleet import Fleet, Member, Moment
 from kclient_quota.errors import ClusterError
-from telemetry.receiver.queued import QueuedSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from telemetry.errors import InvalidPayloadError
+from kclient_telemetry.errors import InvalidPayloadError
 
 _OPAQUE = ("array_value", "kvlist_value", "bytes_value")
 _BITS = 40

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from kclient_telemetry.compression import CompressionType, decompress
+from kclient_telemetry.errors import TelemetryError
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark.fast_decode import decode_many
@@ -13,8 +15,6 @@ from kclient_quota.spark.point_rows import ALL, Shape, senders, table_rows
 from kclient_quota.spark.push_rows import push_rows
 from kclient_quota.spark.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
 from kclient_quota.spark.slow_decode import decode_one
-from telemetry.compression import CompressionType, decompress
-from telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,11 +7,11 @@ import numpy as np
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
+from kclient_telemetry.errors import InvalidPayloadError
 
 from kclient_quota.spark.attribute_lists import AttributeLists
 from kclient_quota.spark.otlp_view import descriptor
 from kclient_quota.spark.schema import EVERYTHING, Wanted
-from telemetry.errors import InvalidPayloadError
 
 _NANOS_PER_MS = pa.scalar(1_000_000, pa.uint64())
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())

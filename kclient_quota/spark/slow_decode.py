@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # protobuf ships no types
+from kclient_telemetry.errors import InvalidPayloadError
+from kclient_telemetry.receiver.rows import text_attributes
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 
 from kclient_quota.spark.schema import EVERYTHING, Wanted
-from telemetry.errors import InvalidPayloadError
-from telemetry.receiver.rows import text_attributes
 
 _NANOS_PER_MS = 1_000_000
 _LARGEST = 2**63 - 1

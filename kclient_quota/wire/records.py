@@ -10,6 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kclient_telemetry.compression import CompressionType, compress, decompress
+from kclient_telemetry.errors import TelemetryError
+
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import (
     CONTROL,
@@ -24,8 +27,6 @@ from kclient_quota.wire.batches import (
     compute_crc,
     parse_header,
 )
-from telemetry.compression import CompressionType, compress, decompress
-from telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

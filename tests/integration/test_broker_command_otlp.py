@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import confluent_kafka
 import pytest
-
-from telemetry.otlp import parse
+from kclient_telemetry.otlp import parse
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import time
 
 import confluent_kafka
 import pytest
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import ZERO_UUID
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.command import main
@@ -17,8 +19,6 @@ from kclient_quota.wire.messages import (
     ListConfigResourcesRequest,
     PushTelemetryRequest,
 )
-from telemetry.errors import ErrorCode
-from telemetry.messages import ZERO_UUID
 
 CLIENT_METRICS = 16
 PRODUCER_PREFIX = "org.apache.kafka.producer."

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import confluent_kafka
 import pytest
+from kclient_telemetry.metric import MetricKind
 
 from kclient_quota import AIOConsumer, AIOProducer, ConfigError, Consumer, MetricName, Producer
 from kclient_quota.broker import IGNORE, EmbeddedBroker
-from telemetry.metric import MetricKind
 
 GET, PUSH = 71, 72
 PREFIX = "org.apache.kafka."

@@ -4,6 +4,8 @@ import subprocess
 import time
 
 import pytest
+from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.otlp import parse
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
@@ -12,8 +14,6 @@ from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.testing.apache.artefacts import class_path
 from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
-from telemetry.messages import uuid_text
-from telemetry.otlp import parse
 from tests.required import require_apache_kafka
 
 pytestmark = pytest.mark.kafka
@@ -47,7 +47,7 @@ def subscribe(cluster, **config):
 
 
 def test_our_client_pushes_to_apache_kafka(classes, tmp_path):
-    properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(tmp_path)}
+    properties = {"metric.reporters": "TelemetryReceiver", "kclient_telemetry.receiver.folder": str(tmp_path)}
     with ApacheKafka(topics={"t": 1}, properties=properties) as cluster:
         subscribe(cluster, metrics=f"{PREFIX}producer.", **{"interval.ms": "500"})
         with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "ours"}) as producer:

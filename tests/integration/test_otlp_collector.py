@@ -15,12 +15,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_grpc import GrpcSender
-from telemetry.receiver.otlp_http import HttpSender
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.otlp_grpc import GrpcSender
+from kclient_telemetry.receiver.otlp_http import HttpSender
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 VERSION = "v0.162.0"
 ROOT = Path(__file__).parents[2]

@@ -7,6 +7,11 @@ from uuid import UUID
 
 import grpc
 import pytest
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.otlp_grpc import GrpcSender
+from kclient_telemetry.receiver.otlp_senders import Status
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
     ExportMetricsServiceResponse,
@@ -15,12 +20,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     MetricsServiceServicer,
     add_MetricsServiceServicer_to_server,
 )
-
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_grpc import GrpcSender
-from telemetry.receiver.otlp_senders import Status
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 

@@ -14,17 +14,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.otlp_http import HttpSender
+from kclient_telemetry.receiver.otlp_senders import Status, TlsFiles
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
     ExportMetricsServiceResponse,
 )
-
-from telemetry.otlp import parse
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_http import HttpSender
-from telemetry.receiver.otlp_senders import Status, TlsFiles
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 

@@ -4,13 +4,13 @@ import logging
 
 import confluent_kafka
 import pytest
+from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.telemetry_topic import TopicWriter
-from telemetry.messages import uuid_text
-from telemetry.otlp import parse
-from telemetry.receiver.queued import QueuedSink
 
 
 @pytest.fixture

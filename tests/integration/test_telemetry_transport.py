@@ -1,13 +1,13 @@
 """The reporter's way to a broker: sticky, elsewhere when it breaks, told apart from what is pointless."""
 
 import pytest
+from kclient_telemetry.errors import TransportError
+from kclient_telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.telemetry_transport import BrokerTransport
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.wire.messages import ApiVersionsResponse
-from telemetry.errors import TransportError
-from telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
 API_VERSIONS, GET, PUSH = 18, 71, 72
 

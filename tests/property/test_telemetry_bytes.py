@@ -5,12 +5,11 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from telemetry.compression import CompressionType, compress, decompress
-from telemetry.errors import InvalidPayloadError
-from telemetry.metric import MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode, parse, with_resource_attributes
-from telemetry.receiver.subscription import java_hash_set_order
+from kclient_telemetry.compression import CompressionType, compress, decompress
+from kclient_telemetry.errors import InvalidPayloadError
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode, parse, with_resource_attributes
+from kclient_telemetry.receiver.subscription import java_hash_set_order
 
 # The machine may be busy; how long an example takes says nothing here.
 UNHURRIED = settings(deadline=None)

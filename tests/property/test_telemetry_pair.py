@@ -11,18 +11,17 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
-from telemetry.client.actions import Action, Done, SendGet, SendPush, WaitUntil
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import REQUEST_TIMEOUT_MS, TelemetryReporter
-from telemetry.client.retry import LONGEST_RETRY_MS
-from telemetry.client.states import TERMINATING, State
-from telemetry.errors import ErrorCode
-from telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
-from telemetry.metric import MetricKind, MetricName
-from telemetry.otlp import parse
-from telemetry.receiver.manager import ClientMetricsManager
-from telemetry.receiver.plugin import AuthorizableRequestContext
+from kclient_telemetry.client.actions import Action, Done, SendGet, SendPush, WaitUntil
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import REQUEST_TIMEOUT_MS, TelemetryReporter
+from kclient_telemetry.client.retry import LONGEST_RETRY_MS
+from kclient_telemetry.client.states import TERMINATING, State
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from kclient_telemetry.metric import MetricKind, MetricName
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.manager import ClientMetricsManager
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
 
 UNIX = 1_700_000_000_000
 INTERVALS = st.sampled_from([100, 1_000, 30_000, 300_000])

@@ -3,11 +3,12 @@
 import random
 from uuid import UUID
 
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+
 from kclient_quota import Producer
-from telemetry.metric import MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 
 BEGIN_MS = 1_800_000_000_000
 EVERY_MS = 20_000

@@ -5,6 +5,10 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from kclient_telemetry.messages import uuid_from_text
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.admin.client_metrics import alter_subscription
 from kclient_quota.clients import limits
@@ -28,10 +32,6 @@ from kclient_quota.demo.loop_report import LoopAct
 from kclient_quota.demo.report import write
 from kclient_quota.spark.quota_table import read_limits
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
-from telemetry.messages import uuid_from_text
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from telemetry.receiver.queued import QueuedSink
 
 CAMERAS = {member.client_id for member in MEMBERS if member.bytes_per_second > QUOTA}
 ASK_MS = 10_000
@@ -69,7 +69,7 @@ class Forwarder:
 def apache_route(folder):
     pushes = folder / "pushes"
     pushes.mkdir()
-    properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(pushes)}
+    properties = {"metric.reporters": "TelemetryReceiver", "kclient_telemetry.receiver.folder": str(pushes)}
     with ApacheKafka(topics={TOPIC: 1, ARCHIVE_TOPIC: 1}, properties=properties) as cluster:
         conf = {"bootstrap.servers": cluster.bootstrap_servers}
         cluster.set_quota(default_client_id=True, producer_byte_rate=QUOTA)

@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 import pytest
+from kclient_telemetry.compression import decompress
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, dead_letters, decode, points
 from kclient_quota.spark.schema import COLUMNS
 from kclient_quota.spark.slow_decode import decode_one
-from telemetry.compression import decompress
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_dead_letters_say_why_and_from_whom(decoded):
 
 
 def test_the_resource_speaks_where_no_column_does(spark, real_payloads):
-    from telemetry.otlp import parse, with_resource_attributes
+    from kclient_telemetry.otlp import parse, with_resource_attributes
 
     _, data, _ = next(each for each in real_payloads if each[2] == 0)
     known = {"client_id": "orders", "principal": "User:bob", "client_instance_id": "id", "client_software_version": "9"}

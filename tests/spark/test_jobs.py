@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
+from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
 
 from kclient_quota.admin.quota_file import parse_quota_file
 from kclient_quota.errors import ConfigError
@@ -17,7 +18,6 @@ from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.recommend import Policy
 from kclient_quota.spark.measures import as_cumulative, as_delta
 from kclient_quota.spark.pipeline import Plan, run
-from telemetry.receiver.files import JsonLinesWriter, ParquetWriter
 from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
 
 PUSHES = 13

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
 
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.files import read_files
@@ -20,8 +22,6 @@ from kclient_quota.spark.measures import MEASURED, METRICS, PUSHED, SPANS
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.point_rows import seconds_of
 from kclient_quota.spark.push_rows import push_rows
-from telemetry.metric import MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode
 
 BEGIN_MS = 1_800_000_000_000
 MINUTE_MS = 60_000

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.sizes import shuffled, state_of, throttled_of
-from telemetry.receiver.files import JsonLinesWriter
 from tests.spark.receiving import Client, ToFiles, receive
 from tests.spark.standalone import Standalone
 

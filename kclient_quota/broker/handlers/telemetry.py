@@ -2,10 +2,12 @@
 
 GetTelemetrySubscriptions (71) v0 · PushTelemetry (72) v0. KIP-714, KIP-1217.
 
-Behaviour: `telemetry.receiver.manager`, with Apache Kafka 4.3.1's validation order and error codes; one manager per
-broker. Subscriptions are the client-metrics resources of DescribeConfigs and IncrementalAlterConfigs. Unlike Kafka
+Behaviour: `kclient_telemetry.receiver.manager`, with Apache Kafka 4.3.1's validation order and error codes; one manager
+per broker. Subscriptions are the client-metrics resources of DescribeConfigs and IncrementalAlterConfigs. Unlike Kafka
 without a plug-in, both APIs are always advertised: this broker has a receiver of its own.
 """
+
+from kclient_telemetry import messages
 
 from kclient_quota.broker.context import Context
 from kclient_quota.broker.handlers.registry import handler
@@ -16,7 +18,6 @@ from kclient_quota.wire.messages import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from telemetry import messages
 
 
 @handler(GetTelemetrySubscriptionsRequest, min_version=0, max_version=0)

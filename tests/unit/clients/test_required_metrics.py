@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+import kclient_telemetry.metric
 import pytest
+from kclient_telemetry.metric import MetricKind
+from kclient_telemetry.naming import point_of, telemetry_name
+from kclient_telemetry.otlp import parse
 
-import telemetry.metric
 from kclient_quota.clients.required_metrics import UNKNOWN, RequiredMetrics
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
-from telemetry.metric import MetricKind
-from telemetry.naming import point_of, telemetry_name
-from telemetry.otlp import parse
 
 # The lists of KIP-714, without `org.apache.kafka.`
 REQUIRED = {
@@ -174,7 +174,7 @@ def shapes(metrics):
 
 
 def push(name):
-    return telemetry.metric.MetricName(name.name, name.group, tags=dict(name.tags))
+    return kclient_telemetry.metric.MetricName(name.name, name.group, tags=dict(name.tags))
 
 
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])

@@ -3,10 +3,10 @@
 import itertools
 from uuid import UUID
 
-from telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest, uuid_text
-from telemetry.metric import MetricName
-from telemetry.receiver.manager import ClientMetricsManager
-from telemetry.receiver.plugin import AuthorizableRequestContext
+from kclient_telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest, uuid_text
+from kclient_telemetry.metric import MetricName
+from kclient_telemetry.receiver.manager import ClientMetricsManager
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
 
 START = 1_000_000
 

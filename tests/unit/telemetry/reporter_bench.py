@@ -3,14 +3,14 @@
 from dataclasses import replace
 from uuid import UUID
 
-from telemetry.client.actions import SendGet, SendPush, WaitUntil
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.compression import decompress
-from telemetry.errors import ErrorCode
-from telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
-from telemetry.metric import MetricKind, MetricName
-from telemetry.otlp import parse
+from kclient_telemetry.client.actions import SendGet, SendPush, WaitUntil
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.compression import decompress
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+from kclient_telemetry.metric import MetricKind, MetricName
+from kclient_telemetry.otlp import parse
 
 ID = UUID(int=7 << 64 | 9)
 

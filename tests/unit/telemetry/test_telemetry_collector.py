@@ -3,11 +3,10 @@
 import logging
 
 import pytest
-
-from telemetry.client.collector import Collector
-from telemetry.client.subscription import EVERYTHING, Selection, selection_of
-from telemetry.metric import HistogramValue, MetricKind, MetricName, Point, PointKey
-from telemetry.naming import resource_labels
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.subscription import EVERYTHING, Selection, selection_of
+from kclient_telemetry.metric import HistogramValue, MetricKind, MetricName, Point, PointKey
+from kclient_telemetry.naming import resource_labels
 
 EVENTS = MetricName("events", "app-metrics")
 SECOND = 1_000

@@ -9,9 +9,8 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-
-from telemetry.compression import BROKER_PREFERENCE, CompressionType, compress, decompress, is_known, preferred
-from telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
+from kclient_telemetry.compression import BROKER_PREFERENCE, CompressionType, compress, decompress, is_known, preferred
+from kclient_telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
 
 PAYLOADS = Path(__file__).parent / "payloads"
 MEBIBYTE = 1 << 20

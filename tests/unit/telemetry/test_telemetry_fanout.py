@@ -4,11 +4,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-
-from telemetry.errors import InvalidPayloadError
-from telemetry.otlp import parse
-from telemetry.receiver.fanout import FanOut, TelemetrySink
-from telemetry.receiver.plugin import (
+from kclient_telemetry.errors import InvalidPayloadError
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.fanout import FanOut, TelemetrySink
+from kclient_telemetry.receiver.plugin import (
     AuthorizableRequestContext,
     ClientTelemetryContext,
     ClientTelemetryExporter,

@@ -6,12 +6,12 @@ import math
 from uuid import UUID
 
 import pytest
+from kclient_telemetry.compression import CompressionType, compress
+from kclient_telemetry.errors import InvalidRequestError
+from kclient_telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from kclient_telemetry.receiver.instance import TerminatingRule
+from kclient_telemetry.receiver.manager import ClientMetricsManager
 
-from telemetry.compression import CompressionType, compress
-from telemetry.errors import InvalidRequestError
-from telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsRequest, PushTelemetryRequest
-from telemetry.receiver.instance import TerminatingRule
-from telemetry.receiver.manager import ClientMetricsManager
 from tests.unit.telemetry.manager_broker import CONTEXT, START, Broker
 
 NONE, INVALID_REQUEST, UNSUPPORTED, INVALID_RECORD, THROTTLED, UNKNOWN_SUBSCRIPTION, TOO_LARGE = (

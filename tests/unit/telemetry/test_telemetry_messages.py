@@ -3,9 +3,14 @@
 from uuid import UUID
 
 import pytest
-
-from telemetry.errors import ErrorCode, InvalidRequestError, PayloadTooLargeError, TransportError, error_name
-from telemetry.messages import RESERVED_UUIDS, ZERO_UUID, GetTelemetrySubscriptionsRequest, uuid_from_text, uuid_text
+from kclient_telemetry.errors import ErrorCode, InvalidRequestError, PayloadTooLargeError, TransportError, error_name
+from kclient_telemetry.messages import (
+    RESERVED_UUIDS,
+    ZERO_UUID,
+    GetTelemetrySubscriptionsRequest,
+    uuid_from_text,
+    uuid_text,
+)
 
 # Captured from Kafka 4.1.0.
 GOLDEN = [

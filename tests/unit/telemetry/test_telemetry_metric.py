@@ -1,8 +1,7 @@
 """What was added to a growing value, and when it began anew."""
 
 import pytest
-
-from telemetry.metric import HistogramValue, attributes_of, subtract
+from kclient_telemetry.metric import HistogramValue, attributes_of, subtract
 
 H = HistogramValue((1.0, 2.0), (1, 2, 3), 9.5)
 

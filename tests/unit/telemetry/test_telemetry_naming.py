@@ -1,9 +1,8 @@
 """Kafka's TelemetryMetricNamingConvention: its own tests (case 89) and names captured from its jars."""
 
 import pytest
-
-from telemetry.metric import MetricName
-from telemetry.naming import point_of, tag_key, telemetry_attributes, telemetry_name
+from kclient_telemetry.metric import MetricName
+from kclient_telemetry.naming import point_of, tag_key, telemetry_attributes, telemetry_name
 
 CASE_89 = [
     ("grouP-name-AB_&", "test-Name-1.$", "org.apache.kafka.group.name.ab_&.test.name.1.$"),

@@ -1,14 +1,13 @@
 """An application's MeterProvider as a source of pushes, made with OpenTelemetry's own SDK."""
 
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.otel import KafkaMetricReader
+from kclient_telemetry.client.subscription import EVERYTHING, Selection
+from kclient_telemetry.metric import HistogramValue, MetricKind
+from kclient_telemetry.otlp import encode, parse
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
-
-from telemetry.client.collector import Collector
-from telemetry.client.otel import KafkaMetricReader
-from telemetry.client.subscription import EVERYTHING, Selection
-from telemetry.metric import HistogramValue, MetricKind
-from telemetry.otlp import encode, parse
 
 
 def provider_with(reader, views=()):

@@ -4,11 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+from kclient_telemetry.errors import InvalidPayloadError
+from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode, parse, with_resource_attributes
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-
-from telemetry.errors import InvalidPayloadError
-from telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode, parse, with_resource_attributes
 
 PAYLOADS = Path(__file__).parent / "payloads"
 REAL = ["java-producer-0", "java-consumer-0", "librdkafka-producer-0", "librdkafka-consumer-0"]

@@ -4,11 +4,10 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-
-from telemetry.receiver.otlp_export import OtlpExporter
-from telemetry.receiver.otlp_grpc import GrpcSender
-from telemetry.receiver.otlp_http import HttpSender
-from telemetry.receiver.otlp_senders import Outcome, Status
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.otlp_grpc import GrpcSender
+from kclient_telemetry.receiver.otlp_http import HttpSender
+from kclient_telemetry.receiver.otlp_senders import Outcome, Status
 
 ACCEPTED, RETRY, REFUSED = Outcome(Status.ACCEPTED), Outcome(Status.RETRY, "busy"), Outcome(Status.REFUSED, "bad")
 

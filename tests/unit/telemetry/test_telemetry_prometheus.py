@@ -8,12 +8,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-
-from telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from telemetry.receiver.prometheus import PrometheusEndpoint, PrometheusStore, prometheus_name
+from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from kclient_telemetry.receiver.prometheus import PrometheusEndpoint, PrometheusStore, prometheus_name
 
 PAYLOADS = Path(__file__).parent / "payloads"
 NOW = 1_800_000_000_000

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from telemetry.client.states import diagram
+from kclient_telemetry.client.states import diagram
 
 README = Path(__file__).parents[3] / "README.md"
 

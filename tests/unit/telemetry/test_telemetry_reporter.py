@@ -4,12 +4,12 @@ import logging
 from dataclasses import replace
 
 import pytest
+from kclient_telemetry.client.actions import Done, SendGet, WaitUntil
+from kclient_telemetry.client.states import VALID_NEXT_STATES, State, diagram
+from kclient_telemetry.client.subscription import subscription_of
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import ZERO_UUID, PushTelemetryResponse
 
-from telemetry.client.actions import Done, SendGet, WaitUntil
-from telemetry.client.states import VALID_NEXT_STATES, State, diagram
-from telemetry.client.subscription import subscription_of
-from telemetry.errors import ErrorCode
-from telemetry.messages import ZERO_UUID, PushTelemetryResponse
 from tests.unit.telemetry.reporter_bench import ANSWER, ID, INTERVAL, Bench
 
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from kclient_telemetry.client.actions import Done, WaitUntil
+from kclient_telemetry.client.states import TERMINATING, State
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import PushTelemetryResponse
 
-from telemetry.client.actions import Done, WaitUntil
-from telemetry.client.states import TERMINATING, State
-from telemetry.errors import ErrorCode
-from telemetry.messages import PushTelemetryResponse
 from tests.unit.telemetry.reporter_bench import ANSWER, Bench, value_of
 
 

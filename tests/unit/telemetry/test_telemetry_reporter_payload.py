@@ -4,12 +4,12 @@ import itertools
 import logging
 
 import pytest
+from kclient_telemetry.client.actions import Done
+from kclient_telemetry.compression import CompressionType, decompress
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.metric import MetricKind, MetricName
+from kclient_telemetry.otlp import parse
 
-from telemetry.client.actions import Done
-from telemetry.compression import CompressionType, decompress
-from telemetry.errors import ErrorCode
-from telemetry.metric import MetricKind, MetricName
-from telemetry.otlp import parse
 from tests.unit.telemetry.reporter_bench import INTERVAL, UNIX, Bench, value_of
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-
-from telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
-from telemetry.otlp import encode
-from telemetry.receiver.fanout import FanOut
-from telemetry.receiver.files import JsonLinesWriter, ParquetWriter
-from telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from telemetry.receiver.queued import QueuedSink
-from telemetry.receiver.rows import COLUMNS, rows_of
+from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from kclient_telemetry.receiver.queued import QueuedSink
+from kclient_telemetry.receiver.rows import COLUMNS, rows_of
 
 PAYLOADS = Path(__file__).parent / "payloads"
 NOW = 1_800_000_000_000

@@ -8,13 +8,12 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.client.runner import SystemTelemetryClock, TelemetryRunner
-from telemetry.client.states import State
-from telemetry.errors import TransportError
-from telemetry.messages import (
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.client.runner import SystemTelemetryClock, TelemetryRunner
+from kclient_telemetry.client.states import State
+from kclient_telemetry.errors import TransportError
+from kclient_telemetry.messages import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
@@ -202,9 +201,9 @@ def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
 def test_a_process_ends_although_a_runner_is_busy():
     script = """
 import threading
-from telemetry.client.collector import Collector
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.client.runner import TelemetryRunner
+from kclient_telemetry.client.collector import Collector
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.client.runner import TelemetryRunner
 asked = threading.Event()
 class Silent:
     def send(self, request, timeout_ms):

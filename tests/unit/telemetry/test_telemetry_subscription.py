@@ -3,10 +3,9 @@
 from uuid import UUID
 
 import pytest
-
-from telemetry.errors import ErrorCode, TelemetryError
-from telemetry.receiver.plugin import AuthorizableRequestContext
-from telemetry.receiver.subscription import (
+from kclient_telemetry.errors import ErrorCode, TelemetryError
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
+from kclient_telemetry.receiver.subscription import (
     Demand,
     client_attributes,
     demand_on,

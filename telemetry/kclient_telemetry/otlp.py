@@ -20,8 +20,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from telemetry.errors import InvalidPayloadError
-from telemetry.metric import Attributes, AttributeValue, HistogramValue, MetricKind, PushPoint
+from kclient_telemetry.errors import InvalidPayloadError
+from kclient_telemetry.metric import Attributes, AttributeValue, HistogramValue, MetricKind, PushPoint
 
 CONTENT_TYPE = "OTLP"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from telemetry.messages import uuid_text
-from telemetry.otlp import CONTENT_TYPE
+from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.otlp import CONTENT_TYPE
 
 
 @dataclass(frozen=True, slots=True)

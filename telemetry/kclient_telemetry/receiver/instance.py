@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from telemetry.errors import ErrorCode
-from telemetry.receiver.stats import InstanceStats
-from telemetry.receiver.subscription import Demand
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.receiver.stats import InstanceStats
+from kclient_telemetry.receiver.subscription import Demand
 
 # Before any time: a client that was never heard of may always be heard now.
 NEVER_MS = -(1 << 62)

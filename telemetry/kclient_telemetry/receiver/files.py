@@ -1,7 +1,7 @@
 """Files of pushes for jobs that read a directory: JSON lines, and Parquet where pyarrow is installed.
 
 A file under way has a name that begins with `_`, which Spark and its kin pass over; it gets its real name when it is
-complete. Rows are those of `telemetry.receiver.rows`.
+complete. Rows are those of `kclient_telemetry.receiver.rows`.
 """
 
 import json
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
-from telemetry.receiver.fanout import ReceivedPush
-from telemetry.receiver.rows import COLUMNS, PointRow, rows_of
+from kclient_telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.rows import COLUMNS, PointRow, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

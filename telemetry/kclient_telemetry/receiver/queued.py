@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.fanout import ReceivedPush
 
 log = logging.getLogger(__name__)
 

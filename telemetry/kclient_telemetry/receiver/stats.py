@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from telemetry.metric import MetricName
+from kclient_telemetry.metric import MetricName
 
 GROUP = "client-metrics"
 

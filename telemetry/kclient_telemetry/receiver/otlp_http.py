@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
+from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
 
 HTTP_PATH = "/v1/metrics"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from kclient_telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsResponse
+from kclient_telemetry.messages import ZERO_UUID, GetTelemetrySubscriptionsResponse
 
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 ALL_METRICS = ("*",)

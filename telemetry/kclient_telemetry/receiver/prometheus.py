@@ -17,8 +17,8 @@ from itertools import accumulate
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
-from telemetry.receiver.fanout import ReceivedPush
-from telemetry.receiver.rows import Series, series_of, text_attributes
+from kclient_telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.rows import Series, series_of, text_attributes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_SERIES = 100_000

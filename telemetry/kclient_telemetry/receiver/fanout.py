@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from telemetry.otlp import parse, with_resource_attributes
-from telemetry.receiver.plugin import (
+from kclient_telemetry.otlp import parse, with_resource_attributes
+from kclient_telemetry.receiver.plugin import (
     ENRICHMENT,
     ClientTelemetryContext,
     ClientTelemetryExporter,
@@ -68,7 +68,7 @@ class FanOut:
 
     Args:
         sinks: exporters of this package, or plug-ins in KIP-1217's form, which get the payload as it came.
-        attributes: names out of `telemetry.receiver.plugin.ENRICHMENT` to add.
+        attributes: names out of `kclient_telemetry.receiver.plugin.ENRICHMENT` to add.
         unix_ms: the wall clock.
 
     Attributes:

@@ -14,7 +14,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
+from kclient_telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
 
 
 class CompressionType(IntEnum):

@@ -31,7 +31,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     NumberDataPoint,
 )
 
-from telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.fanout import ReceivedPush
 
 
 @dataclass(frozen=True, slots=True)

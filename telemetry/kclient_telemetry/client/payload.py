@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from telemetry.client.subscription import ClientSubscription, Selection
-from telemetry.compression import CompressionType, compress, preferred
-from telemetry.errors import ErrorCode
-from telemetry.messages import PushTelemetryRequest
-from telemetry.metric import Attributes, PointKey, PushPoint
-from telemetry.otlp import EncodedPush, encode
+from kclient_telemetry.client.subscription import ClientSubscription, Selection
+from kclient_telemetry.compression import CompressionType, compress, preferred
+from kclient_telemetry.errors import ErrorCode
+from kclient_telemetry.messages import PushTelemetryRequest
+from kclient_telemetry.metric import Attributes, PointKey, PushPoint
+from kclient_telemetry.otlp import EncodedPush, encode
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ Compressor = Callable[[bytes, CompressionType], bytes]
 
 
 class PointSource(Protocol):
-    """Where the reporter gets its points: see `telemetry.client.collector.Collector`."""
+    """Where the reporter gets its points: see `kclient_telemetry.client.collector.Collector`."""
 
     @property
     def resource(self) -> Attributes:

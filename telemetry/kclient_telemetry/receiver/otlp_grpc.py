@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped] # grpcio ships no types
 
-from telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
+from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
 
 _METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 

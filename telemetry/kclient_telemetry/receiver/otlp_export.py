@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from telemetry.receiver.fanout import ReceivedPush
-from telemetry.receiver.otlp_senders import Outcome, Sender, Status
+from kclient_telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.otlp_senders import Outcome, Sender, Status
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from telemetry.compression import BROKER_PREFERENCE, decompress, is_known
-from telemetry.errors import ErrorCode, TelemetryError
-from telemetry.messages import (
+from kclient_telemetry.compression import BROKER_PREFERENCE, decompress, is_known
+from kclient_telemetry.errors import ErrorCode, TelemetryError
+from kclient_telemetry.messages import (
     RESERVED_UUIDS,
     ZERO_UUID,
     GetTelemetrySubscriptionsRequest,
@@ -21,16 +21,16 @@ from telemetry.messages import (
     PushTelemetryResponse,
     uuid_text,
 )
-from telemetry.metric import MetricName
-from telemetry.receiver.instance import ClientMetricsInstance, TerminatingRule
-from telemetry.receiver.plugin import (
+from kclient_telemetry.metric import MetricName
+from kclient_telemetry.receiver.instance import ClientMetricsInstance, TerminatingRule
+from kclient_telemetry.receiver.plugin import (
     AuthorizableRequestContext,
     ClientTelemetryContext,
     ClientTelemetryExporter,
     ClientTelemetryPayload,
 )
-from telemetry.receiver.stats import GROUP, Windowed, meter
-from telemetry.receiver.subscription import (
+from kclient_telemetry.receiver.stats import GROUP, Windowed, meter
+from kclient_telemetry.receiver.subscription import (
     ConfigValue,
     MetricsSubscription,
     client_attributes,

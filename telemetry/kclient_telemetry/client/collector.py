@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from telemetry.client.subscription import Selection
-from telemetry.client.temporality import Ledger
-from telemetry.metric import (
+from kclient_telemetry.client.subscription import Selection
+from kclient_telemetry.client.temporality import Ledger
+from kclient_telemetry.metric import (
     Attributes,
     HistogramValue,
     MetricKind,
@@ -18,7 +18,7 @@ from telemetry.metric import (
     PushPoint,
     attributes_of,
 )
-from telemetry.naming import point_of
+from kclient_telemetry.naming import point_of
 
 log = logging.getLogger(__name__)
 

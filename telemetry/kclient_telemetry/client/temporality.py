@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from telemetry.metric import MetricKind, Point, PointKey, PointValue, PushPoint, subtract
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PointValue, PushPoint, subtract
 
 _FORGET_AFTER_COLLECTIONS = 100
 

@@ -25,21 +25,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from telemetry.client.actions import Action, Done, SendGet, SendPush, WaitUntil
-from telemetry.client.payload import Compressor, PayloadBuilder, PayloadCounters, PointSource
-from telemetry.client.retry import Retry
-from telemetry.client.states import TERMINATING, VALID_NEXT_STATES, State
-from telemetry.client.subscription import DEFAULT_PUSH_INTERVAL_MS, ClientSubscription, subscription_of
-from telemetry.compression import compress
-from telemetry.errors import ErrorCode, error_name
-from telemetry.messages import (
+from kclient_telemetry.client.actions import Action, Done, SendGet, SendPush, WaitUntil
+from kclient_telemetry.client.payload import Compressor, PayloadBuilder, PayloadCounters, PointSource
+from kclient_telemetry.client.retry import Retry
+from kclient_telemetry.client.states import TERMINATING, VALID_NEXT_STATES, State
+from kclient_telemetry.client.subscription import DEFAULT_PUSH_INTERVAL_MS, ClientSubscription, subscription_of
+from kclient_telemetry.compression import compress
+from kclient_telemetry.errors import ErrorCode, error_name
+from kclient_telemetry.messages import (
     ZERO_UUID,
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from telemetry.metric import PushPoint
+from kclient_telemetry.metric import PushPoint
 
 log = logging.getLogger(__name__)
 

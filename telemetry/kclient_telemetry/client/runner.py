@@ -8,11 +8,11 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 from uuid import UUID
 
-from telemetry.client.actions import Done, SendGet, SendPush, WaitUntil
-from telemetry.client.reporter import TelemetryReporter
-from telemetry.client.retry import REFUSED_RETRY_MS
-from telemetry.errors import TransportError
-from telemetry.messages import (
+from kclient_telemetry.client.actions import Done, SendGet, SendPush, WaitUntil
+from kclient_telemetry.client.reporter import TelemetryReporter
+from kclient_telemetry.client.retry import REFUSED_RETRY_MS
+from kclient_telemetry.errors import TransportError
+from kclient_telemetry.messages import (
     GetTelemetrySubscriptionsResponse,
     PushTelemetryResponse,
     TelemetryRequest,

@@ -7,7 +7,7 @@ Tag keys are lower-cased with `-` as `_`; their values stay as they are.
 from collections.abc import Mapping
 from functools import lru_cache
 
-from telemetry.metric import Attributes, MetricKind, MetricName, Point, PointKey, PointValue
+from kclient_telemetry.metric import Attributes, MetricKind, MetricName, Point, PointKey, PointValue
 
 NAME_PREFIX = "org.apache.kafka"
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import crc32c
 
-from telemetry.errors import InvalidConfigurationError, InvalidRequestError
-from telemetry.messages import uuid_text
-from telemetry.receiver.plugin import AuthorizableRequestContext
+from kclient_telemetry.errors import InvalidConfigurationError, InvalidRequestError
+from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
 
 METRICS = "metrics"
 INTERVAL_MS = "interval.ms"

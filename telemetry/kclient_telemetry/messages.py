@@ -8,7 +8,7 @@ import binascii
 from dataclasses import dataclass
 from uuid import UUID
 
-from telemetry.errors import ErrorCode
+from kclient_telemetry.errors import ErrorCode
 
 ZERO_UUID = UUID(int=0)
 RESERVED_UUIDS = frozenset({ZERO_UUID, UUID(int=1)})

@@ -31,7 +31,15 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Histogram as HistogramData
 
-from telemetry.metric import Attributes, AttributeValue, HistogramValue, MetricKind, Point, PointKey, attributes_of
+from kclient_telemetry.metric import (
+    Attributes,
+    AttributeValue,
+    HistogramValue,
+    MetricKind,
+    Point,
+    PointKey,
+    attributes_of,
+)
 
 log = logging.getLogger(__name__)
 
