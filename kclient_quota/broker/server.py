@@ -71,8 +71,8 @@ class EmbeddedBroker(Doors):
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
         manner: whose brokers to throttle like: "kafka", "redpanda", "event-hubs", "managed" (Kafka whose provider
             keeps quotas from clients), or one of your own; see `kclient_quota.broker.manners`.
-        exporters: take every telemetry push (KIP-714) on: sinks of `kclient_telemetry.receiver`, closed with the broker,
-            or plug-ins in the form of KIP-1217.
+        exporters: take every telemetry push (KIP-714) on: sinks of `kclient_telemetry.receiver`, closed with the
+            broker, or plug-ins in the form of KIP-1217.
 
     Raises:
         ConfigError: an argument cannot be used; the message names it.

@@ -27,7 +27,7 @@ _LEAST_RATIO, _MOST_RATIO = 0.01, 3.0
 
 
 class Pace(Protocol):
-    """What admission needs of `kclient_quota.quota.pacing.Pacer`."""
+    """What admission needs of `kclient_quota.pacing.pacer.Pacer`."""
 
     def admit_at_ms(self, nbytes: int, now_ms: int) -> int:
         """When `nbytes` may go."""

@@ -13,7 +13,7 @@ from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 
 logger = logging.getLogger("kclient_quota")
 

@@ -26,7 +26,7 @@ from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import PRODUCER, MetricName
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 
 logger = logging.getLogger("kclient_quota")
 

@@ -237,7 +237,7 @@ class TelemetryMethods:
             self._telemetry.unregister(metric)
 
     def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push what an OpenTelemetry MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
+        """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
         if self._telemetry is not None:
             self._telemetry.add_reader(reader)
 
@@ -267,7 +267,7 @@ class AIOTelemetryMethods:
         self._inner().unregister_metric_from_subscription(metric)
 
     def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push what an OpenTelemetry MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
+        """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
         self._inner().register_metric_reader_for_subscription(reader)
 
 

@@ -1,1 +1,1 @@
-"""Kafka's quota arithmetic: sampled rates, throttle times, entities, the eight levels, pacing. Pure."""
+"""Kafka's quota arithmetic: sampled rates, throttle times, entities, the eight levels. Pure."""

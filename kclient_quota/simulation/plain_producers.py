@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from kclient_quota.pacing.pacer import MOST_REQUEST_BYTES
 from kclient_quota.quota.managers import QuotaManagers
-from kclient_quota.quota.pacing import MOST_REQUEST_BYTES
 from kclient_quota.simulation.model import Scenario
 from kclient_quota.simulation.outcome import (
     CLIENT_ID,

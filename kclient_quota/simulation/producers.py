@@ -11,9 +11,9 @@ from typing import Final
 
 from kclient_quota.clients.admission import RECORD_BYTES, Gate
 from kclient_quota.clients.routing import Route
+from kclient_quota.pacing.pacer import MOST_REQUEST_BYTES, Pacer
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
-from kclient_quota.quota.pacing import MOST_REQUEST_BYTES, Pacer
 from kclient_quota.simulation.model import Scenario
 from kclient_quota.simulation.outcome import (
     CLIENT_ID,

@@ -1,4 +1,4 @@
-"""What a receiver has written (`kclient_telemetry.receiver.files`), as the table of points: JSON lines, Parquet, pushes.
+"""What a receiver has written (`kclient_telemetry.receiver.files`), as a table of points: JSON lines, Parquet, pushes.
 
 The same for a batch and for a stream; a stream takes up files as they get their real name.
 """

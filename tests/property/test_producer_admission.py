@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kclient_quota.clients.admission import RECORD_BYTES, Gate
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import throttle_time_ms
 

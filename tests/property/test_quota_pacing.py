@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient_quota.quota.pacing import Pacer
-from tests.unit.quota.pacing_world import World
+from kclient_quota.pacing.pacer import Pacer
+from tests.unit.pacing.pacing_world import World
 
 phases = st.lists(st.tuples(st.integers(50, 15_000), st.sampled_from(["idle", "busy", "drip"])), min_size=1, max_size=8)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kclient_quota.clients.admission import LEAST_MESSAGES, RECORD_BYTES, REQUEST_BYTES, Gate
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import throttle_time_ms
 

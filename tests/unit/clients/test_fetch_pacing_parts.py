@@ -9,8 +9,8 @@ from kclient_quota.clients.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, Fet
 from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
 from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.clients.stall import StallWatch
+from kclient_quota.pacing.known_share import KnownShare
 from kclient_quota.quota.rate import SampledRate
-from kclient_quota.quota.share import KnownShare
 
 # Sizes
 

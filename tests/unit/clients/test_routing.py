@@ -5,7 +5,7 @@ from collections import Counter
 from kclient_quota.clients.admission import Gate
 from kclient_quota.clients.partition import Partitioner
 from kclient_quota.clients.routing import NO_LEADER, Router
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 
 LIMIT = 100_000
 COST = 1_000

@@ -13,9 +13,9 @@ from math import ceil, inf
 from typing import Final
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.learning import LearntShare
+from kclient_quota.pacing.known_share import REQUEST_MS, KnownShare
+from kclient_quota.pacing.learnt_share import LearntShare
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
-from kclient_quota.quota.share import REQUEST_MS, KnownShare
 from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
 
 LUMP: Final = 5.0

@@ -4,7 +4,7 @@ import heapq
 import random
 from dataclasses import dataclass, field
 
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import throttle_time_ms
 

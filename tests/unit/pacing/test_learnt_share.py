@@ -2,8 +2,8 @@
 
 import pytest
 
-from kclient_quota.quota.learning import LearntShare
-from tests.unit.quota.pacing_world import World
+from kclient_quota.pacing.learnt_share import LearntShare
+from tests.unit.pacing.pacing_world import World
 
 QUOTAS = (20_000, 51_200, 1_048_576)
 

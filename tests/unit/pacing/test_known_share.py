@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.quota.pacing_world import World
+from tests.unit.pacing.pacing_world import World
 
 QUOTAS = (20_000, 51_200, 1_048_576)
 WARM_MS = 15_000

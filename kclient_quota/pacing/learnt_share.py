@@ -17,8 +17,8 @@ carried no throttle nothing limits anybody, so rates rise slowly; under a thrott
 from math import cbrt, exp, inf
 from typing import Final
 
-from kclient_quota.quota.price import Price
-from kclient_quota.quota.share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
+from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
+from kclient_quota.pacing.price import Price
 
 PRICE: Final = 1_700.0
 """A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.pacing import Pacer
+from kclient_quota.pacing.pacer import Pacer
 
 T0 = 1_000_000
 HOURS_12 = 12 * 3600 * 1000
