@@ -1,10 +1,10 @@
 """How much of a broker's quota is this consumer's: all of it, what strangers leave, or what throttles have taught.
 
-A known limit is shared by the law that producers share by (`pacing.known_share`). Two things are otherwise for fetches. What
+A known limit is shared by the law that producers share by (`known_share`). Two things are otherwise for fetches. What
 exceeds the quota is not counted, so the limit is aimed at more closely. And a throttle that our own bytes explain is no
 stranger's doing: it was a fetch that came a little early.
 
-An unknown limit is shared by the price that throttles are, as among producers (`pacing.learnt_share`): how long fetches are
+An unknown limit is shared by the price that throttles are, as among producers (`learnt_share`): how long fetches are
 refused is the same function of the shared window for everybody, and says how crowded it is. So everybody who is
 refused for X seconds, on average, aims at PRICE / X³ fetches per second: whoever fetches more often falls, whoever does
 less often rises, and shares meet although nobody knows the limit, the others or how many they are. As what is refused
