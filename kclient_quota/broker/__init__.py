@@ -1,7 +1,7 @@
 """An embedded, quota-enforcing Kafka broker."""
 
-from kclient_quota.broker.control import HANG_UP, IGNORE, Intercepted, SeenRequest
 from kclient_quota.broker.manners import MANNERS, Delay, ThrottleManner
+from kclient_quota.broker.request.faults import HANG_UP, IGNORE, Intercepted, SeenRequest
 from kclient_quota.broker.server import EmbeddedBroker
 
 __all__ = [

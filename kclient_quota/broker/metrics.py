@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kclient_quota.broker.node import Node
-from kclient_quota.broker.telemetry import ClientTelemetryService
+from kclient_quota.broker.request.node import Node
+from kclient_quota.broker.telemetry_service import ClientTelemetryService
 
 BrokerMetrics = dict[tuple[int, str, str, str], float]
 """By (broker id, group, name, "tag=value,...")."""

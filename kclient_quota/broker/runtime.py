@@ -7,19 +7,20 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from kclient_quota.broker.context import Scheduler, Services
-from kclient_quota.broker.control import Controls, SeenRequest
-from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.group_service import GroupService
-from kclient_quota.broker.listener import Connection, ReceiveBuffer
-from kclient_quota.broker.listeners import ListenerSpec
-from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState, QuotaEntity
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.handlers import REGISTRY
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.metrics import broker_metrics, prometheus_page
-from kclient_quota.broker.node import REQUESTS_KEPT, Node
-from kclient_quota.broker.prometheus import serve_metrics
-from kclient_quota.broker.segments import SegmentPool
-from kclient_quota.broker.state import BrokerInfo, ClusterState, QuotaEntity
-from kclient_quota.broker.storage import Storage
+from kclient_quota.broker.network.connection import Connection, ReceiveBuffer
+from kclient_quota.broker.network.endpoints import ListenerSpec
+from kclient_quota.broker.network.metrics_page import serve_metrics
+from kclient_quota.broker.request.context import Scheduler, Services
+from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.request.faults import Controls, SeenRequest
+from kclient_quota.broker.request.node import REQUESTS_KEPT, Node
+from kclient_quota.broker.storage.cluster_storage import Storage
 
 _BACKLOG = 512
 _TURNS = 4
@@ -107,7 +108,9 @@ class Runtime:
             for key, value in values.items():
                 enforcement.update_quota(entity, key, value)
         info = self.cluster.brokers[broker_id]
-        node = Node(info, self.cluster, self.services, self._scheduler, enforcement, self.controls, self.requests)
+        node = Node(
+            info, self.cluster, self.services, self._scheduler, enforcement, self.controls, REGISTRY, self.requests
+        )
         self.nodes[broker_id] = node
         loop = asyncio.get_running_loop()
         sockets = self._sockets.pop(broker_id)

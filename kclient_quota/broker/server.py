@@ -7,8 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kclient_quota.broker.doors import Doors
-from kclient_quota.broker.listeners import (
+from kclient_quota.broker.cluster_state import TOPIC
+from kclient_quota.broker.configs.broker_properties import BrokerProperties
+from kclient_quota.broker.configs.topic_names import topic_name_problem
+from kclient_quota.broker.control_panel import ControlPanel
+from kclient_quota.broker.manners import KAFKA, ThrottleManner, manner_of
+from kclient_quota.broker.network.endpoints import (
     PLAINTEXT,
     SASL_PLAINTEXT,
     SASL_SSL,
@@ -16,14 +20,10 @@ from kclient_quota.broker.listeners import (
     listener_specs,
     spread_ports,
 )
-from kclient_quota.broker.manners import KAFKA, ThrottleManner, manner_of
-from kclient_quota.broker.properties import BrokerProperties
+from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.runtime import Runtime
-from kclient_quota.broker.scheduling import LoopScheduler
-from kclient_quota.broker.state import TOPIC
-from kclient_quota.broker.storage import Storage
-from kclient_quota.broker.tokens import TokenRules
-from kclient_quota.broker.topic_names import topic_name_problem
+from kclient_quota.broker.security.bearer_tokens import TokenRules
+from kclient_quota.broker.storage.cluster_storage import Storage
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
@@ -40,7 +40,7 @@ _ANSWER_TIMEOUT_S = 30
 _EXPORT_TIMEOUT_MS = 2_000
 
 
-class EmbeddedBroker(Doors):
+class EmbeddedBroker(ControlPanel):
     """Kafka brokers on loopback, started in milliseconds, gone when closed.
 
     Example:

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.tokens import TokenRules
+from kclient_quota.broker.security.bearer_tokens import TokenRules
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.errors import ClusterError, ConfigError

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient_quota.broker.assignors import assign_range, assign_uniform
-from kclient_quota.broker.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.assignors import assign_range, assign_uniform
+from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.wire.error_codes import ErrorCode
 
 SESSION_MS = 10_000

@@ -5,15 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.context import ConnectionState, Services
-from kclient_quota.broker.control import Controls
-from kclient_quota.broker.dispatch import dispatch
-from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
 from kclient_quota.broker.handlers import REGISTRY
-from kclient_quota.broker.log import PartitionLog
-from kclient_quota.broker.node import Node
-from kclient_quota.broker.segments import SegmentPool
-from kclient_quota.broker.state import BrokerInfo, ClusterState
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.request.context import ConnectionState, Services
+from kclient_quota.broker.request.dispatch import dispatch
+from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.request.faults import Controls
+from kclient_quota.broker.request.node import Node
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version
 from kclient_quota.wire.messages import (
@@ -46,7 +46,7 @@ class Cluster:
         self.topic = self.state.create_topic("t", 2)
         services = Services(self.state, time)
         self.node = Node(
-            infos[0], self.state, services, time, Enforcement(QuotaSettings(), lambda: 0), Controls(), deque()
+            infos[0], self.state, services, time, Enforcement(QuotaSettings(), lambda: 0), Controls(), REGISTRY, deque()
         )
         self.connection = ConnectionState("PLAINTEXT", "127.0.0.1")
 

@@ -3,16 +3,17 @@
 from collections import deque
 from uuid import UUID
 
-from kclient_quota.broker.context import ConnectionState, Services
-from kclient_quota.broker.control import Controls
-from kclient_quota.broker.dispatch import dispatch
-from kclient_quota.broker.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.log import PartitionLog
+from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.broker.handlers import REGISTRY
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.manners import KAFKA
 from kclient_quota.broker.metrics import broker_metrics
-from kclient_quota.broker.node import Node
-from kclient_quota.broker.segments import SegmentPool
-from kclient_quota.broker.state import BrokerInfo, ClusterState
+from kclient_quota.broker.request.context import ConnectionState, Services
+from kclient_quota.broker.request.dispatch import dispatch
+from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
+from kclient_quota.broker.request.faults import Controls
+from kclient_quota.broker.request.node import Node
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version
@@ -79,6 +80,7 @@ class Cluster:
                 self.scheduler,
                 Enforcement(QuotaSettings(**settings), self._thread_ns),
                 self.controls,
+                REGISTRY,
                 self.requests,
             )
             for info in self.state.brokers.values()

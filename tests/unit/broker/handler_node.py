@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.context import ConnectionState, Context, Services
-from kclient_quota.broker.group_service import GroupService
+from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers import REGISTRY
-from kclient_quota.broker.log import PartitionLog
-from kclient_quota.broker.promise import Drive
-from kclient_quota.broker.segments import SegmentPool
-from kclient_quota.broker.state import BrokerInfo, ClusterState
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.request.context import ConnectionState, Context, Services
+from kclient_quota.broker.request.promise import Drive
 from kclient_quota.wire.codec import decode, encode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import JoinGroupRequest, SyncGroupRequest
@@ -91,6 +91,7 @@ class Node:
             "api_key": schema.api_key,
             "api_version": version,
             "client_id": client_id,
+            "registry": REGISTRY,
             "now_ms": self.scheduler.now_ms(),
         }
         context = Context(**{field.name: known.get(field.name) for field in fields(Context)})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.broker.state import BROKER, CLIENT_METRICS, TOPIC
+from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterConfigsRequest,

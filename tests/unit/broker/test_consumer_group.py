@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.assignors import assign_range, assign_uniform
-from kclient_quota.broker.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.assignors import assign_range, assign_uniform
+from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.wire.error_codes import ErrorCode
 
 T, U = UUID(int=1), UUID(int=2)

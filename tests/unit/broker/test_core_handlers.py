@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
+from kclient_quota.broker.cluster_state import TOPIC
 from kclient_quota.broker.handlers import REGISTRY
-from kclient_quota.broker.state import TOPIC
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     ApiVersionsRequest,

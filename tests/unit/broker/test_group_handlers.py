@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from kclient_quota.broker.group_service import coordinator_id
+from kclient_quota.broker.groups.group_service import coordinator_id
 from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (

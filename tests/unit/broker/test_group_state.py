@@ -4,7 +4,13 @@ import struct
 
 import pytest
 
-from kclient_quota.broker.group import VALID_PREVIOUS_STATES, ClassicGroup, GroupState, Member, subscribed_topics
+from kclient_quota.broker.groups.classic_group import (
+    VALID_PREVIOUS_STATES,
+    ClassicGroup,
+    GroupState,
+    Member,
+    subscribed_topics,
+)
 from kclient_quota.broker.timers import Timers
 
 

@@ -3,8 +3,8 @@
 import pytest
 from aiokafka.record import MemoryRecords
 
-from kclient_quota.broker.log import LogConfig, PartitionLog
-from kclient_quota.broker.segments import SegmentPool
+from kclient_quota.broker.log.partition_log import LogConfig, PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.wire.batches import parse_header, patch
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, control_batch

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient_quota.broker.log import PartitionLog
-from kclient_quota.broker.segments import SegmentPool
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.wire.batches import parse_header, patch
 from kclient_quota.wire.records import Record, build_batch
 

@@ -1,6 +1,6 @@
 """Committed offsets, inside and outside transactions."""
 
-from kclient_quota.broker.offsets import CommittedOffset, OffsetStore
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore
 
 AT_1, AT_2, AT_3 = CommittedOffset(1), CommittedOffset(2, 7, "note"), CommittedOffset(3)
 

@@ -3,7 +3,7 @@
 import pytest
 import scramp
 
-from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig
+from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
 from kclient_quota.wire.error_codes import ErrorCode
 
 USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "x"}

@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from kclient_quota.broker.group_service import GroupService
-from kclient_quota.broker.journal import MIN_STALE_LINES, Journal, write_whole
-from kclient_quota.broker.log import PartitionLog
-from kclient_quota.broker.log_files import LogFiles
-from kclient_quota.broker.offsets import CommittedOffset
-from kclient_quota.broker.segments import SegmentPool
-from kclient_quota.broker.state import BROKER, TOPIC, BrokerInfo, ClusterState
-from kclient_quota.broker.storage import Storage
+from kclient_quota.broker.cluster_state import BROKER, TOPIC, BrokerInfo, ClusterState
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.storage.cluster_storage import Storage
+from kclient_quota.broker.storage.journal import MIN_STALE_LINES, Journal, write_whole
+from kclient_quota.broker.storage.log_files import LogFiles
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 

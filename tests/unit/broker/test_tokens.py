@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from kclient_quota.broker.sasl import SaslAuthenticator, SaslConfig
-from kclient_quota.broker.tokens import TokenError, TokenRules, accept
+from kclient_quota.broker.security.bearer_tokens import TokenError, TokenRules, accept
+from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
 from kclient_quota.wire.error_codes import ErrorCode
 
 # RFC 7515, A.1: HS256 with this key over claims of "joe" that expire at 1300819380

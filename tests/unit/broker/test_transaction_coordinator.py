@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from kclient_quota.broker.transaction_index import AbortedTransaction, TransactionIndex
-from kclient_quota.broker.transactions import (
+from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kclient_quota.broker.transactions.transaction_coordinator import (
     LAST_EPOCH,
     VALID_PREVIOUS_STATES,
     Ending,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.broker.group_service import GroupService
+from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (

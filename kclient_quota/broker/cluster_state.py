@@ -1,0 +1,304 @@
+"""What all brokers of a cluster agree on: topics, partitions and their leaders, configurations, quotas, users."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kclient_quota.broker.log.partition_log import LogConfig, PartitionLog
+from kclient_quota.broker.manners import KAFKA, ThrottleManner
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import ClientQuotaEntity
+
+if TYPE_CHECKING:
+    from kclient_quota.broker.security.bearer_tokens import TokenRules
+
+NO_LEADER = -1
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+"""Kafka's `ConfigResource.Type` ids."""
+
+_LOG_KEYS = {
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "retention.bytes": "log.retention.bytes",
+}
+"""Topic keys that logs obey, and the broker's keys of their defaults."""
+
+QuotaEntity = ClientQuotaEntity
+QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class BrokerInfo:
+    """One node of the cluster.
+
+    Attributes:
+        id: Kafka's node id, from 1 on.
+        host: what clients are told to connect to.
+        ports: by listener name; filled when the listener has bound.
+        is_up: whether it answers; a stopped broker leads nothing.
+    """
+
+    id: int
+    host: str
+    ports: dict[str, int] = field(default_factory=dict)
+    is_up: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition.
+
+    Attributes:
+        index: its number in the topic.
+        replicas: broker ids, the preferred leader first.
+        leader: broker id, `NO_LEADER` while none of the replicas is up.
+        leader_epoch: how often leadership has changed.
+        log: its batches; every replica reads the same.
+    """
+
+    index: int
+    replicas: list[int]
+    leader: int
+    log: PartitionLog
+    leader_epoch: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic.
+
+    Attributes:
+        name: unique in the cluster.
+        topic_id: Kafka's random id (KIP-516).
+        partitions: by index.
+        replication_factor: of each partition.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: list[Partition]
+    replication_factor: int
+
+
+class ClusterState:
+    """State of one cluster. Not thread-safe: it lives on the broker's loop.
+
+    Args:
+        cluster_id: Kafka's cluster id.
+        new_topic_id: a fresh UUID per call.
+        new_log: a fresh, empty log with this configuration per call.
+
+    Attributes:
+        brokers: by node id.
+        topics: by name.
+        topics_by_id: the same by id.
+        configs: what was set dynamically, by (resource type, resource name).
+        quotas: values by key by entity.
+        users: whatever the SASL mechanisms keep of each user, by name.
+        tokens: which bearer tokens are taken; None for none.
+        is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
+        default_partitions: how many partitions such topics have (`num.partitions`).
+        manner: how its brokers throttle.
+        on_quota: called with every quota that is set (None: removed).
+        on_config: called with the type and name of every resource whose configuration is set.
+        on_save: called before a change is acknowledged, if it is to be kept; or None.
+        is_changed: whether there is something to save.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        brokers: Iterable[BrokerInfo],
+        new_topic_id: Callable[[], UUID],
+        new_log: Callable[[LogConfig], PartitionLog],
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.brokers = {broker.id: broker for broker in brokers}
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[UUID, Topic] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
+        self.users: dict[str, object] = {}
+        self.tokens: TokenRules | None = None
+        self.is_auto_create_enabled = True
+        self.default_partitions = 1
+        self.manner: ThrottleManner = KAFKA
+        self.on_quota: list[QuotaObserver] = []
+        self.on_config: list[Callable[[int, str], None]] = []
+        self.on_save: Callable[[ClusterState], None] | None = None
+        self.is_changed = False
+        self._new_topic_id = new_topic_id
+        self._new_log = new_log
+        self._next_leader = 0
+        self._next_producer_id = 0
+
+    @property
+    def controller_id(self) -> int:
+        """The running broker with the lowest id, as clients are told; -1 without any."""
+        return min((broker.id for broker in self.brokers.values() if broker.is_up), default=-1)
+
+    # -- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        replication_factor: int = 1,
+        assignment: Mapping[int, list[int]] | None = None,
+        topic_id: UUID | None = None,
+    ) -> Topic:
+        """Add a topic, its leaders spread over the brokers in turn.
+
+        Args:
+            name: the topic.
+            partitions: how many; counted from `assignment` when that is given.
+            replication_factor: replicas of each, at most as many as brokers.
+            assignment: broker ids by partition index, the leader first.
+            topic_id: keep this id (a topic read back from disk).
+
+        Raises:
+            ConfigError: the topic exists.
+        """
+        if name in self.topics:
+            raise ConfigError(f"topic {name!r} exists already")
+        made = Topic(name, topic_id or self._new_topic_id(), [], replication_factor)
+        self.topics[name] = made
+        self.topics_by_id[made.topic_id] = made
+        self.is_changed = True
+        if assignment:
+            for index in sorted(assignment):
+                self._add_partition(made, assignment[index])
+        else:
+            self.add_partitions(made, partitions)
+        return made
+
+    def add_partitions(self, topic: Topic, total: int, assignment: list[list[int]] | None = None) -> None:
+        """Let `topic` have `total` partitions; `assignment` gives the broker ids of each that is added."""
+        self.is_changed = True
+        given = iter(assignment) if assignment else iter(list[list[int]]())
+        while len(topic.partitions) < total:
+            self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor))
+
+    def delete_topic(self, name: str) -> Topic:
+        """Remove a topic and recycle its logs.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
+        topic = self.topics.pop(name)
+        del self.topics_by_id[topic.topic_id]
+        self.configs.pop((TOPIC, name), None)
+        for partition in topic.partitions:
+            partition.log.close()
+        self.is_changed = True
+        return topic
+
+    def _next_replicas(self, replication_factor: int) -> list[int]:
+        ids = sorted(self.brokers)
+        first = self._next_leader % len(ids)
+        self._next_leader += 1
+        return [ids[(first + step) % len(ids)] for step in range(min(replication_factor, len(ids)))]
+
+    def _add_partition(self, topic: Topic, replicas: list[int]) -> None:
+        leader = self._elect(replicas)
+        topic.partitions.append(
+            Partition(len(topic.partitions), list(replicas), leader, self._new_log(self._log_config(topic.name)))
+        )
+
+    # -- leaders
+
+    def set_broker_up(self, broker_id: int, *, is_up: bool) -> None:
+        """Take a broker out of service or back in; partitions are led by their first replica that is up."""
+        self.brokers[broker_id].is_up = is_up
+        for partition in self.partitions():
+            leader = self._elect(partition.replicas)
+            if leader != partition.leader:
+                partition.leader = leader
+                partition.leader_epoch += 1
+                self.is_changed = True
+                partition.log.wake()
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def _elect(self, replicas: list[int]) -> int:
+        return next((replica for replica in replicas if self.brokers[replica].is_up), NO_LEADER)
+
+    # -- configurations
+
+    def config(self, resource_type: int, name: str, key: str) -> str | None:
+        """A dynamically set value; a broker's falls back on the cluster-wide default (resource name "")."""
+        value = self.configs.get((resource_type, name), {}).get(key)
+        if value is None and resource_type == BROKER and name:
+            return self.config(BROKER, "", key)
+        return value
+
+    def set_config(self, resource_type: int, name: str, key: str, value: str | None) -> None:
+        """Set a value dynamically; None takes it back to its default. A topic's logs follow."""
+        values = self.configs.setdefault((resource_type, name), {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if not values:
+            del self.configs[resource_type, name]
+        self.is_changed = True
+        for observer in self.on_config:
+            observer(resource_type, name)
+        if resource_type in {TOPIC, BROKER}:
+            self.refresh_log_configs(name if resource_type == TOPIC else None)
+
+    def refresh_log_configs(self, name: str | None = None) -> None:
+        """Let the logs of one topic, or of all, obey what is configured now."""
+        topics = self.topics.values() if name is None else filter(None, [self.topics.get(name)])
+        for topic in topics:
+            config = self._log_config(topic.name)
+            for partition in topic.partitions:
+                partition.log.config = config
+
+    def _log_config(self, topic: str) -> LogConfig:
+        values = self.configs.get((TOPIC, topic), {})
+        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in _LOG_KEYS.items()}
+        default = LogConfig()
+        return LogConfig(
+            max_message_bytes=int(found["max.message.bytes"] or default.max_message_bytes),
+            retention_bytes=int(found["retention.bytes"] or default.retention_bytes),
+            uses_log_append_time=found["message.timestamp.type"] == "LogAppendTime",
+        )
+
+    # -- quotas
+
+    def set_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set one quota of an entity, or take it away (None); brokers are told."""
+        values = self.quotas.setdefault(entity, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        if not values:
+            del self.quotas[entity]
+        self.is_changed = True
+        for observer in self.on_quota:
+            observer(entity, key, value)
+
+    def save(self) -> None:
+        """Let what has changed be kept."""
+        self.is_changed = False
+        if self.on_save is not None:
+            self.on_save(self)
+
+    # -- producers
+
+    def next_producer_id(self) -> int:
+        """A producer id nobody has."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def reserve_producer_ids(self, first_free: int) -> None:
+        """Hand out no producer id below `first_free` again (ids read back from disk)."""
+        self._next_producer_id = max(self._next_producer_id, first_free)

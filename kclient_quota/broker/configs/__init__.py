@@ -1,0 +1,1 @@
+"""Kafka's configuration keys of topics, brokers and subscriptions."""

@@ -1,0 +1,263 @@
+"""Configurations of topics, brokers and client-metrics subscriptions: described and altered by Kafka's rules."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kclient_telemetry.errors import TelemetryError
+from kclient_telemetry.receiver.subscription import (
+    INTERVAL_MS,
+    INTERVAL_MS_DEFAULT,
+    MATCH,
+    METRICS,
+    metrics_subscription,
+)
+
+from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC, ClusterState
+from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES, INT, LIST, Property, value_problem
+from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
+from kclient_quota.wire.error_codes import ErrorCode
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_DEFAULT, FROM_CLIENT_METRICS = 1, 2, 3, 5, 7
+"""Kafka's `ConfigSource` ids."""
+
+CLIENT_METRICS_PROPERTIES: Mapping[str, Property] = {
+    INTERVAL_MS: Property(str(INTERVAL_MS_DEFAULT), INT),
+    MATCH: Property("", LIST),
+    METRICS: Property("", LIST),
+}
+
+Synonym = tuple[str, str, int]
+"""Key, value and source."""
+
+
+class ResourceError(Exception):
+    """A resource cannot be described or altered.
+
+    Attributes:
+        error_code: Kafka's code for it.
+    """
+
+    def __init__(self, error_code: int, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConfig:
+    """One key of a resource and its value.
+
+    Attributes:
+        name: Kafka's key.
+        value: what holds.
+        source: where the value comes from, a `ConfigSource` id.
+        type: Kafka's `ConfigDef.Type` id.
+        is_read_only: whether it cannot be altered while the broker runs.
+        synonyms: every place that gives a value, the one that holds first.
+    """
+
+    name: str
+    value: str
+    source: int
+    type: int
+    is_read_only: bool
+    synonyms: tuple[Synonym, ...]
+
+
+# -- describing
+
+
+def describe(cluster: ClusterState, resource_type: int, name: str) -> list[DescribedConfig]:
+    """Every key of a resource.
+
+    Raises:
+        ResourceError: there is no such resource.
+    """
+    if resource_type == TOPIC:
+        if name not in cluster.topics:
+            raise ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host this topic: {name}")
+        return effective_topic_configs(cluster, name)
+    if resource_type == BROKER:
+        _check_broker(cluster, name)
+        return [_broker_config(cluster, name, key) for key in BROKER_PROPERTIES if name or _is_set(cluster, key)]
+    if resource_type == CLIENT_METRICS:
+        if not name:
+            raise ResourceError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return [_client_metrics_config(cluster, name, key) for key in CLIENT_METRICS_PROPERTIES]
+    raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def effective_topic_configs(cluster: ClusterState, topic: str) -> list[DescribedConfig]:
+    """Every key of a topic, whether it exists already or not."""
+    return [_topic_config(cluster, topic, key) for key in TOPIC_PROPERTIES]
+
+
+def resource_names(cluster: ClusterState, resource_type: int) -> list[str]:
+    """Names of the resources of a type."""
+    if resource_type == TOPIC:
+        return sorted(cluster.topics)
+    if resource_type == BROKER:
+        return [str(broker_id) for broker_id in cluster.brokers]
+    return sorted(name for kind, name in cluster.configs if kind == resource_type)
+
+
+def _is_set(cluster: ClusterState, key: str) -> bool:
+    return key in cluster.configs.get((BROKER, ""), {})
+
+
+def _topic_config(cluster: ClusterState, topic: str, key: str) -> DescribedConfig:
+    known = TOPIC_PROPERTIES[key]
+    own = cluster.configs.get((TOPIC, topic), {}).get(key)
+    synonyms: list[Synonym] = [] if own is None else [(key, own, FROM_TOPIC)]
+    broker_key = BROKER_KEY_OF.get(key)
+    if broker_key is not None:
+        synonyms += _broker_synonyms(cluster, "", broker_key)
+    else:
+        synonyms.append((key, known.default, FROM_DEFAULT))
+    return _described(key, known, synonyms, is_read_only=False)
+
+
+def _broker_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:
+    known = BROKER_PROPERTIES[key]
+    return _described(key, known, _broker_synonyms(cluster, name, key), is_read_only=not known.is_dynamic)
+
+
+def _broker_synonyms(cluster: ClusterState, name: str, key: str) -> list[Synonym]:
+    found: list[Synonym] = []
+    if name and (own := cluster.configs.get((BROKER, name), {}).get(key)) is not None:
+        found.append((key, own, FROM_BROKER))
+    if (default := cluster.configs.get((BROKER, ""), {}).get(key)) is not None:
+        found.append((key, default, FROM_BROKER_DEFAULT))
+    return [*found, (key, BROKER_PROPERTIES[key].default, FROM_DEFAULT)]
+
+
+def _client_metrics_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:
+    known = CLIENT_METRICS_PROPERTIES[key]
+    own = cluster.configs.get((CLIENT_METRICS, name), {}).get(key)
+    if own is not None:
+        return _described(key, known, [(key, own, FROM_CLIENT_METRICS)], is_read_only=False)
+    return DescribedConfig(key, known.default, FROM_DEFAULT, known.type, is_read_only=False, synonyms=())
+
+
+def _described(key: str, known: Property, synonyms: list[Synonym], *, is_read_only: bool) -> DescribedConfig:
+    return DescribedConfig(key, synonyms[0][1], synonyms[0][2], known.type, is_read_only, tuple(synonyms))
+
+
+# -- altering
+
+
+def alter(
+    cluster: ClusterState,
+    resource_type: int,
+    name: str,
+    operations: Iterable[tuple[str, int, str | None]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Set, delete, append to or subtract from keys of one resource; all of it or nothing.
+
+    Args:
+        cluster: the cluster.
+        resource_type: Kafka's id.
+        name: of the resource.
+        operations: key, `SET` and so on, value.
+        validate_only: change nothing.
+
+    Raises:
+        ResourceError: it cannot be done.
+    """
+    operations = list(operations)
+    keys = [key for key, _, _ in operations]
+    if len(set(keys)) < len(keys):
+        raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    properties = _properties(cluster, resource_type, name)
+    present = cluster.configs.get((resource_type, name), {})
+    changes = {key: _changed(properties.get(key), key, op, value, present) for key, op, value in operations}
+    _validate(resource_type, name, present, changes)
+    if not validate_only:
+        for key, new in changes.items():
+            cluster.set_config(resource_type, name, key, new)
+
+
+def topic_config_problem(key: str, value: str | None) -> str | None:
+    """What is wrong with setting a topic's key, or None."""
+    known = TOPIC_PROPERTIES.get(key)
+    if known is None:
+        return f"Unknown topic config name: {key}"
+    if value is None:
+        return f"Null value not supported for topic configs: {key}"
+    if key == "message.timestamp.type" and value not in TIMESTAMP_TYPES:
+        return f"Invalid value {value} for configuration {key}: String must be one of: {', '.join(TIMESTAMP_TYPES)}"
+    return value_problem(key, value, known)
+
+
+def _properties(cluster: ClusterState, resource_type: int, name: str) -> Mapping[str, Property]:
+    if resource_type == TOPIC:
+        if name not in cluster.topics:
+            raise ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return TOPIC_PROPERTIES
+    if resource_type == BROKER:
+        _check_broker(cluster, name)
+        return BROKER_PROPERTIES
+    if resource_type == CLIENT_METRICS:
+        return CLIENT_METRICS_PROPERTIES
+    raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
+
+
+def _check_broker(cluster: ClusterState, name: str) -> None:
+    if name and not (name.isdecimal() and int(name) in cluster.brokers):
+        raise ResourceError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected one of {sorted(cluster.brokers)}, but received {name}",
+        )
+
+
+def _changed(
+    known: Property | None, key: str, operation: int, value: str | None, present: Mapping[str, str]
+) -> str | None:
+    """The key's new value; None for its default."""
+    if operation == DELETE:
+        return None
+    if value is None:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {key}")
+    if operation == SET:
+        return value
+    if operation not in _VERBS:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}.")
+    if known is None or known.type != LIST or known in CLIENT_METRICS_PROPERTIES.values():
+        raise ResourceError(
+            ErrorCode.INVALID_CONFIG, f"Can't {_VERBS[operation]} to key {key} because its type is not LIST."
+        )
+    items = [item for item in present.get(key, known.default).split(",") if item]
+    named = [item for item in value.split(",") if item]
+    if operation == APPEND:
+        return ",".join(items + [item for item in named if item not in items])
+    return ",".join(item for item in items if item not in named)
+
+
+def _validate(resource_type: int, name: str, present: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    if resource_type == CLIENT_METRICS:
+        merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
+        try:
+            metrics_subscription(name, merged)
+        except TelemetryError as error:
+            raise ResourceError(error.error_code, str(error)) from error
+        return
+    for key, value in changes.items():
+        if resource_type == TOPIC:
+            problem = None if value is None else topic_config_problem(key, value)
+        else:
+            problem = _broker_problem(key, value)
+        if problem:
+            raise ResourceError(ErrorCode.INVALID_CONFIG, problem)
+
+
+def _broker_problem(key: str, value: str | None) -> str | None:
+    known = BROKER_PROPERTIES.get(key)
+    if known is None:
+        return f"Unknown broker config name: {key}"
+    if not known.is_dynamic:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({key})")
+    return None if value is None else value_problem(key, value, known)

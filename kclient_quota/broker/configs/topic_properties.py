@@ -1,0 +1,43 @@
+"""Kafka's topic configuration: keys, types, defaults (Kafka 4.3's `LogConfig`) and a broker's keys for the same."""
+
+from collections.abc import Mapping
+
+from kclient_quota.broker.configs.broker_properties import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
+
+TOPIC_PROPERTIES: Mapping[str, Property] = {
+    "cleanup.policy": Property("delete", LIST),
+    "compression.type": Property("producer", STRING),
+    "delete.retention.ms": Property("86400000", LONG),
+    "file.delete.delay.ms": Property("60000", LONG),
+    "flush.messages": Property("9223372036854775807", LONG, 1),
+    "flush.ms": Property("9223372036854775807", LONG),
+    "follower.replication.throttled.replicas": Property("", LIST),
+    "index.interval.bytes": Property("4096", INT),
+    "leader.replication.throttled.replicas": Property("", LIST),
+    "max.compaction.lag.ms": Property("9223372036854775807", LONG, 1),
+    "max.message.bytes": Property("1048588", INT),
+    "message.timestamp.after.max.ms": Property("3600000", LONG),
+    "message.timestamp.before.max.ms": Property("9223372036854775807", LONG),
+    "message.timestamp.type": Property("CreateTime", STRING),
+    "min.cleanable.dirty.ratio": Property("0.5", DOUBLE),
+    "min.compaction.lag.ms": Property("0", LONG),
+    "min.insync.replicas": Property("1", INT, 1),
+    "preallocate": Property("false", BOOLEAN),
+    "retention.bytes": Property("-1", LONG, -1),
+    "retention.ms": Property("604800000", LONG, -1),
+    "segment.bytes": Property("1073741824", INT, 1024 * 1024),
+    "segment.index.bytes": Property("10485760", INT, 4),
+    "segment.jitter.ms": Property("0", LONG),
+    "segment.ms": Property("604800000", LONG, 1),
+    "unclean.leader.election.enable": Property("false", BOOLEAN),
+}
+
+BROKER_KEY_OF = {
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.insync.replicas": "min.insync.replicas",
+    "retention.bytes": "log.retention.bytes",
+}
+"""Topic keys whose default a broker's own configuration gives."""
+
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")

@@ -1,0 +1,304 @@
+"""The coordinator of KIP-848's consumer groups: heartbeats in, assignments out, time handed in.
+
+Follows Kafka 4's `GroupMetadataManager.consumerGroupHeartbeat`. Every heartbeat looks at the topics afresh, so new
+topics and partitions are assigned with the next one. Nothing waits: a member learns of its next step with its next
+heartbeat.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from kclient_quota.broker.groups.assignors import ASSIGNORS, Assignment
+from kclient_quota.broker.groups.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NOTHING,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Topics,
+)
+from kclient_quota.broker.timers import Timers
+from kclient_quota.wire.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """Kafka's `group.consumer.*` broker configurations, with its defaults."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a ConsumerGroupHeartbeat request says; None stands for "as before".
+
+    Attributes:
+        owned: partitions the member has.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Assignment | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, so that the answer has to as well."""
+        joins = self.member_epoch == JOIN_EPOCH
+        return joins or (self.rebalance_timeout_ms != -1 and self.topics is not None and self.owned is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class BeatResult:
+    """What a ConsumerGroupHeartbeat response says; `assigned` is None when it has not changed."""
+
+    error: ErrorCode
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    assigned: Assignment | None = None
+
+
+class _Refused(Exception):  # noqa: N818 - not an error of the program: the answer to the client
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.result = BeatResult(error, message)
+
+
+class ConsumerGroupCoordinator:
+    """All KIP-848 groups of a cluster.
+
+    Args:
+        config: time-outs.
+    """
+
+    def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
+        self.config = config or ConsumerGroupConfig()
+        self.groups: dict[str, ConsumerGroup] = {}
+        self._timers: Timers[tuple[str, str, str]] = Timers()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` next has something to do."""
+        return self._timers.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Fence members whose session has ended, or that have not given up partitions in time."""
+        while (key := self._timers.pop_due(now_ms)) is not None:
+            _, group_id, member_id = key
+            group = self.groups.get(group_id)
+            if group is not None and member_id in group.members:
+                self._remove(group, member_id)
+
+    def heartbeat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
+        """ConsumerGroupHeartbeat.
+
+        Args:
+            beat: the request.
+            fresh_id: a member id, in case the member has none.
+            topics: the topics there are.
+            now_ms: the time.
+        """
+        try:
+            _validate(beat)
+            if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
+                return self._leave(beat)
+            return self._beat(beat, fresh_id, topics, now_ms)
+        except _Refused as refused:
+            return refused.result
+
+    def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
+        group = self._group(beat)
+        member = self._member(group, beat, beat.member_id or fresh_id)
+        updated = _update(member, beat)
+        changed = member.member_id not in group.members
+        changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
+        group.put(updated)
+        metadata = _metadata(group, topics)
+        if changed or metadata != group.metadata:
+            group.metadata = metadata
+            group.epoch += 1
+        if group.epoch > group.assignment_epoch:
+            subscriptions = {name: _topic_ids(one, metadata) for name, one in group.members.items()}
+            group.update_target(subscriptions, dict(metadata.values()))
+        updated = group.reconcile(updated, beat.owned)
+        group.put(updated)
+        self._schedule(group, updated, now_ms)
+        told = updated.assigned if beat.is_full or updated.assigned != member.assigned else None
+        return BeatResult(ErrorCode.NONE, None, updated.member_id, updated.member_epoch, told)
+
+    def _group(self, beat: Beat) -> ConsumerGroup:
+        group = self.groups.get(beat.group_id)
+        if group is None:
+            if beat.member_epoch != JOIN_EPOCH:
+                raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
+            group = self.groups[beat.group_id] = ConsumerGroup(beat.group_id)
+        if beat.member_id not in group.members and len(group.members) >= self.config.max_size:
+            raise _Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group has reached its maximum capacity.")
+        return group
+
+    def _member(self, group: ConsumerGroup, beat: Beat, member_id: str) -> ConsumerMember:
+        if beat.instance_id is not None:
+            return self._static_member(group, beat, beat.instance_id, member_id)
+        member = group.members.get(member_id)
+        if beat.member_epoch == JOIN_EPOCH:
+            # A member that was fenced comes back under its id, having given up everything.
+            return ConsumerMember(member_id)
+        if member is None:
+            raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of {group.group_id}.")
+        return _check_epoch(member, beat)
+
+    def _static_member(self, group: ConsumerGroup, beat: Beat, instance_id: str, member_id: str) -> ConsumerMember:
+        former_id = group.static_members.get(instance_id)
+        former = None if former_id is None else group.members[former_id]
+        if beat.member_epoch == JOIN_EPOCH:
+            if former is None or former.member_id == member_id:
+                return ConsumerMember(member_id)
+            if former.member_epoch != LEAVE_STATIC_EPOCH:
+                raise _Refused(ErrorCode.UNRELEASED_INSTANCE_ID, f"Static member {instance_id} is still in use.")
+            self._cancel(group, former.member_id)
+            return group.replace_static(former, member_id)
+        if former is None:
+            raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if former.member_id != member_id:
+            raise _Refused(ErrorCode.FENCED_INSTANCE_ID, f"Static member {instance_id} is fenced by another member.")
+        return _check_epoch(former, beat)
+
+    def _leave(self, beat: Beat) -> BeatResult:
+        group = self.groups.get(beat.group_id)
+        member = None if group is None else group.members.get(beat.member_id)
+        if group is None or member is None:
+            known = group is not None and beat.instance_id in group.static_members
+            error = ErrorCode.FENCED_INSTANCE_ID if known else ErrorCode.UNKNOWN_MEMBER_ID
+            raise _Refused(error, f"Member {beat.member_id} is not a member of group {beat.group_id}.")
+        if beat.member_epoch == LEAVE_STATIC_EPOCH:
+            group.put(replace(member, member_epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING))
+        else:
+            self._remove(group, member.member_id)
+        return BeatResult(ErrorCode.NONE, None, member.member_id, beat.member_epoch)
+
+    # -- what committing has to ask
+
+    def validate_epoch(self, group: ConsumerGroup, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether the member may commit, or read with its epoch; outsiders only when nobody is in the group."""
+        if member_epoch < 0 and not group.members:
+            return ErrorCode.NONE
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # -- deadlines
+
+    def _schedule(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        session = ("session", group.group_id, member.member_id)
+        rebalance = ("rebalance", group.group_id, member.member_id)
+        self._timers.schedule(session, now_ms + self.config.session_timeout_ms)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._timers.cancel(rebalance)
+        elif self._timers.deadline_ms(rebalance) is None:
+            self._timers.schedule(rebalance, now_ms + member.rebalance_timeout_ms)
+
+    def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
+        for kind in ("session", "rebalance"):
+            self._timers.cancel((kind, group.group_id, member_id))
+
+    def _remove(self, group: ConsumerGroup, member_id: str) -> None:
+        self._cancel(group, member_id)
+        group.remove(member_id)
+
+
+def _validate(beat: Beat) -> None:
+    for name, value in (("GroupId", beat.group_id), ("InstanceId", beat.instance_id), ("RackId", beat.rack_id)):
+        if value is not None and not value.strip():
+            raise _Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if beat.member_epoch == JOIN_EPOCH:
+        _validate_join(beat)
+    elif not beat.member_id.strip():
+        raise _Refused(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+    elif beat.member_epoch == LEAVE_STATIC_EPOCH and beat.instance_id is None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+    elif beat.member_epoch < LEAVE_STATIC_EPOCH:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        message = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."
+        raise _Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    if beat.regex:
+        try:
+            re.compile(beat.regex)
+        except re.error as error:
+            message = f"SubscribedTopicRegex `{beat.regex}` is not a valid regular expression: {error}."
+            raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+
+def _validate_join(beat: Beat) -> None:
+    if beat.rebalance_timeout_ms == -1:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+    if beat.owned is None or beat.owned:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+    if not beat.topics and not beat.regex:
+        raise _Refused(
+            ErrorCode.INVALID_REQUEST,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+
+
+def _check_epoch(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+    received, epoch = beat.member_epoch, member.member_epoch
+    repeats = received == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
+    if received > epoch or (received < epoch and not repeats):
+        size = "greater" if received > epoch else "smaller"
+        raise _Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {size} member epoch ({received}) than the one known by the group "
+            f"coordinator ({epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    return member
+
+
+def _update(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=beat.instance_id or member.instance_id,
+        rack_id=beat.rack_id or member.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if beat.rebalance_timeout_ms == -1
+        else beat.rebalance_timeout_ms,
+        topics=member.topics if beat.topics is None else beat.topics,
+        regex=member.regex if beat.regex is None else beat.regex or None,
+        assignor=beat.assignor or member.assignor,
+    )
+
+
+def _metadata(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[UUID, int]]:
+    names = {name for member in group.members.values() for name in member.topics}
+    patterns = [re.compile(member.regex) for member in group.members.values() if member.regex]
+    return {
+        name: entry
+        for name, entry in topics.items()
+        if name in names or any(pattern.fullmatch(name) for pattern in patterns)
+    }
+
+
+def _topic_ids(member: ConsumerMember, metadata: Topics) -> frozenset[UUID]:
+    pattern = re.compile(member.regex) if member.regex else None
+    return frozenset(
+        topic_id
+        for name, (topic_id, _) in metadata.items()
+        if name in member.topics or (pattern is not None and pattern.fullmatch(name))
+    )

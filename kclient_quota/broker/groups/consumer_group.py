@@ -1,0 +1,164 @@
+"""A consumer group of KIP-848 as a value: members with epochs, target assignment, reconciliation.
+
+Follows Kafka 4's `ConsumerGroup`, `ConsumerGroupMember` and `CurrentAssignmentBuilder`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from uuid import UUID
+
+from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment, TopicIdPartition
+
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
+NOTHING: Assignment = frozenset()
+
+Topics = Mapping[str, tuple[UUID, int]]
+"""Id and number of partitions by topic name."""
+
+
+class MemberState(StrEnum):
+    """How far a member is on its way to the target assignment."""
+
+    STABLE = "stable"
+    UNREVOKED_PARTITIONS = "unrevoked_partitions"
+    UNRELEASED_PARTITIONS = "unreleased_partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member.
+
+    Attributes:
+        member_epoch: of the target assignment it has taken over; -2 for a static member that is away.
+        previous_epoch: the epoch before, which a lost answer may make it repeat.
+        topics: names it subscribes to.
+        regex: a regular expression it subscribes to, or None.
+        assigned: partitions it may read.
+        revoking: partitions it still has to give up.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] = frozenset()
+    regex: str | None = None
+    assignor: str | None = None
+    member_epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = NOTHING
+    revoking: Assignment = NOTHING
+
+    def at_epoch(self, epoch: int) -> "ConsumerMember":
+        """The member with another epoch, its former one remembered."""
+        if epoch == self.member_epoch:
+            return self
+        return replace(self, member_epoch=epoch, previous_epoch=self.member_epoch)
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """Members and assignments of one group.
+
+    Attributes:
+        epoch: raised whenever members, subscriptions or topics change.
+        assignment_epoch: the group epoch that `target` was computed for.
+        target: by member id.
+        metadata: the subscribed topics as they were when the group last looked.
+    """
+
+    group_id: str
+    epoch: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Assignment] = field(default_factory=dict)
+    metadata: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """Empty, Assigning, Reconciling or Stable, as Kafka shows it."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if all(self.is_reconciled(member) for member in self.members.values()) else "Reconciling"
+
+    @property
+    def assignor(self) -> str:
+        """The assignor most members ask for."""
+        wanted = [member.assignor for member in self.members.values() if member.assignor is not None]
+        return max(sorted(set(wanted)), key=wanted.count, default=DEFAULT_ASSIGNOR)
+
+    def is_reconciled(self, member: ConsumerMember) -> bool:
+        """Whether the member has its whole target assignment and nothing else."""
+        return member.state is MemberState.STABLE and member.member_epoch == self.assignment_epoch
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads `topic`."""
+        return topic in self.metadata
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add or update a member."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out; the next assignment is for the others."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+        self.target.pop(member_id, None)
+        self.epoch += 1
+
+    def replace_static(self, former: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Let a returning static member take over what its former self had."""
+        del self.members[former.member_id]
+        member = replace(former, member_id=member_id, member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        self.put(member)
+        if former.member_id in self.target:
+            self.target[member_id] = self.target.pop(former.member_id)
+        return member
+
+    def update_target(self, subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]) -> None:
+        """Compute the target assignment for the group's epoch."""
+        self.target = ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
+        self.assignment_epoch = self.epoch
+
+    def reconcile(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
+        """The member's next step towards its target.
+
+        Args:
+            member: as it is.
+            owned: partitions the member says it has; None when it says nothing new.
+        """
+        if self.is_reconciled(member):
+            return member
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            if owned is None or owned & member.revoking:
+                return member
+            return self._next_step(member, member.member_epoch + 1, owned)
+        return self._next_step(member, member.member_epoch, owned)
+
+    def _next_step(self, member: ConsumerMember, epoch: int, owned: Assignment | None) -> ConsumerMember:
+        target = self.target.get(member.member_id, NOTHING)
+        kept = member.assigned & target
+        revoking = member.assigned - kept
+        missing = target - kept
+        if revoking and (owned is None or owned & revoking):
+            waiting = replace(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking)
+            return waiting.at_epoch(epoch)
+        held = self._held()
+        released = frozenset(tp for tp in missing if tp not in held)
+        state = MemberState.STABLE if released == missing else MemberState.UNRELEASED_PARTITIONS
+        moved = replace(member, state=state, assigned=kept | released, revoking=NOTHING)
+        return moved.at_epoch(self.assignment_epoch)
+
+    def _held(self) -> set[TopicIdPartition]:
+        """Partitions that some member has, or has not given up yet."""
+        return {tp for member in self.members.values() for tp in member.assigned | member.revoking}

@@ -1,0 +1,197 @@
+"""Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
+
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from kclient_quota.broker.cluster_state import BROKER, ClusterState
+from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
+from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, SyncResult
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore
+from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer_group import ConsumerGroup
+from kclient_quota.broker.request.context import Cancellable, Scheduler
+from kclient_quota.broker.request.promise import Promise
+from kclient_quota.wire.error_codes import ErrorCode
+
+COORDINATOR_PARTITIONS = 50
+"""How many shares the groups are divided into (Kafka: `offsets.topic.num.partitions`)."""
+
+ResultT = TypeVar("ResultT", JoinResult, SyncResult)
+
+
+class GroupService:
+    """All groups of the cluster, whichever broker coordinates them.
+
+    Reads Kafka's `group.*` configurations from the cluster-wide broker defaults when it is made.
+
+    Args:
+        cluster: for configurations and brokers.
+        scheduler: time.
+    """
+
+    def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
+        self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
+        self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
+        self.offsets = OffsetStore()
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}
+        self._topic_ids: dict[str, object] = {}
+        self._timer: tuple[int, Cancellable] | None = None
+
+    def coordinator_id(self, key: str) -> int:
+        """Which broker coordinates a group or a transactional id; -1 while none is up."""
+        return coordinator_id(self._cluster, key)
+
+    # -- one name, one group, of one protocol or the other
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The KIP-848 group of this name, if it has members; without any it makes room for a classic one."""
+        group = self.consumer_groups.groups.get(group_id)
+        if group is not None and not group.members:
+            del self.consumer_groups.groups[group_id]
+            self.coordinator.get_or_create(group_id)
+            return None
+        return group
+
+    def make_room_for_consumer_group(self, group_id: str) -> bool:
+        """Whether a KIP-848 group may have this name: a classic group without members gives it up."""
+        classic = self.coordinator.groups.get(group_id)
+        if classic is None:
+            return True
+        return self.coordinator.delete(group_id) is ErrorCode.NONE
+
+    # -- offsets
+
+    def validate_offset_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_or_epoch: int,
+        now_ms: int,
+        *,
+        transactional: bool = False,
+    ) -> ErrorCode:
+        """Whether this member may commit, by either protocol; creates the group for a consumer without one."""
+        group = self.consumer_group(group_id)
+        if group is None:
+            error = self.coordinator.validate_offset_commit(
+                group_id, member_id, group_instance_id, generation_or_epoch, now_ms, transactional=transactional
+            )
+            self.after_call()
+            return error
+        error = self.consumer_groups.validate_epoch(group, member_id, generation_or_epoch)
+        # Kafka: clients know of no stale epoch inside transactions
+        stale = transactional and error is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale else error
+
+    def commit(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Set a group's position in a topic that exists."""
+        self._forget_if_deleted(topic)
+        self.offsets.commit(group_id, topic, partition, committed)
+
+    def commit_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset
+    ) -> None:
+        """Set a position as part of the producer's open transaction."""
+        self._forget_if_deleted(topic)
+        self.offsets.commit_pending(producer_id, group_id, topic, partition, committed)
+
+    def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """A group's position, or None; those in a topic that has been deleted since are gone."""
+        self._forget_if_deleted(topic)
+        return self.offsets.fetch(group_id, topic, partition)
+
+    def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:
+        """All positions of a group: (topic, partition, offset)."""
+        for topic in {topic for topic, _, _ in self.offsets.fetch_all(group_id)}:
+            self._forget_if_deleted(topic)
+        return list(self.offsets.fetch_all(group_id))
+
+    def _forget_if_deleted(self, name: str) -> None:
+        """A topic of the same name may have come after the one that offsets were committed in."""
+        topic = self._cluster.topics.get(name)
+        current = None if topic is None else topic.topic_id
+        former = self._topic_ids.pop(name, current)
+        if former != current:
+            self.offsets.delete_topic(name)
+        if current is not None:
+            self._topic_ids[name] = current
+
+    # -- the coordinator's answers and its timer
+
+    async def settle(self, answer: ResultT | Pending) -> ResultT:
+        """To be awaited with the answer of every `coordinator.join` and `.sync`: hands out what became due by it."""
+        if not isinstance(answer, Pending):
+            self.after_call()
+            return answer
+        promise: Promise[JoinResult | SyncResult] = Promise()
+        self._waiting[answer.ticket] = promise
+        self.after_call()
+        try:
+            return cast("ResultT", await promise)
+        finally:
+            self._waiting.pop(answer.ticket, None)
+
+    def after_call(self) -> None:
+        """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
+        self._arm()
+        for completion in self.coordinator.take_completions():
+            promise = self._waiting.get(completion.ticket)
+            if promise is not None:
+                promise.resolve(completion.result)
+
+    def _arm(self) -> None:
+        deadlines = (self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
+        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.coordinator.tick(self._scheduler.now_ms())
+        self.consumer_groups.tick(self._scheduler.now_ms())
+        self.after_call()
+
+
+def coordinator_id(cluster: ClusterState, key: str) -> int:
+    """The broker that leads the share `key` falls into, by Kafka's hash; the next one up stands in for one that is not.
+
+    Kafka: `Utils.abs(key.hashCode()) % partitions`, then that partition's leader.
+    """
+    share = _java_hash_abs(key) % COORDINATOR_PARTITIONS
+    ids = sorted(cluster.brokers)
+    candidates = [ids[(share + step) % len(ids)] for step in range(len(ids))]
+    return next((broker_id for broker_id in candidates if cluster.brokers[broker_id].is_up), -1)
+
+
+def _java_hash_abs(text: str) -> int:
+    """`Utils.abs(String.hashCode())`: the absolute value as a signed int, 0 for the smallest of all."""
+    code = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(data), 2):
+        code = (31 * code + int.from_bytes(data[position : position + 2])) & 0xFFFFFFFF
+    return min(code, (1 << 32) - code) & 0x7FFFFFFF
+
+
+def _config(values: Mapping[str, str]) -> GroupConfig:
+    default = GroupConfig()
+    return GroupConfig(
+        int(values.get("group.initial.rebalance.delay.ms", default.initial_rebalance_delay_ms)),
+        int(values.get("group.min.session.timeout.ms", default.min_session_timeout_ms)),
+        int(values.get("group.max.session.timeout.ms", default.max_session_timeout_ms)),
+        int(values.get("group.max.size", default.max_size)),
+    )
+
+
+def _consumer_config(values: Mapping[str, str]) -> ConsumerGroupConfig:
+    default = ConsumerGroupConfig()
+    return ConsumerGroupConfig(
+        int(values.get("group.consumer.session.timeout.ms", default.session_timeout_ms)),
+        int(values.get("group.consumer.heartbeat.interval.ms", default.heartbeat_interval_ms)),
+        int(values.get("group.consumer.max.size", default.max_size)),
+    )

@@ -1,0 +1,1 @@
+"""Topics, configurations and quotas, as administrators ask for them."""

@@ -1,0 +1,167 @@
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources: what topics and brokers are set to.
+
+Keys 32 (versions 1-4), 44 (versions 0-1; KIP-339), 33 (versions 0-2), 74 (versions 0-1; KIP-1000, KIP-1142). Resources:
+topics, brokers (name "" is the cluster-wide default) and client-metrics subscriptions (KIP-714). Messages as Kafka's.
+A topic's limits, timestamp type and retention by bytes are obeyed at once; other known keys are kept and described.
+Gaps: no loggers and no group configurations, no documentation of keys, retention by time is not obeyed.
+"""
+
+from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC
+from kclient_quota.broker.configs.resource_configs import (
+    DELETE,
+    SET,
+    DescribedConfig,
+    ResourceError,
+    alter,
+    describe,
+    resource_names,
+)
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_BROKER_LOGGER, _GROUP = 8, 32
+_LISTED_TYPES = (TOPIC, BROKER, _BROKER_LOGGER, CLIENT_METRICS, _GROUP)
+_TYPES_NAMED_SINCE = 1
+_WINDOW_KEYS = "quota.window."
+
+
+# -- DescribeConfigs
+
+
+@handler(DescribeConfigsRequest, min_version=1, max_version=4)
+async def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describe each resource on its own."""
+    return DescribeConfigsResponse(
+        results=[_describe(context, asked, request.include_synonyms) for asked in request.resources]
+    )
+
+
+def _describe(
+    context: Context, asked: DescribeConfigsRequest.DescribeConfigsResource, with_synonyms: bool
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    result = DescribeConfigsResponse.DescribeConfigsResult(
+        error_code=0, error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+    manner = context.cluster.manner
+    if manner.denies_quotas and asked.resource_type == BROKER:
+        result.error_code, result.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+        return result
+    try:
+        found = describe(context.cluster, asked.resource_type, asked.resource_name)
+    except ResourceError as error:
+        result.error_code, result.error_message = error.error_code, str(error)
+        return result
+    if asked.resource_type == BROKER and not manner.tells_window:
+        found = [entry for entry in found if not entry.name.startswith(_WINDOW_KEYS)]
+    keys = asked.configuration_keys
+    result.configs = [_config(entry, with_synonyms) for entry in found if not keys or entry.name in keys]
+    return result
+
+
+def _config(entry: DescribedConfig, with_synonyms: bool) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if with_synonyms else ()
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=[
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in synonyms
+        ],
+        config_type=entry.type,
+        documentation=None,
+    )
+
+
+# -- altering
+
+
+@handler(IncrementalAlterConfigsRequest, min_version=0, max_version=1)
+async def incremental_alter_configs(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Alter the keys that are named, resource by resource."""
+    responses = []
+    for resource in request.resources:
+        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        error, message = _alter(
+            context, resource.resource_type, resource.resource_name, operations, request.validate_only
+        )
+        responses.append(
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+@handler(AlterConfigsRequest, min_version=0, max_version=2)
+async def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Set the keys that are named and take back all others, resource by resource."""
+    responses = []
+    for resource in request.resources:
+        wanted: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]
+        named = {config.name for config in resource.configs}
+        present = context.cluster.configs.get((resource.resource_type, resource.resource_name), {})
+        dropped: list[tuple[str, int, str | None]] = [(key, DELETE, None) for key in present if key not in named]
+        error, message = _alter(
+            context, resource.resource_type, resource.resource_name, wanted + dropped, request.validate_only
+        )
+        responses.append(
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=error,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=responses)
+
+
+def _alter(
+    context: Context, resource_type: int, name: str, operations: list[tuple[str, int, str | None]], validate_only: bool
+) -> tuple[int, str | None]:
+    if context.cluster.manner.denies_quotas and resource_type == BROKER:
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+    try:
+        alter(context.cluster, resource_type, name, operations, validate_only=validate_only)
+    except ResourceError as error:
+        return error.error_code, str(error)
+    return ErrorCode.NONE, None
+
+
+# -- ListConfigResources
+
+
+@handler(ListConfigResourcesRequest, min_version=0, max_version=1)
+async def list_config_resources(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Names of resources that can be described; before version 1 of client metrics only."""
+    wanted = list(request.resource_types) or list(_LISTED_TYPES)
+    if context.api_version < _TYPES_NAMED_SINCE:
+        wanted = [CLIENT_METRICS]
+    if not set(wanted) <= set(_LISTED_TYPES):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        error_code=0,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in wanted
+            for name in resource_names(context.cluster, resource_type)
+        ],
+    )

@@ -1,0 +1,236 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: what an administrator does to topics.
+
+Keys 19 (versions 2-7), 20 (versions 1-6, by id from 6 on), 37 (versions 0-3); KIP-4, KIP-195, KIP-516, KIP-599.
+Replicas and leaders are spread in turn unless an assignment is given; a replication factor or partition count of -1
+means the broker's default. The controller-mutation quota counts partitions: newer versions are refused with
+THROTTLING_QUOTA_EXCEEDED, older ones delayed. Any broker answers, there is no controller to be found.
+Gaps: `timeout_ms` has no meaning, as everything is done at once.
+"""
+
+from uuid import UUID
+
+from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Topic
+from kclient_quota.broker.configs.resource_configs import effective_topic_configs, topic_config_problem
+from kclient_quota.broker.configs.topic_names import topic_name_problem
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kclient_quota.wire.schema import ZERO_UUID
+
+_BY_ID_SINCE = 6
+_DEFAULT = -1
+_MAX_PARTITIONS = 100_000
+_THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+Problem = tuple[ErrorCode, str | None]
+_FINE: Problem = (ErrorCode.NONE, None)
+
+
+# -- CreateTopics
+
+
+@handler(CreateTopicsRequest, min_version=2, max_version=7)
+async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic on its own; one that fails does not keep the others."""
+    names = [topic.name for topic in request.topics]
+    results = []
+    for topic in request.topics:
+        if names.count(topic.name) > 1:
+            problem: Problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            results.append(_not_created(topic.name, problem))
+        else:
+            results.append(_create(context, topic, validate_only=request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(
+    context: Context, wanted: CreateTopicsRequest.CreatableTopic, *, validate_only: bool
+) -> CreateTopicsResponse.CreatableTopicResult:
+    cluster = context.cluster
+    assignment = {entry.partition_index: list(entry.broker_ids) for entry in wanted.assignments}
+    partitions = len(assignment) or (
+        cluster.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
+    )
+    replication = len(next(iter(assignment.values()), [])) or (
+        1 if wanted.replication_factor == _DEFAULT else wanted.replication_factor
+    )
+    configs = {config.name: config.value for config in wanted.configs}
+    problem = _creation_problem(cluster, wanted, assignment, partitions, replication)
+    if not problem[0] and (config_problem := _configs_problem(configs)):
+        problem = (ErrorCode.INVALID_CONFIG, config_problem)
+    if not problem[0] and not context.mutations.record(partitions, context.now_ms):
+        problem = _THROTTLED
+    if problem[0]:
+        return _not_created(wanted.name, problem)
+    topic_id = ZERO_UUID
+    if not validate_only:
+        for key, value in configs.items():
+            cluster.set_config(TOPIC, wanted.name, key, value)
+        made = cluster.create_topic(
+            wanted.name, partitions, replication_factor=replication, assignment=assignment or None
+        )
+        topic_id = made.topic_id
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=wanted.name,
+        topic_id=topic_id,
+        error_code=0,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=replication,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
+            )
+            for entry in effective_topic_configs(cluster, wanted.name)
+        ],
+    )
+
+
+def _not_created(name: str, problem: Problem) -> CreateTopicsResponse.CreatableTopicResult:
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=problem[0], error_message=problem[1], configs=[]
+    )
+
+
+def _creation_problem(
+    cluster: ClusterState,
+    wanted: CreateTopicsRequest.CreatableTopic,
+    assignment: dict[int, list[int]],
+    partitions: int,
+    replication: int,
+) -> Problem:
+    name_problem = topic_name_problem(wanted.name)
+    if name_problem:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem
+    if wanted.name in cluster.topics:
+        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists."
+    if assignment:
+        return _assignment_problem(cluster, assignment)
+    if not 1 <= partitions <= _MAX_PARTITIONS:
+        return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+    return _replication_problem(cluster, replication)
+
+
+def _replication_problem(cluster: ClusterState, replication: int) -> Problem:
+    if replication < 1:
+        return ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 for the default."
+    if replication > len(cluster.brokers):
+        message = (
+            f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
+            f"cannot be reached because only {len(cluster.brokers)} broker(s) are registered."
+        )
+        return ErrorCode.INVALID_REPLICATION_FACTOR, message
+    return _FINE
+
+
+def _assignment_problem(cluster: ClusterState, assignment: dict[int, list[int]]) -> Problem:
+    if sorted(assignment) != list(range(len(assignment))):
+        return (
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence.",
+        )
+    sizes = {len(replicas) for replicas in assignment.values()}
+    for replicas in assignment.values():
+        is_known = all(replica in cluster.brokers for replica in replicas)
+        if not replicas or not is_known or len(set(replicas)) < len(replicas) or len(sizes) > 1:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {replicas} is not possible."
+    return _FINE
+
+
+def _configs_problem(configs: dict[str, str | None]) -> str | None:
+    problems = (topic_config_problem(key, value) for key, value in configs.items())
+    return next((problem for problem in problems if problem), None)
+
+
+# -- DeleteTopics
+
+
+@handler(DeleteTopicsRequest, min_version=1, max_version=6)
+async def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic, by name or by id."""
+    if context.api_version < _BY_ID_SINCE:
+        wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
+    else:
+        wanted = [(state.name, state.topic_id) for state in request.topics]
+    return DeleteTopicsResponse(responses=[_delete(context, name, topic_id) for name, topic_id in wanted])
+
+
+def _delete(context: Context, name: str | None, topic_id: UUID) -> DeleteTopicsResponse.DeletableTopicResult:
+    cluster = context.cluster
+    topic = cluster.topics_by_id.get(topic_id) if name is None else cluster.topics.get(name)
+    if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _deletion(name, topic_id, (error, "This server does not host this topic."))
+    if not context.mutations.record(len(topic.partitions), context.now_ms):
+        return _deletion(topic.name, topic.topic_id, _THROTTLED)
+    cluster.delete_topic(topic.name)
+    return _deletion(topic.name, topic.topic_id, _FINE)
+
+
+def _deletion(name: str | None, topic_id: UUID, problem: Problem) -> DeleteTopicsResponse.DeletableTopicResult:
+    return DeleteTopicsResponse.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=problem[0], error_message=problem[1]
+    )
+
+
+# -- CreatePartitions
+
+
+@handler(CreatePartitionsRequest, min_version=0, max_version=3)
+async def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Let topics have more partitions."""
+    results = []
+    for wanted in request.topics:
+        error, message = _add(context, wanted, validate_only=request.validate_only)
+        results.append(
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=wanted.name, error_code=error, error_message=message
+            )
+        )
+    return CreatePartitionsResponse(results=results)
+
+
+def _add(context: Context, wanted: CreatePartitionsRequest.CreatePartitionsTopic, *, validate_only: bool) -> Problem:
+    cluster = context.cluster
+    topic = cluster.topics.get(wanted.name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    problem = _growth_problem(cluster, topic, wanted)
+    if problem[0]:
+        return problem
+    if not context.mutations.record(wanted.count - len(topic.partitions), context.now_ms):
+        return _THROTTLED
+    if not validate_only:
+        given = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
+        cluster.add_partitions(topic, wanted.count, given)
+    return _FINE
+
+
+def _growth_problem(
+    cluster: ClusterState, topic: Topic, wanted: CreatePartitionsRequest.CreatePartitionsTopic
+) -> Problem:
+    present = len(topic.partitions)
+    if wanted.count == present:
+        return ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s)."
+    if not present < wanted.count <= _MAX_PARTITIONS:
+        message = (
+            f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase."
+        )
+        return ErrorCode.INVALID_PARTITIONS, message
+    if wanted.assignments is None:
+        return _FINE
+    if len(wanted.assignments) != wanted.count - present:
+        message = (
+            f"Attempted to add {wanted.count - present} additional partition(s), but only "
+            f"{len(wanted.assignments)} assignment(s) were specified."
+        )
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    return _assignment_problem(cluster, {i: list(entry.broker_ids) for i, entry in enumerate(wanted.assignments)})

@@ -1,0 +1,131 @@
+"""Metadata: brokers, topics, partitions and who leads them. DescribeCluster: brokers only.
+
+Keys 3 (versions 0-13) and 60 (versions 0-2; KIP-700). Topics asked for by name are created when the request and the
+broker allow it (`auto.create.topics.enable`), with `num.partitions`; unlike Kafka, which answers LEADER_NOT_AVAILABLE
+first, the answer already contains them. Topic ids (KIP-516) are answered and accepted.
+Gaps: no racks, no authorised operations (there is no authoriser).
+"""
+
+from uuid import UUID
+
+from kclient_quota.broker.cluster_state import NO_LEADER, ClusterState, Partition, Topic
+from kclient_quota.broker.configs.topic_names import is_valid_topic_name
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kclient_quota.wire.schema import ZERO_UUID
+
+_BROKERS = 1
+_NAMELESS_SINCE = 12
+_UNSUPPORTED_ENDPOINT_TYPE = 115
+
+
+@handler(MetadataRequest, min_version=0, max_version=13)
+async def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
+    """Describe the cluster as seen through the listener the client came in by."""
+    cluster = context.cluster
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=broker_id, host=host, port=port)
+            for broker_id, host, port in _endpoints(context)
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=_topics(context, request),
+    )
+
+
+@handler(DescribeClusterRequest, min_version=0, max_version=2)
+async def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Describe the brokers; controllers are not to be had here."""
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=_UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="Only broker endpoints are described here; ask for endpoint type 1.",
+            endpoint_type=request.endpoint_type,
+        )
+    return DescribeClusterResponse(
+        cluster_id=context.cluster.cluster_id,
+        controller_id=context.cluster.controller_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
+            for broker_id, host, port in _endpoints(context)
+        ],
+    )
+
+
+def _endpoints(context: Context) -> list[tuple[int, str, int]]:
+    listener = context.connection.listener
+    return [
+        (broker.id, broker.host, broker.ports[listener])
+        for broker in context.cluster.brokers.values()
+        if broker.is_up and listener in broker.ports
+    ]
+
+
+def _topics(context: Context, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
+    cluster = context.cluster
+    wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    if wants_all:
+        return [_describe(cluster, topic) for topic in cluster.topics.values()]
+    may_create = request.allow_auto_topic_creation and cluster.is_auto_create_enabled
+    found = []
+    for wanted in request.topics or ():
+        if wanted.name is None:
+            found.append(_describe_by_id(context, wanted.topic_id))
+        else:
+            found.append(_describe_by_name(context, wanted.name, may_create=may_create))
+    return found
+
+
+def _describe_by_id(context: Context, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    topic = context.cluster.topics_by_id.get(topic_id)
+    if topic is None or topic_id == ZERO_UUID:
+        name = None if context.api_version >= _NAMELESS_SINCE else ""
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
+        )
+    return _describe(context.cluster, topic)
+
+
+def _describe_by_name(context: Context, name: str, *, may_create: bool) -> MetadataResponse.MetadataResponseTopic:
+    cluster = context.cluster
+    topic = cluster.topics.get(name)
+    if topic is None and not is_valid_topic_name(name):
+        return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
+    if topic is None and may_create:
+        context.mutations.record(cluster.default_partitions, context.now_ms)
+        topic = cluster.create_topic(name, cluster.default_partitions)
+    if topic is None:
+        return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+    return _describe(cluster, topic)
+
+
+def _describe(cluster: ClusterState, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=False,
+        partitions=[_describe_partition(cluster, partition) for partition in topic.partitions],
+    )
+
+
+def _describe_partition(cluster: ClusterState, partition: Partition) -> MetadataResponse.MetadataResponsePartition:
+    up = [replica for replica in partition.replicas if cluster.brokers[replica].is_up]
+    has_leader = partition.leader != NO_LEADER
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=up,
+        offline_replicas=[replica for replica in partition.replicas if replica not in up],
+    )

@@ -1,0 +1,151 @@
+"""Consumer groups of KIP-848, `group.protocol=consumer`.
+
+ConsumerGroupHeartbeat (68) v0-1 · ConsumerGroupDescribe (69) v0-1.
+KIP-848; regular expressions are resolved here since v1.
+
+Behaviour: assignors `uniform` (the default) and `range`; session time-out and heartbeat interval are the broker's
+(`group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`). New topics and partitions are found with
+the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
+Gaps: no migration of members between the classic protocol and this one: the protocol in use keeps the other out
+(INCONSISTENT_GROUP_PROTOCOL, GROUP_ID_NOT_FOUND) until the group is empty; no rack awareness; regular expressions are
+Python's, not RE2's.
+"""
+
+from uuid import uuid4
+
+from kclient_quota.broker.groups.assignors import Assignment
+from kclient_quota.broker.groups.consumer_coordinator import Beat, BeatResult
+from kclient_quota.broker.groups.consumer_group import NOTHING, ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.handlers.groups.classic_groups import ALL_GROUP_OPERATIONS, is_coordinator
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+MEMBER_TYPE_CONSUMER = 1
+
+
+@handler(ConsumerGroupHeartbeatRequest, min_version=0, max_version=1)
+async def consumer_group_heartbeat(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Join, stay, take the next step of a rebalance, or leave."""
+    service = context.services.get(GroupService)
+    if not is_coordinator(context, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    if not service.make_room_for_consumer_group(request.group_id):
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a consumer group."
+        )
+    topics = {name: (topic.topic_id, len(topic.partitions)) for name, topic in context.cluster.topics.items()}
+    result = service.consumer_groups.heartbeat(_beat(context, request), str(uuid4()), topics, context.now_ms)
+    service.after_call()
+    return _response(service.consumer_groups.config.heartbeat_interval_ms, result)
+
+
+def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
+    owned: Assignment | None = None
+    if request.topic_partitions is not None:
+        owned = frozenset((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
+    return Beat(
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        request.rebalance_timeout_ms,
+        context.client_id or "",
+        f"/{context.client_address}",
+        None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        owned,
+    )
+
+
+def _response(heartbeat_interval_ms: int, result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=result.error,
+        error_message=result.message,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=0 if result.error else heartbeat_interval_ms,
+    )
+    if result.assigned is not None:
+        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatResponse.TopicPartitions(
+                    topic_id=topic_id, partitions=sorted(index for topic, index in result.assigned if topic == topic_id)
+                )
+                for topic_id in sorted({topic for topic, _ in result.assigned})
+            ]
+        )
+    return response
+
+
+@handler(ConsumerGroupDescribeRequest, min_version=0, max_version=1)
+async def consumer_group_describe(
+    context: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Show epochs, members and both their assignments."""
+    response = ConsumerGroupDescribeResponse()
+    response.groups = [_described(context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in response.groups:
+            group.authorized_operations = -1 << 31 if group.error_code else ALL_GROUP_OPERATIONS
+    return response
+
+
+def _described(context: Context, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    group = context.services.get(GroupService).consumer_groups.groups.get(group_id)
+    if not is_coordinator(context, group_id):
+        return ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
+    if group is None:
+        return ConsumerGroupDescribeResponse.DescribedGroup(
+            group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found."
+        )
+    described = ConsumerGroupDescribeResponse.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+    )
+    described.members = [_described_member(group, member) for member in group.members.values()]
+    return described
+
+
+def _described_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupDescribeResponse.Member:
+    return ConsumerGroupDescribeResponse.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(group, member.assigned),
+        target_assignment=_assignment(group, group.target.get(member.member_id, NOTHING)),
+        member_type=MEMBER_TYPE_CONSUMER,
+    )
+
+
+def _assignment(group: ConsumerGroup, assigned: Assignment) -> ConsumerGroupDescribeResponse.Assignment:
+    return ConsumerGroupDescribeResponse.Assignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponse.TopicPartitions(
+                topic_id=topic_id,
+                topic_name=name,
+                partitions=sorted(index for topic, index in assigned if topic == topic_id),
+            )
+            for name, (topic_id, _) in sorted(group.metadata.items())
+            if any(topic == topic_id for topic, _ in assigned)
+        ]
+    )

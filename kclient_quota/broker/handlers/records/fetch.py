@@ -1,0 +1,183 @@
+"""Fetch: reading batches, waiting for them if there are too few.
+
+Key 1, versions 4-18 (topic ids from version 13 on). Follows `ReplicaManager.fetchMessages`: partitions are read in the
+order asked for, the first batch found is returned whole, everything later is cut at the limits; with less than
+`min_bytes` the answer waits for `max_wait_ms` or for an append. Limits set by quotas have been put into the request
+before it comes here.
+Gaps: no fetch sessions (KIP-227: session id 0 is answered, so clients send full requests), no rack awareness
+(KIP-392), no divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+"""
+
+from dataclasses import dataclass
+
+from kclient_quota.broker.cluster_state import Partition, Topic
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.promise import Promise
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import FetchRequest, FetchResponse
+
+_TOPIC_IDS_SINCE = 13
+_FULL_REQUEST_EPOCHS = (0, -1)
+_READ_COMMITTED = 1
+_NOTHING = memoryview(b"")
+
+PartitionData = FetchResponse.PartitionData
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of the request, resolved."""
+
+    request: FetchRequest.FetchPartition
+    partition: Partition | None
+    error: ErrorCode
+
+
+@handler(FetchRequest, min_version=4, max_version=18)
+async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
+    """Read, or wait and read again."""
+    if request.session_epoch not in _FULL_REQUEST_EPOCHS:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    wanted = [(topic, _resolve(context, topic)) for topic in request.topics]
+    response, size = _read(request, wanted)
+    if request.max_wait_ms <= 0 or size >= request.min_bytes or not wanted or _has_error(response):
+        return response
+    await _more(context, request, [entry for _, entries in wanted for entry in entries])
+    wanted = [(topic, _resolve(context, topic)) for topic in request.topics]
+    return _read(request, wanted)[0]
+
+
+# -- finding partitions
+
+
+def _resolve(context: Context, asked: FetchRequest.FetchTopic) -> list[_Wanted]:
+    if context.api_version >= _TOPIC_IDS_SINCE:
+        topic, unknown = context.cluster.topics_by_id.get(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic, unknown = context.cluster.topics.get(asked.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [_resolve_partition(context, topic, unknown, part) for part in asked.partitions]
+
+
+def _resolve_partition(
+    context: Context, topic: Topic | None, unknown: ErrorCode, asked: FetchRequest.FetchPartition
+) -> _Wanted:
+    if topic is None:
+        return _Wanted(asked, None, unknown)
+    if not 0 <= asked.partition < len(topic.partitions):
+        return _Wanted(asked, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = topic.partitions[asked.partition]
+    return _Wanted(asked, partition, _refusal(context, partition, asked))
+
+
+def _refusal(context: Context, partition: Partition, asked: FetchRequest.FetchPartition) -> ErrorCode:
+    if partition.leader != context.broker.id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    epoch = asked.current_leader_epoch
+    if 0 <= epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > partition.leader_epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+# -- reading
+
+
+def _read(
+    request: FetchRequest, wanted: list[tuple[FetchRequest.FetchTopic, list[_Wanted]]]
+) -> tuple[FetchResponse, int]:
+    """The response as it would be now, and how many bytes of records it holds."""
+    left = request.max_bytes
+    total = 0
+    topics = []
+    for asked, entries in wanted:
+        partitions = []
+        for entry in entries:
+            data = _read_partition(entry, left, request.isolation_level, min_one_batch=total == 0)
+            size = len(data.records or b"")
+            left = max(0, left - size)
+            total += size
+            partitions.append(data)
+        topics.append(
+            FetchResponse.FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=partitions)
+        )
+    return FetchResponse(responses=topics), total
+
+
+def _read_partition(entry: _Wanted, left: int, isolation_level: int, *, min_one_batch: bool) -> PartitionData:
+    asked, partition = entry.request, entry.partition
+    if entry.error or partition is None:
+        return _refused(entry)
+    log = partition.log
+    limit = min(asked.partition_max_bytes, left)
+    stable = log.last_stable_offset
+    committed = isolation_level == _READ_COMMITTED
+    end_offset = stable if committed else None
+    records = log.read(asked.fetch_offset, limit, min_one_batch=min_one_batch, end_offset=end_offset)
+    data = PartitionData(
+        partition_index=asked.partition,
+        error_code=0,
+        high_watermark=log.end_offset,
+        last_stable_offset=stable,
+        log_start_offset=log.start_offset,
+        aborted_transactions=None,
+        records=records,
+    )
+    if committed:
+        data.aborted_transactions = [
+            FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in log.aborted_in(asked.fetch_offset, len(records))
+        ]
+    return data
+
+
+def _refused(entry: _Wanted) -> PartitionData:
+    return PartitionData(
+        partition_index=entry.request.partition,
+        error_code=entry.error,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=_NOTHING,
+    )
+
+
+def _has_error(response: FetchResponse) -> bool:
+    return any(data.error_code for topic in response.responses for data in topic.partitions)
+
+
+# -- waiting
+
+
+async def _more(context: Context, request: FetchRequest, entries: list[_Wanted]) -> None:
+    """Return when `min_bytes` can be read, a leader changes or `max_wait_ms` has passed."""
+    promise: Promise[None] = Promise()
+    leaders = [(entry, entry.partition, entry.partition.leader_epoch) for entry in entries if entry.partition]
+
+    committed = request.isolation_level == _READ_COMMITTED
+
+    def look() -> None:
+        available = 0
+        for entry, partition, leader_epoch in leaders:
+            if partition.leader_epoch != leader_epoch or partition.log.start_offset > entry.request.fetch_offset:
+                promise.resolve(None)
+                return
+            bytes_there = partition.log.available_bytes(entry.request.fetch_offset)
+            if committed and bytes_there:
+                bytes_there -= partition.log.available_bytes(partition.log.last_stable_offset)
+            available += min(bytes_there, entry.request.partition_max_bytes)
+        if available >= request.min_bytes:
+            promise.resolve(None)
+
+    timer = context.scheduler.call_at(context.now_ms + request.max_wait_ms, lambda: promise.resolve(None))
+    logs = [partition.log for _, partition, _ in leaders]
+    for log in logs:
+        log.watch(look)
+    try:
+        await promise
+    finally:
+        timer.cancel()
+        for log in logs:
+            log.unwatch(look)

@@ -1,0 +1,173 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: places in a log.
+
+Key 2, versions 1-10 (KIP-79, KIP-734: largest timestamp; KIP-405/1005: -4, -5); key 23, versions 2-4 (KIP-320);
+key 21, versions 0-2 (KIP-107). A timestamp is looked up exactly: the batch is found by its largest timestamp and its
+records are read.
+Gaps: one leader epoch per answer, since logs never diverge here: OffsetForLeaderEpoch answers the end of the log.
+"""
+
+from kclient_quota.broker.cluster_state import Partition
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.errors import WireError
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kclient_quota.wire.records import iterate_records
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_TO_END = -1
+_LEADER_EPOCH_SINCE = 4
+_NOT_FOUND = (-1, -1)
+_READ_COMMITTED = 1
+
+OffsetResult = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+def find_partition(
+    context: Context, topic_name: str, index: int, leader_epoch: int = -1
+) -> tuple[Partition | None, ErrorCode]:
+    """The partition if it is led here and the client's idea of its leader epoch is right, and what is wrong if not."""
+    topic = context.cluster.topics.get(topic_name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    partition = topic.partitions[index]
+    if partition.leader != context.broker.id:
+        return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if 0 <= leader_epoch < partition.leader_epoch:
+        return None, ErrorCode.FENCED_LEADER_EPOCH
+    if leader_epoch > partition.leader_epoch:
+        return None, ErrorCode.UNKNOWN_LEADER_EPOCH
+    return partition, ErrorCode.NONE
+
+
+@handler(ListOffsetsRequest, min_version=1, max_version=10)
+async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look up timestamps and the special places -1 to -5."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _list_offset(context, topic.name, asked, request.isolation_level) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _list_offset(
+    context: Context, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition, isolation_level: int
+) -> OffsetResult:
+    partition, error = find_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
+    if partition is None:
+        return OffsetResult(partition_index=asked.partition_index, error_code=error)
+    timestamp, offset = _look_up(partition.log, asked.timestamp)
+    stable = partition.log.last_stable_offset
+    if isolation_level == _READ_COMMITTED and asked.timestamp == _LATEST:
+        offset = stable
+    elif isolation_level == _READ_COMMITTED and timestamp >= 0 and offset >= stable:
+        timestamp, offset = _NOT_FOUND
+    return OffsetResult(
+        partition_index=asked.partition_index,
+        error_code=0,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=partition.leader_epoch if offset >= 0 and context.api_version >= _LEADER_EPOCH_SINCE else -1,
+    )
+
+
+def _look_up(log: PartitionLog, timestamp: int) -> tuple[int, int]:
+    """Timestamp and offset of the record meant; (-1, -1) when there is none."""
+    if timestamp == _LATEST:
+        return -1, log.end_offset
+    if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+        return -1, log.start_offset
+    if timestamp == _LATEST_TIERED:
+        return _NOT_FOUND
+    newest = timestamp == _MAX_TIMESTAMP
+    batch = log.newest_batch() if newest else log.batch_at(timestamp)
+    if batch is None:
+        return _NOT_FOUND
+    records = [record for record in _records(batch) if record[1] >= log.start_offset]
+    if newest:
+        return max(records, key=lambda record: (record[0], -record[1]), default=_NOT_FOUND)
+    return next((record for record in records if record[0] >= timestamp), _NOT_FOUND)
+
+
+def _records(batch: memoryview) -> list[tuple[int, int]]:
+    try:
+        return [(record.timestamp_ms, record.offset) for record in iterate_records(batch, verify=False)]
+    except WireError:
+        # stored as the producer sent it: a batch whose records cannot be read has no timestamps to offer
+        return []
+
+
+@handler(OffsetForLeaderEpochRequest, min_version=2, max_version=4)
+async def offset_for_leader_epoch(
+    context: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Say where the log of an epoch ends: at its end, for every epoch there was."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_epoch_end(context, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_end(
+    context: Context, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+    partition, error = find_partition(context, topic, asked.partition, asked.current_leader_epoch)
+    result = OffsetForLeaderEpochResponse.EpochEndOffset(error_code=error, partition=asked.partition)
+    if partition is not None and asked.leader_epoch <= partition.leader_epoch:
+        result.leader_epoch = asked.leader_epoch
+        result.end_offset = partition.log.end_offset
+    return result
+
+
+@handler(DeleteRecordsRequest, min_version=0, max_version=2)
+async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Move the start of logs forward."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(context, topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(
+    context: Context, topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    partition, error = find_partition(context, topic, asked.partition_index)
+    low_watermark = -1
+    if partition is not None:
+        log = partition.log
+        wanted = log.end_offset if asked.offset == _TO_END else asked.offset
+        if not 0 <= wanted <= log.end_offset:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            log.delete_before(wanted)
+            context.cluster.is_changed = True
+            low_watermark = log.start_offset
+    return DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
+    )

@@ -1,0 +1,142 @@
+"""Produce and InitProducerId: writing batches, idempotently if the producer wants it.
+
+Key 0, versions 3-13 (record batches of magic 2, one per partition; topic ids from version 13 on, KIP-516); key 22,
+versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all
+needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
+of idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
+partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE).
+Gaps: no per-record errors (KIP-467) and no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), records are not checked
+one by one, no conversion of compression.
+"""
+
+from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
+from kclient_quota.broker.handlers.records.transactions import initialize, transactions
+from kclient_quota.broker.log.partition_log import Appended
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.errors import WireError
+from kclient_quota.wire.batches import Buffer, parse_header
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+_ALL = -1
+_VALID_ACKS = (-1, 0, 1)
+_TOPIC_IDS_SINCE = 13
+_ABORTABLE_IS_KNOWN_SINCE = 11
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = ProduceResponse.PartitionProduceResponse
+
+
+@handler(InitProducerIdRequest, min_version=0, max_version=5)
+async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Hand out a producer id; an idempotent producer that has one is given the next epoch (KIP-360)."""
+    if request.transactional_id is not None:
+        answer = initialize(context, request)
+        return InitProducerIdResponse(
+            error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+        )
+    return InitProducerIdResponse(producer_id=context.cluster.next_producer_id(), producer_epoch=0)
+
+
+@handler(ProduceRequest, min_version=3, max_version=13)
+async def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+    """Append to every partition that is led here."""
+    responses = [
+        TopicResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=[_append(context, request, data, part) for part in data.partition_data],
+        )
+        for data in request.topic_data
+    ]
+    if request.acks == 0:
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _append(
+    context: Context,
+    request: ProduceRequest,
+    data: ProduceRequest.TopicProduceData,
+    part: ProduceRequest.PartitionProduceData,
+) -> PartitionResponse:
+    topic = _topic(context, data)
+    partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
+    error = _refusal(context, request, topic, partition)
+    if error or topic is None or partition is None:
+        return _refused(Appended(error), part.index)
+    if part.records is None:
+        return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index)
+    if request.transactional_id is not None:
+        error = _transaction_refusal(context, request.transactional_id, (topic.name, part.index), part.records)
+        if error:
+            return _refused(Appended(error), part.index)
+    log = partition.log
+    appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.now_ms)
+    if appended.error:
+        return _refused(appended, part.index)
+    return PartitionResponse(
+        index=part.index,
+        error_code=0,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log.start_offset,
+    )
+
+
+def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
+    if context.api_version >= _TOPIC_IDS_SINCE:
+        return context.cluster.topics_by_id.get(data.topic_id)
+    return context.cluster.topics.get(data.name)
+
+
+def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, partition: Partition | None) -> ErrorCode:
+    if request.acks not in _VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if topic is None or partition is None:
+        by_id = context.api_version >= _TOPIC_IDS_SINCE and topic is None
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader != context.broker.id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def _transaction_refusal(
+    context: Context, transactional_id: str, partition: tuple[str, int], records: Buffer
+) -> ErrorCode:
+    try:
+        header = parse_header(records)
+    except WireError:
+        return ErrorCode.NONE  # the log says what is wrong with it
+    coordinator = transactions(context).coordinator
+    error = coordinator.check(transactional_id, header.producer_id, header.producer_epoch)
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error or not coordinator.has_partition(transactional_id, partition):
+        known = context.api_version >= _ABORTABLE_IS_KNOWN_SINCE
+        return ErrorCode.TRANSACTION_ABORTABLE if known else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE
+
+
+def _in_sync(context: Context, partition: Partition) -> int:
+    brokers = context.cluster.brokers
+    return sum(brokers[replica].is_up for replica in partition.replicas)
+
+
+def _min_in_sync(context: Context, topic: Topic) -> int:
+    key, cluster = "min.insync.replicas", context.cluster
+    return int(cluster.config(TOPIC, topic.name, key) or cluster.config(BROKER, "", key) or 1)
+
+
+def _refused(appended: Appended, index: int) -> PartitionResponse:
+    return PartitionResponse(
+        index=index, error_code=appended.error, base_offset=-1, error_message=appended.error_message
+    )

@@ -1,0 +1,335 @@
+"""A partition's log: v2 record batches in memory, copied once on their way in and not at all on their way out.
+
+Reads follow Kafka's `LocalLog.read` and `ReplicaManager.readFromLog`: what is returned is a slice of bytes, so a last
+batch that does not fit is cut in the middle (clients skip it, but it has cost its bytes of quota); only the first batch
+is returned whole however large it is, and only where the caller asks for that.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
+from kclient_quota.broker.log.segments import Segment, SegmentPool
+from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from kclient_quota.errors import WireError
+from kclient_quota.wire.batches import BatchHeader, Buffer, check_crc, parse_header, patch, patch_append_time
+from kclient_quota.wire.error_codes import ErrorCode
+
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of a batch.
+
+    Attributes:
+        error: why it was refused, or NONE.
+        base_offset: where its first record is, -1 when refused.
+        log_append_time_ms: the time given to its records, -1 where they keep their own.
+        error_message: the reason in words, or None.
+    """
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = NO_TIMESTAMP
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A topic's configuration, as far as its logs obey it.
+
+    Attributes:
+        max_message_bytes: Kafka's `max.message.bytes`, of a whole batch.
+        uses_log_append_time: Kafka's `message.timestamp.type` is `LogAppendTime`.
+        retention_bytes: Kafka's `retention.bytes`: whole segments are dropped beyond it; -1 keeps everything.
+    """
+
+    max_message_bytes: int = 1_048_588
+    uses_log_append_time: bool = False
+    retention_bytes: int = -1
+
+
+class PartitionLog:
+    """Batches of one partition.
+
+    Args:
+        pool: where segments come from and go to.
+
+    Attributes:
+        config: may be replaced at any time.
+        start_offset: the first offset that can be read.
+        end_offset: the offset that the next record gets; also the high watermark, replicas being one.
+        producers: sequence numbers of idempotent producers.
+        transactions: those that are open and those that were aborted.
+        on_append: called with every batch as it was stored, or None; an OSError of it refuses the batch.
+    """
+
+    def __init__(self, pool: SegmentPool, config: LogConfig | None = None) -> None:
+        self.config = config or LogConfig()
+        self.start_offset = 0
+        self.end_offset = 0
+        self.producers = ProducerStates()
+        self.transactions = TransactionIndex()
+        self.on_append: Callable[[memoryview], None] | None = None
+        self._pool = pool
+        self._segments: list[Segment] = []
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where `read_committed` reads."""
+        return self.transactions.last_stable_offset(self.end_offset)
+
+    # -- writing
+
+    def append(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Store what a client sent as one partition's records.
+
+        Args:
+            batch: exactly one v2 batch; copied.
+            leader_epoch: written into the stored batch.
+            now_ms: for topics with LogAppendTime.
+
+        Returns:
+            Where it is, or why it was refused; a repetition of one of a producer's last five batches is answered with
+            the offset of the first time.
+        """
+        try:
+            header = parse_header(batch)
+        except WireError as error:
+            return _refuse(ErrorCode.INVALID_RECORD, str(error))
+        refusal = self._refusal(batch, header)
+        if refusal is not None:
+            return refusal
+        if header.producer_id == NO_PRODUCER_ID:
+            return self._store(batch, header, leader_epoch, now_ms)
+        return self._append_in_sequence(batch, header, leader_epoch, now_ms)
+
+    def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Store the control batch that ends a producer's transaction here, and fence older epochs of it."""
+        header = parse_header(batch)
+        self.producers.fence(header.producer_id, header.producer_epoch)
+        return self._store(batch, header, leader_epoch, now_ms)
+
+    def _append_in_sequence(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        sequence = (header.base_sequence, last_sequence(header.base_sequence, header.record_count))
+        written = self.producers.duplicate_of(header.producer_id, header.producer_epoch, *sequence)
+        if written is not None:
+            time_ms = written.timestamp_ms if self.config.uses_log_append_time else NO_TIMESTAMP
+            return Appended(ErrorCode.NONE, written.base_offset, time_ms)
+        error = self.producers.check(header.producer_id, header.producer_epoch, header.base_sequence)
+        if error:
+            return Appended(error)
+        appended = self._store(batch, header, leader_epoch, now_ms)
+        if not appended.error:
+            self._remember(header, appended.base_offset, self._segments[-1].max_timestamps[-1])
+        return appended
+
+    def restore(self, batch: Buffer) -> None:
+        """Store a batch read back from disk at the offset it says; batches must come in order.
+
+        Raises:
+            WireError: it is no batch.
+        """
+        header = parse_header(batch)
+        if not self._segments:
+            self.start_offset = header.base_offset
+        self.end_offset = header.base_offset
+        self._copy_in(batch, header)
+        self.transactions.on_batch(header, header.base_offset, batch)
+        if header.is_control:
+            self.producers.fence(header.producer_id, header.producer_epoch)
+        elif header.producer_id != NO_PRODUCER_ID:
+            self._remember(header, header.base_offset, header.max_timestamp)
+
+    def _refusal(self, batch: Buffer, header: BatchHeader) -> Appended | None:
+        """Kafka's `ProduceRequest.validateRecords` and `UnifiedLog.analyzeAndValidateRecords`."""
+        size = len(batch)
+        if header.size != size:
+            return _refuse(ErrorCode.INVALID_RECORD, "a produce request carries exactly one record batch")
+        if size > self.config.max_message_bytes:
+            limit = self.config.max_message_bytes
+            return _refuse(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {limit}")
+        if not check_crc(batch, 0, header):
+            return _refuse(ErrorCode.CORRUPT_MESSAGE, "the batch fails its checksum")
+        if header.is_control or header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+            return _refuse(ErrorCode.INVALID_RECORD, "clients write no control batches and no gaps")
+        return None
+
+    def _remember(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
+        last = last_sequence(header.base_sequence, header.record_count)
+        batch = SequencedBatch(header.base_sequence, last, base_offset, timestamp_ms)
+        self.producers.record(header.producer_id, header.producer_epoch, batch)
+
+    def _store(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        base_offset = self.end_offset
+        at = self._copy_in(batch, header)
+        segment = self._segments[-1]
+        patch(segment.view, at, base_offset=base_offset, leader_epoch=leader_epoch)
+        append_time_ms = NO_TIMESTAMP
+        if self.config.uses_log_append_time:
+            append_time_ms = segment.max_timestamps[-1] = now_ms
+            patch_append_time(segment.view, at, now_ms)
+        if self.on_append is not None:
+            try:
+                self.on_append(segment.view[at : segment.size])
+            except OSError as error:
+                self._take_back(segment, base_offset)
+                return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self.transactions.on_batch(header, base_offset, batch)
+        if self.config.retention_bytes >= 0:
+            self._retain(self.config.retention_bytes)
+        self.wake()
+        return Appended(ErrorCode.NONE, base_offset, append_time_ms)
+
+    def _copy_in(self, batch: Buffer, header: BatchHeader) -> int:
+        size = len(batch)
+        if not self._segments or self._segments[-1].room() < size:
+            self._segments.append(self._pool.take(self.end_offset, size))
+        segment = self._segments[-1]
+        at = segment.size
+        segment.view[at : at + size] = batch
+        segment.offsets.append(self.end_offset)
+        segment.positions.append(at)
+        segment.max_timestamps.append(header.max_timestamp)
+        segment.size = at + size
+        self.end_offset += header.last_offset_delta + 1
+        return at
+
+    def _take_back(self, segment: Segment, base_offset: int) -> None:
+        """Undo the last `_copy_in`."""
+        segment.size = segment.positions.pop()
+        segment.offsets.pop()
+        segment.max_timestamps.pop()
+        self.end_offset = base_offset
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, end_offset: int | None = None) -> memoryview:
+        """Bytes from the batch that holds `offset` on.
+
+        Args:
+            offset: between `start_offset` and `end_offset`, both included.
+            max_bytes: where to cut; within a batch, if that is where it falls.
+            min_one_batch: return the first batch whole even when it is larger.
+            end_offset: base offset of a batch before which to stop, such as `last_stable_offset`.
+
+        Returns:
+            A view of the log, empty at its end or when the first batch does not fit; never more than one segment.
+        """
+        if offset >= (self.end_offset if end_offset is None else end_offset):
+            return memoryview(b"")
+        segment, batch = self._find(offset)
+        start = segment.positions[batch]
+        first_size = segment.end_of(batch) - start
+        if max_bytes < first_size:
+            if not min_one_batch:
+                return memoryview(b"")
+            max_bytes = first_size
+        stop = segment.size
+        if end_offset is not None and end_offset < self.end_offset:
+            last_segment, following = self._find(end_offset)
+            stop = segment.positions[following] if last_segment is segment else stop
+        return segment.view[start : min(start + max_bytes, stop)]
+
+    def aborted_in(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Aborted transactions that concern a read of `size_bytes` from `offset` on."""
+        if not self.transactions.aborted or not size_bytes:
+            return []
+        segment, batch = self._find(offset)
+        last = bisect_left(segment.positions, segment.positions[batch] + size_bytes) - 1
+        return self.transactions.aborted_between(offset, self._end_offset_of(segment, last))
+
+    def available_bytes(self, offset: int) -> int:
+        """How many bytes a read without limit could return from `offset` on, over all segments."""
+        if offset >= self.end_offset:
+            return 0
+        segment, batch = self._find(offset)
+        later = self._segments[self._segments.index(segment) + 1 :]
+        return segment.size - segment.positions[batch] + sum(other.size for other in later)
+
+    def batch_at(self, timestamp_ms: int) -> memoryview | None:
+        """The first batch with a record at `timestamp_ms` or later, or None."""
+        for segment in self._segments:
+            for index, newest_ms in enumerate(segment.max_timestamps):
+                if newest_ms >= timestamp_ms and self._end_offset_of(segment, index) > self.start_offset:
+                    return segment.view[segment.positions[index] : segment.end_of(index)]
+        return None
+
+    def newest_batch(self) -> memoryview | None:
+        """The first of the batches that hold the largest timestamp, or None when there are none."""
+        newest = max((max(segment.max_timestamps) for segment in self._segments if segment.size), default=None)
+        return None if newest is None else self.batch_at(newest)
+
+    def batches(self) -> Iterator[memoryview]:
+        """Every batch, oldest first."""
+        for segment in self._segments:
+            for index, start in enumerate(segment.positions):
+                yield segment.view[start : segment.end_of(index)]
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        segments = self._segments
+        segment = segments[-1]
+        if offset < segment.base_offset:
+            segment = segments[bisect_right(segments, offset, key=_base_offset) - 1]
+        return segment, bisect_right(segment.offsets, offset) - 1
+
+    def _end_offset_of(self, segment: Segment, batch: int) -> int:
+        if batch + 1 < len(segment.offsets):
+            return segment.offsets[batch + 1]
+        following = bisect_left(self._segments, segment.base_offset + 1, key=_base_offset)
+        return self._segments[following].base_offset if following < len(self._segments) else self.end_offset
+
+    # -- forgetting
+
+    def delete_before(self, offset: int) -> None:
+        """Move `start_offset` forward to `offset` and drop the segments that lie before it."""
+        self.start_offset = max(self.start_offset, min(offset, self.end_offset))
+        self.transactions.forget_before(self.start_offset)
+        while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
+            self._pool.give_back(self._segments.pop(0))
+
+    def close(self) -> None:
+        """Give all memory back and wake whoever waits; the log is empty afterwards."""
+        for segment in self._segments:
+            self._pool.give_back(segment)
+        self._segments.clear()
+        self.start_offset = self.end_offset
+        self.wake()
+
+    def _retain(self, retention_bytes: int) -> None:
+        total = self.size_bytes
+        while len(self._segments) > 1 and total - self._segments[0].size >= retention_bytes:
+            total -= self._segments[0].size
+            self.delete_before(self._segments[1].base_offset)
+
+    # -- being watched
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call back after every append and every change of leader."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Undo `watch`."""
+        self._watchers.pop(callback, None)
+
+    def wake(self) -> None:
+        """Call whoever watches."""
+        if self._watchers:
+            for callback in list(self._watchers):
+                callback()
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _refuse(error: ErrorCode, message: str) -> Appended:
+    return Appended(error, error_message=message)

@@ -1,0 +1,1 @@
+"""Bytes to and from clients: endpoints, connections, timers of the loop."""

@@ -1,0 +1,133 @@
+"""What a handler is told about the request's surroundings, and what it may call."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.quota.token_bucket import ControllerMutationQuota
+
+if TYPE_CHECKING:
+    from kclient_quota.broker.request.registry import Registry
+
+ANONYMOUS = "ANONYMOUS"
+"""Kafka's user name of whoever has not authenticated."""
+
+ServiceT = TypeVar("ServiceT")
+
+
+class Cancellable(Protocol):
+    """A call that was asked for and may be called off."""
+
+    def cancel(self) -> None:
+        """Do not make the call; nothing if it was made already."""
+        ...
+
+
+class Scheduler(Protocol):
+    """The broker's time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, never going backwards."""
+        ...
+
+    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Cancellable:
+        """Call back once `now_ms` has reached `deadline_ms`, never from within this call."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ConnectionState:
+    """What is known of a client's connection for as long as it lasts; handlers may write to it.
+
+    Attributes:
+        listener: name of the listener it came in by.
+        client_address: the client's IP address.
+        client_port: the client's TCP port.
+        principal: user name; quotas of users go by it.
+        is_authenticated: False until SASL has succeeded, on listeners that ask for it.
+        sasl: the exchange under way, whatever the SASL handlers keep there.
+        session_ends_ms: when the client has to have authenticated again (KIP-368), or None.
+        client_id: as in its last request.
+        client_software: name and version the client gave in ApiVersions.
+        close_after_response: the connection is closed once the response has been written.
+        held_until_ms: by API, until when the next response is held back (brokers with `Delay.NEXT`).
+        on_close: called when the connection is gone.
+    """
+
+    listener: str
+    client_address: str
+    principal: str = ANONYMOUS
+    is_authenticated: bool = True
+    sasl: Any = None
+    session_ends_ms: int | None = None
+    client_id: str | None = None
+    client_software: tuple[str, str] = ("unknown", "unknown")
+    close_after_response: bool = False
+    held_until_ms: dict[int, int] = field(default_factory=dict)
+    client_port: int = 0
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Services:
+    """Objects of which a cluster has one each, made at their first use.
+
+    Attributes:
+        cluster: given to each.
+        scheduler: given to each.
+    """
+
+    cluster: ClusterState
+    scheduler: Scheduler
+    _made: dict[type, object] = field(default_factory=dict)
+
+    def get(self, cls: Callable[[ClusterState, Scheduler], ServiceT]) -> ServiceT:
+        """The cluster's one `cls(cluster, scheduler)`."""
+        key = cast("type[ServiceT]", cls)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = cls(self.cluster, self.scheduler)
+        return cast("ServiceT", found)
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """One request's surroundings; `kclient_quota.broker.request.registry` lists them for authors of handlers.
+
+    Attributes:
+        broker: the node that was asked.
+        cluster: state shared by all nodes.
+        connection: see `ConnectionState`.
+        services: the cluster's other objects, `context.services.get(GroupService)`.
+        scheduler: time and timers.
+        mutations: what the request may create and delete (KIP-599): `record(partitions, now_ms)` says False when it
+            must be answered with THROTTLING_QUOTA_EXCEEDED.
+        api_key: Kafka's number of the API.
+        api_version: version the client speaks.
+        client_id: as in the request header; None when null.
+        registry: every API that this broker answers.
+        now_ms: milliseconds since 1970 when the request was taken up.
+    """
+
+    broker: BrokerInfo
+    cluster: ClusterState
+    connection: ConnectionState
+    services: Services
+    scheduler: Scheduler
+    mutations: ControllerMutationQuota
+    api_key: int
+    api_version: int
+    client_id: str | None
+    registry: "Registry"
+    now_ms: int
+
+    @property
+    def principal(self) -> str:
+        """The user's name, "ANONYMOUS" unless authenticated."""
+        return self.connection.principal
+
+    @property
+    def client_address(self) -> str:
+        """The client's IP address."""
+        return self.connection.client_address

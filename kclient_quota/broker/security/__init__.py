@@ -1,0 +1,1 @@
+"""Who a client is: SASL mechanisms and bearer tokens."""

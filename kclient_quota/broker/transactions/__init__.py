@@ -1,0 +1,1 @@
+"""Who is in a transaction, and how it ends."""
