@@ -1,3 +1,6 @@
+import java.io.BufferedInputStream;
+import java.io.DataInputStream;
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
@@ -32,6 +35,7 @@ public class JavaPeer {
     private final Map<Integer, String> errors = new HashMap<>();
     private volatile double longestThrottleMs = 0;
     private volatile boolean over = false;
+    private final List<byte[]> bodies = new ArrayList<>();
     private int rebalances = 0;
     private long sendEndedMs = 0;
 
@@ -66,13 +70,14 @@ public class JavaPeer {
     }
 
     private void produce() throws Exception {
+        readBodies();
         KafkaProducer<byte[], byte[]> producer = producer(spec.get("client_id"));
         watchThrottle(producer, "produce-throttle-time-max");
         int count = number("messages");
         long untilNs = System.nanoTime() + number("seconds") * 1_000_000_000L;
         while (count > 0 ? messages.size() < count : System.nanoTime() < untilNs) {
             int id = messages.size();
-            send(producer, id, value(id, number("size")), true);
+            send(producer, id, value(id), true);
         }
         sendEndedMs = System.currentTimeMillis();
         producer.flush();
@@ -131,16 +136,22 @@ public class JavaPeer {
 
     private void idle() throws Exception {
         KafkaProducer<byte[], byte[]> producer = producer(spec.get("client_id"));
-        producer.send(new ProducerRecord<>(spec.get("topic"), value(0, 100))).get();
+        producer.send(new ProducerRecord<>(spec.get("topic"), new byte[100])).get();
         System.out.println("READY");
         Thread.sleep(Long.MAX_VALUE);
     }
 
     private KafkaProducer<byte[], byte[]> producer(String clientId) {
-        return new KafkaProducer<>(
-            Map.of("bootstrap.servers", spec.get("bootstrap"), "client.id", clientId,
-                "enable.metrics.push", spec.getOrDefault("enable.metrics.push", "true")),
-            new ByteArraySerializer(), new ByteArraySerializer());
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", spec.get("bootstrap"));
+        config.put("client.id", clientId);
+        config.put("enable.metrics.push", spec.getOrDefault("enable.metrics.push", "true"));
+        spec.forEach((key, value) -> {
+            if (key.startsWith("config.")) {
+                config.put(key.substring("config.".length()), value);
+            }
+        });
+        return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> more) {
@@ -172,7 +183,9 @@ public class JavaPeer {
         synchronized (messages) {
             messages.add(times);
         }
-        producer.send(new ProducerRecord<>(spec.get("topic"), value), (metadata, error) -> {
+        byte[] key = number("keys") > 0 && fromReturn
+            ? Integer.toString(number % number("keys")).getBytes(StandardCharsets.US_ASCII) : null;
+        producer.send(new ProducerRecord<>(spec.get("topic"), key, value), (metadata, error) -> {
             times[1] = System.nanoTime();
             if (error != null) {
                 synchronized (errors) {
@@ -232,14 +245,25 @@ public class JavaPeer {
     }
 
     private int number(String key) {
-        return Integer.parseInt(spec.get(key));
+        return Integer.parseInt(spec.getOrDefault(key, "0"));
     }
 
-    private static byte[] value(int id, int size) {
-        byte[] value = new byte[size];
-        Arrays.fill(value, (byte) '.');
-        byte[] digits = String.format("%0" + ID_DIGITS + "d", id).getBytes(StandardCharsets.US_ASCII);
-        System.arraycopy(digits, 0, value, 0, ID_DIGITS);
+    /** The bodies that the Python side has written: each behind its length. */
+    private void readBodies() throws IOException {
+        try (DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(spec.get("bodies"))))) {
+            while (in.available() > 0) {
+                byte[] body = new byte[in.readInt()];
+                in.readFully(body);
+                bodies.add(body);
+            }
+        }
+    }
+
+    private byte[] value(int id) {
+        byte[] body = bodies.get(id % bodies.size());
+        byte[] value = Arrays.copyOf(String.format("%0" + ID_DIGITS + "d", id).getBytes(StandardCharsets.US_ASCII),
+            ID_DIGITS + body.length);
+        System.arraycopy(body, 0, value, ID_DIGITS, body.length);
         return value;
     }
 

@@ -38,11 +38,10 @@ def _same_settings(spec: dict[str, Any]) -> dict[str, Any]:
     """What our producer tells librdkafka while nothing limits it: what is left is the wrapper's own cost."""
     if spec["variant"] != "plain-same-settings":
         return {}
-    from kclient_quota.clients import producer_settings  # noqa: PLC0415 - a peer's process must not load ours
-    from kclient_quota.clients.limits import UNKNOWN  # noqa: PLC0415 - as above
+    from benchmarks.tuning import told_by_ours  # noqa: PLC0415 - a peer's process must not load ours
 
-    settings = producer_settings.with_defaults({}, UNKNOWN)
-    return {**settings, "statistics.interval.ms": producer_settings.CALM_STATISTICS_MS, "stats_cb": lambda _: None}
+    settings = told_by_ours({"bootstrap.servers": spec["bootstrap"], "client.id": spec["client_id"]})
+    return {**settings, "stats_cb": lambda _: None}
 
 
 def _columns(repeats: list[dict[str, float]]) -> dict[str, list[float]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import payloads, tuning
 from benchmarks.arrivals import Arrivals
 from benchmarks.ledger import Ledger
 from kclient_quota.testing.apache.artefacts import class_path
@@ -51,7 +52,13 @@ def command(verb: str, spec: dict[str, Any]) -> list[str]:
 
 def produce(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
     """Runs the producer and fills the ledger."""
-    told = _run("produce", spec)
+    settings = {"compression.type": spec["compression"], **tuning.java(spec)}
+    wanted = {**spec, "keys": payloads.KEYS if spec["partitions"] else 0}
+    wanted |= {f"config.{key}": value for key, value in settings.items()}
+    with tempfile.TemporaryDirectory(prefix="java-peer-") as folder:
+        wanted["bodies"] = Path(folder, "bodies")
+        payloads.write(wanted["bodies"], spec["kind"], spec["size"])
+        told = _run("produce", wanted)
     _enter(told, ledger)
     return {"given_ms": int(_one(told, "g")), "request_timeouts": None, **_common(told)}
 

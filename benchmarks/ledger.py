@@ -5,14 +5,17 @@ from array import array
 from typing import Any
 
 from benchmarks.figures import percentile
+from benchmarks.payloads import bodies
+from benchmarks.scenes import WARM_UP_S
 
 _FAR = -1.0
 _ID_DIGITS = 10
 
 
-def value_of(message_id: int, size: int) -> bytes:
-    """A value that begins with its id."""
-    return str(message_id).zfill(_ID_DIGITS).encode().ljust(size, b".")
+def value_of(message_id: int, size: int, kind: str = "dots") -> bytes:
+    """A value that begins with its id; `kind` as in `payloads`."""
+    of_kind = bodies(kind, size)
+    return str(message_id).zfill(_ID_DIGITS).encode() + of_kind[message_id % len(of_kind)]
 
 
 def id_of(value: bytes) -> int:
@@ -24,7 +27,9 @@ class Ledger:
     """Who was handed over when, and what became of it."""
 
     def __init__(self) -> None:
+        self.begin_s = time.monotonic()
         self.handed_over = array("d")
+        self.calls_s = array("d")
         self.reported = array("d")
         self.failed: list[int] = []
         self.errors: dict[str, int] = {}
@@ -37,9 +42,11 @@ class Ledger:
         self.reported.append(_FAR)
         return len(self.handed_over) - 1
 
-    def accepted(self, message_id: int) -> None:
-        """The client's call returned."""
-        self.handed_over[message_id] = time.monotonic()
+    def accepted(self, message_id: int, called_at_s: float | None = None) -> None:
+        """The client's call, begun at `called_at_s`, returned."""
+        now_s = self.handed_over[message_id] = time.monotonic()
+        if called_at_s is not None:
+            self.calls_s.append(now_s - called_at_s)
 
     def report(self, message_id: int, error: object | None, at_s: float | None = None) -> None:
         """The client said what became of the message: now, or at a time of the clock that told of its hand-over."""
@@ -71,4 +78,19 @@ class Ledger:
             "latency_p50_ms": percentile(latencies, 0.50),
             "latency_p99_ms": percentile(latencies, 0.99),
             "latency_max_ms": max(latencies, default=None),
+            "in_call_p50_ms": self._of_calls(0.50),
+            "in_call_p99_ms": self._of_calls(0.99),
+            "messages_per_s": self._steady_rate(failed),
         }
+
+    def _of_calls(self, share: float) -> float | None:
+        found = percentile(self.calls_s, share)
+        return None if found is None else found * 1000
+
+    def _steady_rate(self, failed: set[int]) -> float | None:
+        """Deliveries a second from the end of the warm-up to the last call."""
+        begin_s, end_s = self.begin_s + WARM_UP_S, max(self.handed_over, default=0.0)
+        if end_s <= begin_s + 1:
+            return None
+        good = sum(begin_s <= at_s < end_s for message_id, at_s in enumerate(self.reported) if message_id not in failed)
+        return good / (end_s - begin_s)

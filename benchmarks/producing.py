@@ -5,19 +5,21 @@ import json
 import time
 from typing import Any
 
+from benchmarks import tuning
 from benchmarks.ledger import Ledger, value_of
+from benchmarks.payloads import key_of
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Runs one producer as `spec` says: client, bootstrap, topic, client_id, messages or seconds, size, wait_s."""
+    """Runs one producer as `spec` says: client, bootstrap, topic, client_id, and the fields of a `ProducerScene`."""
     ledger = Ledger()
     begin_ms = time.time_ns() // 1_000_000
     extra: dict[str, Any]
-    if spec["client"] in {"plain", "ours"}:
+    if spec["client"].startswith("plain") or spec["client"] == "ours":
         extra = _confluent(spec, ledger)
     elif spec["client"] == "kafka-python":
         extra = _kafka_python(spec, ledger)
-    elif spec["client"] == "java":
+    elif spec["client"].startswith("java"):
         from benchmarks import java_peer  # noqa: PLC0415 - a peer's process must not load ours
 
         extra = java_peer.produce(spec, ledger)
@@ -51,13 +53,16 @@ def _confluent(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
         "statistics.interval.ms": 500,
         "stats_cb": on_stats,
         "throttle_cb": lambda event: ledger.throttled(event.throttle_time * 1000),
+        "compression.type": spec["compression"],
+        **tuning.librdkafka(spec),
     }
     producer = producer_class(spec["client"])(conf)
     plan = _Plan(spec)
     while plan.wants_more(len(ledger.handed_over)):
         message_id = ledger.next_id()
+        called_at_s = time.monotonic()
         _hand_over(producer, spec, message_id, ledger)
-        ledger.accepted(message_id)
+        ledger.accepted(message_id, called_at_s)
         producer.poll(0)
     given_ms = time.time_ns() // 1_000_000
     producer.flush(spec["wait_s"])
@@ -71,10 +76,11 @@ def _confluent(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
 
 
 def _hand_over(producer: Any, spec: dict[str, Any], message_id: int, ledger: Ledger) -> None:
-    value = value_of(message_id, spec["size"])
+    value = value_of(message_id, spec["size"], spec["kind"])
+    key = key_of(message_id, spec["partitions"])
     while True:
         try:
-            producer.produce(spec["topic"], value, on_delivery=lambda error, _: ledger.report(message_id, error))
+            producer.produce(spec["topic"], value, key, on_delivery=lambda error, _: ledger.report(message_id, error))
         except BufferError:
             # the plain client's queue is full; Confluent's own examples poll and try again
             producer.poll(0.05)
@@ -98,15 +104,24 @@ def _state(client: Any) -> str | None:
     return None if state is None else str(state())
 
 
+def _message(message_id: int, spec: dict[str, Any]) -> tuple[bytes, bytes | None]:
+    return value_of(message_id, spec["size"], spec["kind"]), key_of(message_id, spec["partitions"])
+
+
+def _compression(spec: dict[str, Any]) -> str | None:
+    return None if spec["compression"] == "none" else spec["compression"]
+
+
 def _kafka_python(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
     from kafka import KafkaProducer  # noqa: PLC0415 - only in its own process
 
-    producer = KafkaProducer(bootstrap_servers=spec["bootstrap"], client_id=spec["client_id"])
+    conf: dict[str, Any] = {"bootstrap_servers": spec["bootstrap"], "client_id": spec["client_id"]}
+    producer = KafkaProducer(**conf, compression_type=_compression(spec))
     plan = _Plan(spec)
     while plan.wants_more(len(ledger.handed_over)):
         message_id = ledger.next_id()
         try:
-            future = producer.send(spec["topic"], value_of(message_id, spec["size"]))
+            future = producer.send(spec["topic"], *_message(message_id, spec))
         except Exception as error:  # noqa: BLE001 - whatever it raises is a message that it did not take
             ledger.report(message_id, type(error).__name__)
             continue
@@ -129,14 +144,15 @@ async def _aiokafka(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
         error = future.exception()
         ledger.report(message_id, None if error is None else type(error).__name__)
 
-    producer = AIOKafkaProducer(bootstrap_servers=spec["bootstrap"], client_id=spec["client_id"])
+    conf: dict[str, Any] = {"bootstrap_servers": spec["bootstrap"], "client_id": spec["client_id"]}
+    producer = AIOKafkaProducer(**conf, compression_type=_compression(spec))
     await producer.start()
     pending = set()
     plan = _Plan(spec)
     while plan.wants_more(len(ledger.handed_over)):
         message_id = ledger.next_id()
         try:
-            future = await producer.send(spec["topic"], value_of(message_id, spec["size"]))
+            future = await producer.send(spec["topic"], *_message(message_id, spec))
         except Exception as error:  # noqa: BLE001 - whatever it raises is a message that it did not take
             ledger.report(message_id, type(error).__name__)
             continue

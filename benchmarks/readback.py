@@ -14,7 +14,7 @@ _BATCH_START = struct.Struct(">qi")
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Reads partition 0 of `topic` and compares it with `handed_over` ids from 0 on and with `failed_ids`.
+    """Reads all of `topic` and compares it with `handed_over` ids from 0 on and with `failed_ids`.
 
     With a `group` it was a loop that should have written whatever the group has committed of `source`.
     """
@@ -58,9 +58,10 @@ def _consumer(bootstrap: str, group: str) -> Consumer:
 def _ids(bootstrap: str, topic: str) -> list[int]:
     consumer = _consumer(bootstrap, _READER)
     try:
-        partition = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(partition, timeout=30)
-        consumer.assign([partition])
+        there = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = [TopicPartition(topic, number, 0) for number in there]
+        end = sum(consumer.get_watermark_offsets(partition, timeout=30)[1] for partition in partitions)
+        consumer.assign(partitions)
         found: list[int] = []
         while len(found) < end:
             messages = consumer.consume(min(10_000, end - len(found)), 30)

@@ -37,6 +37,8 @@ def _plain_seconds(value: float) -> str:
 PRODUCER_COLUMNS: tuple[Column, ...] = (
     ("of quota", "utilisation", _ratio),
     ("payload", "payload_share", _ratio),
+    ("messages/s", "messages_per_s", _count),
+    ("B/message", "bytes_a_message", _plain_seconds),
     ("handed", "handed_over", _count),
     ("lost", "lost", _count),
     ("dup.", "duplicated", _count),
@@ -46,6 +48,7 @@ PRODUCER_COLUMNS: tuple[Column, ...] = (
     ("p50 s", "latency_p50_ms", _seconds),
     ("p99 s", "latency_p99_ms", _seconds),
     ("max s", "latency_max_ms", _seconds),
+    ("in call p99 s", "in_call_p99_ms", _seconds),
     ("throttle s", "longest_throttle_ms", _seconds),
     ("CPU s", "cpu_s", _plain_seconds),
 )
@@ -108,8 +111,11 @@ def machine() -> str:
     return f"{system}; Python {platform.python_version()}; {'; '.join(versions)}"
 
 
+_WORST = ("lost", "duplicated", "failed", "failed_yet_stored", "repeated", "skipped", "rebalances")
+
+
 def median_row(rows: Sequence[Row]) -> Row:
-    """One row of medians; words and lists are the first row's."""
+    """One row of medians, but the worst of what must not happen at all; words and lists are the first row's."""
     if len(rows) == 1:
         return rows[0]
     merged = dict(rows[0])
@@ -117,7 +123,7 @@ def median_row(rows: Sequence[Row]) -> Row:
         if isinstance(first, bool) or not isinstance(first, int | float):
             continue
         values = [row[key] for row in rows if row.get(key) is not None]
-        merged[key] = median(values)
+        merged[key] = max(values) if key in _WORST else median(values)
     return merged
 
 

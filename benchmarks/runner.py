@@ -4,16 +4,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks import cell as children
 from benchmarks import figures, java_peer
 from benchmarks.cell import measure
 from benchmarks.filling import shape
+from benchmarks.payloads import mean_size
 from benchmarks.readback import batch_sizes
 from benchmarks.scenes import (
     OURS,
+    TUNED,
     WARM_UP_S,
     BrokerScene,
     CallScene,
@@ -65,6 +67,7 @@ def cells(scenes: Iterable[Scene], clients: Sequence[str], runs: int) -> list[Ce
         for scene in scenes
         if isinstance(scene, QuotaScene)
         for client in clients
+        if client not in TUNED or isinstance(scene, ProducerScene)
         for number in range(1, (runs if client == OURS else 1) + 1)
     ]
 
@@ -197,27 +200,28 @@ def _measure(cluster: ApacheKafka, cell: Cell, room: Room, say: Say) -> dict[str
 def _spec(cluster: ApacheKafka, cell: Cell, topic: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"client": cell.client, "client_id": cell.client_id, "topic": topic}
     spec["bootstrap"] = cluster.bootstrap_servers
-    return {**spec, "class_path": java_peer.compiled()} if cell.client == "java" else spec
+    return {**spec, "class_path": java_peer.compiled()} if cell.client.startswith("java") else spec
 
 
 def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str, Any]:
-    cluster.create_topic(cell.client_id)
+    cluster.create_topic(cell.client_id, max(scene.partitions, 1))
     cluster.set_quota(client_id=cell.client_id, producer_byte_rate=scene.quota)
-    spec = _spec(cluster, cell, cell.client_id)
-    spec |= {"messages": scene.messages, "seconds": scene.seconds, "size": scene.size, "wait_s": scene.wait_s}
+    spec = {**asdict(scene), **_spec(cluster, cell, cell.client_id)}
     result = measure("producing", spec, timeout_s=cell.expected_s + scene.wait_s + _CHILD_MARGIN_S)
     samples = figures.of_client(cluster.byte_samples(), "Produce", cell.client_id)
     rate = figures.producer_rate(samples, result["begin_ms"])
     compare = {"topic": cell.client_id, "failed_ids": result.pop("failed_ids"), "handed_over": result["handed_over"]}
     stored = measure("readback", {"bootstrap": cluster.bootstrap_servers, **compare}, timeout_s=300)
     recorded = sum(value for _, value in samples)
-    share = stored["in_log"] * scene.size / recorded if recorded else 0.0
+    distinct = stored["in_log"] - stored["duplicated"]
+    share = distinct * mean_size(scene.kind, scene.size) / recorded if recorded else 0.0
     del stored["cpu_s"], stored["stderr"]
     return {
         **result,
         **stored,
         "utilisation": None if rate is None else rate / scene.quota,
         "payload_share": None if rate is None else rate * share / scene.quota,
+        "bytes_a_message": recorded / distinct if distinct else None,
         "recorded": figures.course(samples, result["begin_ms"]),
     }
 

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-PEERS = ("plain", "kafka-python", "aiokafka", "java")
+PEERS = ("plain", "plain-our-settings", "plain-tuned", "kafka-python", "aiokafka", "java", "java-tuned")
+"""The others, as shipped; `-our-settings`, with what ours tells librdkafka; `-tuned`, by hand for this very quota."""
+TUNED = ("plain-our-settings", "plain-tuned", "java-tuned")
+"""Those that exist as producers only."""
 OURS = "ours"
 WARM_UP_S = 15
 
@@ -16,8 +19,11 @@ class ProducerScene:
         quota: producer_byte_rate of its client-id.
         messages: how many to send, or 0 to send for `seconds`.
         seconds: how long to send, when `messages` is 0.
-        size: bytes of every value.
+        size: bytes of every value, about.
         wait_s: how long to wait for outstanding delivery reports at the end.
+        kind: what values are made of (`payloads`).
+        partitions: of the topic, which keys choose; 0 for one partition without keys.
+        compression: compression.type of the client.
     """
 
     name: str
@@ -26,6 +32,9 @@ class ProducerScene:
     seconds: int = 0
     size: int = 1000
     wait_s: int = 400
+    kind: str = "dots"
+    partitions: int = 0
+    compression: str = "none"
 
 
 @dataclass(frozen=True)
@@ -104,10 +113,23 @@ Scene = QuotaScene | CallScene | BrokerScene
 _PRODUCE = ("plain", "plain-same-settings", "ours", "ours-gated")
 _AIO = ("plain", "aiokafka", "ours")
 
+_ORDERS = ProducerScene("", quota=51_200, seconds=120, size=290, kind="orders", wait_s=30)
+_KEYED = (
+    replace(_ORDERS, name="orders-zstd-1", partitions=1, compression="zstd"),
+    replace(_ORDERS, name="orders-zstd-3", partitions=3, compression="zstd"),
+    replace(_ORDERS, name="orders-zstd-12", partitions=12, compression="zstd"),
+    replace(_ORDERS, name="orders-zstd-100", partitions=100, compression="zstd"),
+    replace(_ORDERS, name="orders-lz4-12", partitions=12, compression="lz4"),
+    replace(_ORDERS, name="orders-none-3", partitions=3),
+    replace(_ORDERS, name="orders-zstd-12-1mib", partitions=12, compression="zstd", quota=1_048_576, seconds=60),
+    replace(_ORDERS, name="noise-1k-3", partitions=3, size=1000, kind="noise"),
+)
+
 FULL: tuple[Scene, ...] = (
     ProducerScene("producer-51200", quota=51_200, messages=10_000),
     ProducerScene("producer-20000", quota=20_000, messages=3_000),
     ProducerScene("producer-1mib", quota=1_048_576, seconds=60),
+    *_KEYED,
     ConsumerScene("consumer-1000000-200k", quota=1_000_000, batch_bytes=200_000, seconds=120, partitions=6),
     ConsumerScene("consumer-100000-16k", quota=100_000, batch_bytes=16_000, seconds=120),
     ConsumerScene("consumer-100000-470k", quota=100_000, batch_bytes=470_000, seconds=150),
@@ -129,7 +151,7 @@ def quick(scene: Scene) -> Scene:
     """The same scene in a size that says which way it goes, not the third digit."""
     match scene:
         case ProducerScene(messages=0):
-            return replace(scene, seconds=40)
+            return replace(scene, seconds=min(scene.seconds, 60 if scene.partitions else 40))
         case ProducerScene():
             return replace(scene, messages=min(scene.messages, scene.quota * 60 // 1000))
         case ConsumerScene() | LoopScene():

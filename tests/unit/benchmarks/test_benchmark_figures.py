@@ -2,11 +2,13 @@
 
 import bisect
 import itertools
+from pathlib import Path
 
 import pytest
 
-from benchmarks import figures, report, scenes
+from benchmarks import figures, payloads, report, scenes
 from benchmarks.filling import shape
+from benchmarks.ledger import Ledger, id_of, value_of
 from kclient_quota.testing.apache import ByteSample
 
 
@@ -72,11 +74,36 @@ def test_quick_scenes_keep_their_names_and_quotas() -> None:
         scenes.select(["nonsense"])
 
 
-def test_a_median_row_is_taken_figure_by_figure() -> None:
-    rows = [{"client": "ours", "lost": value, "p99": None if value == 1 else value} for value in (1, 5, 3)]
-    assert report.median_row(rows) == {"client": "ours", "lost": 3, "p99": None}
+def test_a_median_row_is_taken_figure_by_figure_and_tells_the_worst_of_losses() -> None:
+    rows = [{"client": "ours", "p50": value, "p99": None if value == 1 else value} for value in (1, 5, 3)]
+    assert report.median_row(rows) == {"client": "ours", "p50": 3, "p99": None}
+    assert report.median_row([{"lost": lost, "duplicated": lost} for lost in (0, 0, 7)]) == {"lost": 7, "duplicated": 7}
 
 
 def test_columns_line_up() -> None:
     text = report.table("title", ["client", "n"], [["plain", "10"], ["peer", "7"]])
     assert text.splitlines() == ["title", "client   n", "------  --", "plain   10", "peer     7"]
+
+
+def test_every_client_sends_the_same_bytes(tmp_path: Path) -> None:
+    for kind in payloads.KINDS:
+        assert payloads.bodies(kind, 300) == payloads.bodies.__wrapped__(kind, 300)
+        payloads.write(tmp_path / kind, kind, 300)
+        first = payloads.bodies(kind, 300)[0]
+        assert (tmp_path / kind).read_bytes().startswith(len(first).to_bytes(4, "big") + first)
+        assert id_of(value_of(4_711, 300, kind)) == 4_711
+    assert len(value_of(1, 300)) == len(value_of(1, 300, "noise")) == 300
+
+
+def test_deliveries_are_counted_from_the_warm_up_to_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("benchmarks.ledger.time.monotonic", lambda: now_s)
+    ledger = Ledger()
+    for second in range(60):
+        now_s = 100.0 + second
+        number = ledger.next_id()
+        ledger.accepted(number, now_s - 0.25)
+        ledger.report(number, "lost" if second % 2 else None)
+    summary = ledger.summary()
+    assert summary["messages_per_s"] == pytest.approx(0.5, rel=0.05)
+    assert summary["in_call_p99_ms"] == 250

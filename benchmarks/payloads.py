@@ -1,0 +1,71 @@
+"""What producers send: seeded, so that every client and every run sends the same bytes.
+
+A value is the message's id in ten digits, then a body. Bodies repeat after BODIES messages, far beyond what a
+compressor looks back on.
+"""
+
+import json
+import random
+import struct
+from functools import cache
+from pathlib import Path
+
+BODIES = 5_000
+KEYS = 1_000
+KINDS = ("dots", "orders", "noise")
+_SEED = 714
+_LENGTH = struct.Struct(">i")
+_CITIES = ("Berlin", "Paris", "London", "Madrid", "Rome", "Vienna", "Prague", "Lisbon")
+_EVENTS = ("order_created", "order_paid", "order_shipped")
+
+
+@cache
+def bodies(kind: str, size: int) -> tuple[bytes, ...]:
+    """The bodies that follow the ids.
+
+    Args:
+        kind: "dots" (one repeated byte), "orders" (JSON as shops send it; about 280 bytes, whatever `size` says) or
+            "noise" (nothing for a compressor).
+        size: bytes of a whole value.
+    """
+    random_ = random.Random(_SEED)
+    rest = size - 10
+    if kind == "dots":
+        return (b"." * rest,)
+    if kind == "noise":
+        return tuple(random_.randbytes(rest) for _ in range(BODIES))
+    if kind == "orders":
+        return tuple(_order(random_, number) for number in range(BODIES))
+    raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+
+
+def _order(random_: random.Random, number: int) -> bytes:
+    user = {"id": random_.randrange(10**6), "city": random_.choice(_CITIES), "tier": random_.choice(("gold", "free"))}
+    items = [
+        {"sku": f"SKU-{random_.randrange(99_999):05}", "qty": random_.randrange(1, 9), "price_eur": _price(random_)}
+        for _ in range(3)
+    ]
+    event = {"type": random_.choice(_EVENTS), "user": user, "items": items, "ts": 1_763_700_000_000 + number * 20}
+    return json.dumps(event).encode()
+
+
+def _price(random_: random.Random) -> float:
+    return random_.randrange(100, 9_999) / 100
+
+
+def mean_size(kind: str, size: int) -> float:
+    """Bytes of a value, on average."""
+    of_kind = bodies(kind, size)
+    return 10 + sum(map(len, of_kind)) / len(of_kind)
+
+
+def key_of(message_id: int, partitions: int) -> bytes | None:
+    """The key of a message on a keyed topic; None where `partitions` is 0, which stands for keyless."""
+    return str(message_id % KEYS).encode() if partitions else None
+
+
+def write(path: Path, kind: str, size: int) -> None:
+    """The bodies in a file, each behind its length, for clients in other languages."""
+    with path.open("wb") as out:
+        for body in bodies(kind, size):
+            out.write(_LENGTH.pack(len(body)) + body)
