@@ -39,7 +39,8 @@ def java(spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "linger.ms": 100,
         "batch.size": batch,
-        "buffer.memory": int(max(raw_per_s * _QUEUE_S, 2 * batch)),
+        # A batch that is being filled has its whole size set aside, one for each partition.
+        "buffer.memory": int(raw_per_s * _QUEUE_S) + (max(spec["partitions"], 1) + 1) * batch,
         "max.in.flight.requests.per.connection": 1,
         "max.block.ms": 600_000,
     }
