@@ -35,7 +35,7 @@ class BrokerInfo:
     Attributes:
         id: Kafka's node id, from 1 on.
         host: what clients are told to connect to.
-        ports: by listener name; filled when the listener has bound.
+        ports: what clients are told, by listener name; filled when the listener has bound.
         is_up: whether it answers; a stopped broker leads nothing.
     """
 

@@ -8,6 +8,7 @@ from kclient_telemetry.errors import TelemetryError
 from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS, metrics_subscription
 
 from kclient_quota.broker.cluster_state import CLIENT_METRICS, ClusterState
+from kclient_quota.broker.listeners import PLAINTEXT
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.request.faults import ControlFunction, SeenRequest
 from kclient_quota.broker.runtime import Runtime
@@ -41,6 +42,23 @@ class ControlPanel(ABC):
     def metrics(self) -> dict[tuple[int, str, str, str], float]:
         """Broker-side metrics by (broker id, group, name, "tag=value,..."), named as Kafka names them."""
         return self._call(lambda: broker_metrics(self._running().nodes.values()))
+
+    # -- addresses
+
+    def advertise(self, broker_id: int, port: int, listener: str = PLAINTEXT) -> None:
+        """Tell clients another port of a broker than it listens on, as where a proxy stands before it.
+
+        Raises:
+            ConfigError: there is no such broker or listener.
+        """
+
+        def change() -> None:
+            broker = self._running().cluster.brokers.get(broker_id)
+            if broker is None or listener not in broker.ports:
+                raise ConfigError(f"there is no {listener} listener of a broker {broker_id}")
+            broker.ports[listener] = port
+
+        self._call(change)
 
     # -- client metrics
 

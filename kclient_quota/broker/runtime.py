@@ -60,6 +60,7 @@ class Runtime:
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
         self._servers: dict[int, list[asyncio.Server]] = {}
+        self._bound: dict[tuple[int, str], int] = {}
         self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
 
     # -- sockets
@@ -70,11 +71,12 @@ class Runtime:
         info = self.cluster.brokers[broker_id]
         try:
             for listener in self._listeners:
-                wanted = info.ports.get(listener.name) or listener.ports.get(broker_id, 0)
+                wanted = self._bound.get((broker_id, listener.name)) or listener.ports.get(broker_id, 0)
                 one = socket.create_server((self._host, wanted), backlog=_BACKLOG)
                 one.setblocking(False)
                 bound.append(one)
-                info.ports[listener.name] = one.getsockname()[1]
+                port = self._bound[broker_id, listener.name] = one.getsockname()[1]
+                info.ports.setdefault(listener.name, port)
         except OSError:
             for one in bound:
                 one.close()

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -67,6 +67,8 @@ class ApacheKafka:
         users: names and passwords; adds a SASL_PLAINTEXT listener for PLAIN and SCRAM, see `sasl_bootstrap_servers`.
         tls_pem: a PEM file with certificate chain and PKCS #8 key; adds a TLS listener, see `tls_bootstrap_servers`.
         heap_mb: largest heap of the JVM.
+        advertised_ports: of proxies, one per broker, which clients are told in place of the brokers' own ports; brokers
+            talk to each other directly. `client_ports` is where the proxies have to lead.
 
     Raises:
         ApacheKafkaUnavailable: on entering, when Java or Maven is missing or the brokers do not start.
@@ -81,6 +83,7 @@ class ApacheKafka:
         users: Mapping[str, str] | None = None,
         tls_pem: Path | None = None,
         heap_mb: int = 768,
+        advertised_ports: Sequence[int] = (),
     ) -> None:
         self._brokers = brokers
         self._topics = dict(topics or {})
@@ -88,6 +91,7 @@ class ApacheKafka:
         self._users = dict(users or {})
         self._tls_pem = tls_pem
         self._heap_mb = heap_mb
+        self._advertised_ports = list(advertised_ports)
         self._layouts: list[settings.Layout] = []
         self._process: subprocess.Popen[str] | None = None
         self._folder: Path | None = None
@@ -104,8 +108,13 @@ class ApacheKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of the plain-text listeners."""
-        return ",".join(f"127.0.0.1:{layout.plain_port}" for layout in self._layouts)
+        """Addresses of the plain-text listeners, as clients are told them."""
+        return ",".join(f"127.0.0.1:{layout.advertised_port or layout.plain_port}" for layout in self._layouts)
+
+    @property
+    def client_ports(self) -> list[int]:
+        """Where the brokers themselves listen for those who come by the advertised ports."""
+        return [layout.client_port for layout in self._layouts]
 
     @property
     def sasl_bootstrap_servers(self) -> str:
@@ -247,7 +256,11 @@ class ApacheKafka:
     def _launch(self, classes: str) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._layouts = settings.layouts(
-            self._brokers, _free_ports, sasl=bool(self._users), tls=self._tls_pem is not None
+            self._brokers,
+            _free_ports,
+            sasl=bool(self._users),
+            tls=self._tls_pem is not None,
+            advertised=self._advertised_ports,
         )
         files = []
         for layout in self._layouts:

@@ -7,18 +7,25 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one broker listens; a port of 0 means that it has no such listener."""
+    """Where one broker listens; a port of 0 means that it has no such listener.
+
+    Clients that come by `client_port` are told `advertised_port`: what a proxy stands before.
+    """
 
     node_id: int
     plain_port: int
     controller_port: int = 0
     sasl_port: int = 0
     tls_port: int = 0
+    client_port: int = 0
+    advertised_port: int = 0
 
 
-def layouts(count: int, free_ports: Callable[[int], list[int]], *, sasl: bool, tls: bool) -> list[Layout]:
+def layouts(
+    count: int, free_ports: Callable[[int], list[int]], *, sasl: bool, tls: bool, advertised: Sequence[int] = ()
+) -> list[Layout]:
     """Gives every broker its ports; the first is the controller as well."""
-    ports = iter(free_ports(1 + count * 3))
+    ports = iter(free_ports(1 + count * 4))
     controller = next(ports)
     return [
         Layout(
@@ -27,6 +34,8 @@ def layouts(count: int, free_ports: Callable[[int], list[int]], *, sasl: bool, t
             controller_port=controller if node_id == 1 else 0,
             sasl_port=next(ports) if sasl else 0,
             tls_port=next(ports) if tls else 0,
+            client_port=next(ports) if advertised else 0,
+            advertised_port=advertised[node_id - 1] if advertised else 0,
         )
         for node_id in range(1, count + 1)
     ]
@@ -41,7 +50,10 @@ def broker_properties(
         listeners["SASL_PLAINTEXT"] = layout.sasl_port
     if layout.tls_port:
         listeners["SSL"] = layout.tls_port
-    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    told = dict(listeners)
+    if layout.client_port:
+        listeners["CLIENTS"], told["CLIENTS"] = layout.client_port, layout.advertised_port
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items())
     if layout.controller_port:
         listeners["CONTROLLER"] = layout.controller_port
     return {
@@ -57,6 +69,7 @@ def broker_properties(
                 ("SASL_PLAINTEXT", "SASL_PLAINTEXT"),
                 ("SSL", "SSL"),
                 ("CONTROLLER", "PLAINTEXT"),
+                ("CLIENTS", "PLAINTEXT"),
             )
         ),
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
