@@ -8,8 +8,8 @@ from kclient_telemetry.errors import TelemetryError
 from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS, metrics_subscription
 
 from kclient_quota.broker.cluster_state import CLIENT_METRICS, ClusterState
-from kclient_quota.broker.listeners import PLAINTEXT
 from kclient_quota.broker.metrics import broker_metrics
+from kclient_quota.broker.network.endpoints import PLAINTEXT
 from kclient_quota.broker.request.faults import ControlFunction, SeenRequest
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.telemetry_service import ClientTelemetryService, SeenPush
