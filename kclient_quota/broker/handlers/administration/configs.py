@@ -1,8 +1,13 @@
-"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources: what topics and brokers are set to.
+"""What topics and brokers are set to.
 
-Keys 32 (versions 1-4), 44 (versions 0-1; KIP-339), 33 (versions 0-2), 74 (versions 0-1; KIP-1000, KIP-1142). Resources:
-topics, brokers (name "" is the cluster-wide default) and client-metrics subscriptions (KIP-714). Messages as Kafka's.
-A topic's limits, timestamp type and retention by bytes are obeyed at once; other known keys are kept and described.
+DescribeConfigs (32) v1-4 · AlterConfigs (33) v0-2 · IncrementalAlterConfigs (44) v0-1 · ListConfigResources (74) v0-1.
+KIP-226, KIP-339, KIP-714, KIP-1000, KIP-1142.
+
+Behaviour: resources are topics, brokers (name "" is the cluster-wide default) and client-metrics subscriptions
+(KIP-714). Messages as Kafka's. A topic's limits, timestamp type and retention by bytes are obeyed at once; other known
+keys are kept and described.
+Versions: DescribeConfigs 1 synonyms; 2 KIP-219; 3 types and documentation; 4 flexible. AlterConfigs 1 KIP-219;
+2 flexible. IncrementalAlterConfigs 1 flexible. ListConfigResources 0 client metrics alone; 1 types (KIP-1142).
 Gaps: no loggers and no group configurations, no documentation of keys, retention by time is not obeyed.
 """
 

@@ -1,8 +1,11 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546): reading and setting quotas.
+"""Reading and setting quotas.
 
-Keys 48 and 49, versions 0-1. Filters, validation and messages as in Kafka's `ClientQuotasImage.describe` and
-`ClientQuotaControlManager`. Quotas take effect at once on every broker. Beside Kafka's keys this broker takes
-`request_rate`, requests per second, of the draft of KIP-124.
+DescribeClientQuotas (48) v0-1 · AlterClientQuotas (49) v0-1. KIP-546.
+
+Behaviour: filters, validation and messages as in Kafka's `ClientQuotasImage.describe` and `ClientQuotaControlManager`.
+Quotas take effect at once on every broker. Beside Kafka's keys this broker takes `request_rate`, requests per second,
+of the draft of KIP-124.
+Versions: 1 flexible, both.
 Gaps: `connection_creation_rate` of addresses is kept and described, not enforced.
 """
 

@@ -1,9 +1,13 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what an administrator does to topics.
+"""What an administrator does to topics.
 
-Keys 19 (versions 2-7), 20 (versions 1-6, by id from 6 on), 37 (versions 0-3); KIP-4, KIP-195, KIP-516, KIP-599.
-Replicas and leaders are spread in turn unless an assignment is given; a replication factor or partition count of -1
-means the broker's default. The controller-mutation quota counts partitions: newer versions are refused with
+CreateTopics (19) v2-7 · DeleteTopics (20) v1-6 · CreatePartitions (37) v0-3. KIP-4, KIP-195, KIP-516, KIP-599.
+
+Behaviour: replicas and leaders are spread in turn unless an assignment is given; a replication factor or partition
+count of -1 means the broker's default. The controller-mutation quota counts partitions: newer versions are refused with
 THROTTLING_QUOTA_EXCEEDED, older ones delayed. Any broker answers, there is no controller to be found.
+Versions: CreateTopics 3 KIP-219; 4 defaults by -1 (KIP-464); 5 flexible, configurations in the answer (KIP-525);
+6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 topic ids. DeleteTopics 2 KIP-219; 4 flexible; 5 messages, KIP-599; 6 by id.
+CreatePartitions 1 KIP-219; 2 flexible; 3 KIP-599.
 Gaps: `timeout_ms` has no meaning, as everything is done at once.
 """
 

@@ -1,7 +1,11 @@
-"""ApiVersions: what this broker speaks.
+"""What this broker speaks.
 
-Key 18, versions 0-4 (KIP-35, KIP-511, KIP-584). Answers from the registry, so what is advertised is what works.
-Before authentication too. A version we do not know is answered in version 0 with UNSUPPORTED_VERSION (see `dispatch`).
+ApiVersions (18) v0-4. KIP-35, KIP-511, KIP-584.
+
+Behaviour: answers from the registry, so what is advertised is what works. Before authentication too. A version we do
+not know is answered in version 0 with UNSUPPORTED_VERSION (see `request.dispatch`).
+Versions: 1 throttle time; 2 KIP-219; 3 flexible, the client's software (KIP-511), features (KIP-584); 4 features whose
+lowest version is 0 (KIP-1022).
 Gaps: no features are advertised, so clients use none that needs one.
 """
 

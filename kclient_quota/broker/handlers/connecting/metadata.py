@@ -1,8 +1,14 @@
-"""Metadata: brokers, topics, partitions and who leads them. DescribeCluster: brokers only.
+"""Brokers, topics, partitions and who leads them.
 
-Keys 3 (versions 0-13) and 60 (versions 0-2; KIP-700). Topics asked for by name are created when the request and the
-broker allow it (`auto.create.topics.enable`), with `num.partitions`; unlike Kafka, which answers LEADER_NOT_AVAILABLE
-first, the answer already contains them. Topic ids (KIP-516) are answered and accepted.
+Metadata (3) v0-13 · DescribeCluster (60) v0-2. KIP-4, KIP-516, KIP-700.
+
+Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
+with `num.partitions`; unlike Kafka, which answers LEADER_NOT_AVAILABLE first, the answer already contains them. Topic
+ids (KIP-516) are answered and accepted.
+Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 throttle time; 4 whether to create topics;
+5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;
+11 no operations on the cluster (KIP-700); 12 topic ids in requests; 13 an error of the whole (KIP-1102).
+DescribeCluster 1 kind of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
 Gaps: no racks, no authorised operations (there is no authoriser).
 """
 

@@ -5,8 +5,10 @@ KIP-43, KIP-84 (SCRAM), KIP-152 (errors in words), KIP-255 (OAUTHBEARER), KIP-36
 `connections.max.reauth.ms`).
 
 Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 with the passwords in `cluster.users`, OAUTHBEARER by
-`cluster.tokens`. After a failure the connection is closed. Gaps: no SaslHandshake v0 (tokens without Kafka's framing),
-no GSSAPI or delegation tokens; SASL extensions of OAUTHBEARER are passed over.
+`cluster.tokens`. After a failure the connection is closed.
+Versions: SaslAuthenticate 1 session lifetime (KIP-368); 2 flexible.
+Gaps: no SaslHandshake v0 (tokens without Kafka's framing), no GSSAPI or delegation tokens; SASL extensions of
+OAUTHBEARER are passed over.
 """
 
 from secrets import token_hex

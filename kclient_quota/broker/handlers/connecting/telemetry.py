@@ -5,6 +5,7 @@ GetTelemetrySubscriptions (71) v0 · PushTelemetry (72) v0. KIP-714, KIP-1217.
 Behaviour: `kclient_telemetry.receiver.manager`, with Apache Kafka 4.3.1's validation order and error codes; one manager
 per broker. Subscriptions are the client-metrics resources of DescribeConfigs and IncrementalAlterConfigs. Unlike Kafka
 without a plug-in, both APIs are always advertised: this broker has a receiver of its own.
+Gaps: none known.
 """
 
 from kclient_telemetry import messages

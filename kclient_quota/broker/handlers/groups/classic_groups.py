@@ -6,6 +6,12 @@ KIP-62, KIP-134 (initial delay, here 0 by default), KIP-345 (static members), KI
 (batched FindCoordinator), KIP-814 (static leader skips its assignment).
 
 Behaviour: groups are spread over the brokers by Kafka's hash of the group id; any other broker answers NOT_COORDINATOR.
+Versions: throttle time since 1 and KIP-219 since 2 in all but JoinGroup (2, 3) and DeleteGroups (0, 1).
+FindCoordinator 1 transactions; 3 flexible; 4 several keys; 5 TRANSACTION_ABORTABLE; 6 share groups. JoinGroup 1
+rebalance time-out; 4 KIP-394; 5 instance id; 6 flexible; 7 protocol type in answers (KIP-559); 8 reason (KIP-800); 9
+KIP-814. SyncGroup 3 instance id; 4 flexible; 5 protocol (KIP-559). Heartbeat 3 instance id; 4 flexible. LeaveGroup 3
+several members; 4 flexible; 5 reason. DescribeGroups 3 operations; 4 instance id; 5 flexible; 6 GROUP_ID_NOT_FOUND
+(KIP-1043). ListGroups 3 flexible; 4 by state (KIP-518); 5 by type (KIP-848). DeleteGroups 2 flexible.
 Gaps: no authorization; no share groups (coordinator type 2 is INVALID_REQUEST); members are not kept across restarts;
 ListGroups shows the groups of the broker that is asked, as Kafka does.
 """

@@ -1,11 +1,12 @@
 """Consumer groups of KIP-848, `group.protocol=consumer`.
 
-ConsumerGroupHeartbeat (68) v0-1 · ConsumerGroupDescribe (69) v0-1.
-KIP-848; regular expressions are resolved here since v1.
+ConsumerGroupHeartbeat (68) v0-1 · ConsumerGroupDescribe (69) v0-1. KIP-848, KIP-1082, KIP-1099.
 
 Behaviour: assignors `uniform` (the default) and `range`; session time-out and heartbeat interval are the broker's
 (`group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`). New topics and partitions are found with
 the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
+Versions: ConsumerGroupHeartbeat 1 regular expressions are resolved here, member ids are the client's (KIP-1082).
+ConsumerGroupDescribe 1 type of member (KIP-1099).
 Gaps: no migration of members between the classic protocol and this one: the protocol in use keeps the other out
 (INCONSISTENT_GROUP_PROTOCOL, GROUP_ID_NOT_FOUND) until the group is empty; no rack awareness; regular expressions are
 Python's, not RE2's.

@@ -5,6 +5,9 @@ KIP-447 (require_stable), KIP-496 (OffsetDelete), KIP-709 (several groups), KIP-
 
 Behaviour: a commit is checked against the group's members and generation; consumers without a group (generation -1)
 commit to empty groups only. Offsets of topics that do not exist are refused as Kafka does.
+Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
+the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
+leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
 Gaps: no authorization; no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
 """
 

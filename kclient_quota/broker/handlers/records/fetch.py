@@ -1,11 +1,15 @@
-"""Fetch: reading batches, waiting for them if there are too few.
+"""Reading batches, waiting for them if there are too few.
 
-Key 1, versions 4-18 (topic ids from version 13 on). Follows `ReplicaManager.fetchMessages`: partitions are read in the
-order asked for, the first batch found is returned whole, everything later is cut at the limits; with less than
-`min_bytes` the answer waits for `max_wait_ms` or for an append. Limits set by quotas have been put into the request
-before it comes here.
-Gaps: no fetch sessions (KIP-227: session id 0 is answered, so clients send full requests), no rack awareness
-(KIP-392), no divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+Fetch (1) v4-18. KIP-74, KIP-98, KIP-320, KIP-516.
+
+Behaviour: follows `ReplicaManager.fetchMessages`: partitions are read in the order asked for, the first batch found is
+returned whole, everything later is cut at the limits; with less than `min_bytes` the answer waits for `max_wait_ms` or
+for an append. Limits set by quotas have been put into the request before it comes here.
+Versions: 4 isolation level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions (KIP-227); 8 answered before it is
+throttled (KIP-219); 9 leader epochs (KIP-320); 10 zstd; 11 rack (KIP-392); 12 flexible; 13 topic ids (KIP-516);
+14 tiered storage; 15 replica state; 16 leaders' addresses (KIP-951); 17 directory ids; 18 high watermark (KIP-1166).
+Gaps: no fetch sessions (session id 0 is answered, so clients send full requests), no rack awareness (KIP-392), no
+divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 """
 
 from dataclasses import dataclass

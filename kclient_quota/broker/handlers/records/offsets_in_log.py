@@ -1,8 +1,11 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: places in a log.
+"""Places in a log.
 
-Key 2, versions 1-10 (KIP-79, KIP-734: largest timestamp; KIP-405/1005: -4, -5); key 23, versions 2-4 (KIP-320);
-key 21, versions 0-2 (KIP-107). A timestamp is looked up exactly: the batch is found by its largest timestamp and its
-records are read.
+ListOffsets (2) v1-10 · DeleteRecords (21) v0-2 · OffsetForLeaderEpoch (23) v2-4. KIP-79, KIP-107, KIP-320, KIP-734.
+
+Behaviour: a timestamp is looked up exactly: the batch is found by its largest timestamp and its records are read.
+Versions: ListOffsets 2 isolation level; 3 KIP-219; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE; 6 flexible; 7 -3, the
+largest timestamp (KIP-734); 8 -4, earliest local (KIP-405); 9 -5, latest tiered (KIP-1005); 10 time-out (KIP-1075).
+DeleteRecords 1 KIP-219; 2 flexible. OffsetForLeaderEpoch 2 the client's leader epoch; 3 replica id; 4 flexible.
 Gaps: one leader epoch per answer, since logs never diverge here: OffsetForLeaderEpoch answers the end of the log.
 """
 

@@ -1,10 +1,15 @@
-"""Produce and InitProducerId: writing batches, idempotently if the producer wants it.
+"""Writing batches, idempotently if the producer wants it.
 
-Key 0, versions 3-13 (record batches of magic 2, one per partition; topic ids from version 13 on, KIP-516); key 22,
-versions 0-5 (KIP-98). acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all
-needs `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches
-of idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
+Produce (0) v3-13 · InitProducerId (22) v0-5. KIP-98, KIP-360, KIP-467, KIP-516, KIP-890.
+
+Behaviour: acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all needs
+`min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches of
+idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
 partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE).
+Versions: Produce 3 record batches of magic 2, transactional id; 4 KAFKA_STORAGE_ERROR; 5 log start offset; 6 answered
+before it is throttled (KIP-219); 7 zstd; 8 error messages (KIP-467); 9 flexible; 10 current leader (KIP-951);
+11 TRANSACTION_ABORTABLE; 12 as 11; 13 topic ids (KIP-516). InitProducerId 1 KIP-219; 2 flexible; 3 the producer's own
+id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE.
 Gaps: no per-record errors (KIP-467) and no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), records are not checked
 one by one, no conversion of compression.
 """

@@ -7,6 +7,9 @@ KIP-98, KIP-360 (epoch bump by the producer itself), KIP-447 (fencing by the gro
 Behaviour: transaction protocol version 1, which clients use unless `transaction.version` 2 is finalized. Ending a
 transaction writes all markers before the answer, so CONCURRENT_TRANSACTIONS never has to be waited out. A transaction
 older than its time-out is aborted at once (Kafka: within ten seconds).
+Versions: AddPartitionsToTxn and AddOffsetsToTxn 1 KIP-219; 2 PRODUCER_FENCED; 3 flexible. EndTxn the same; 4
+TRANSACTION_ABORTABLE (KIP-890), as AddOffsetsToTxn 4. TxnOffsetCommit 1 KIP-219; 2 leader epochs; 3 flexible, the
+group's generation (KIP-447); 4 TRANSACTION_ABORTABLE. ListTransactions 1 by duration (KIP-994).
 Gaps: no authorization; no protocol version 2 (KIP-890 part 2: AddPartitionsToTxn v4+, EndTxn v5, TxnOffsetCommit v5);
 transactional ids are not kept across restarts: what was open is aborted, the producer has to initialize again.
 """
