@@ -65,7 +65,8 @@ class Found:
         self._path = path
         self._begin = time.monotonic()
         self.results: dict[str, Any] = {kind: [] for kind in KINDS}
-        self.results |= {"machine": report.machine(), "scenes": [asdict(scene) for scene in scenes]}
+        self.results |= {"machine": report.machine(), "commit": report.commit()}
+        self.results["scenes"] = [asdict(scene) for scene in scenes]
 
     def say(self, text: str) -> None:
         """How far it is."""

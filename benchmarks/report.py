@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -109,6 +110,15 @@ def machine() -> str:
     load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {load}"
     return f"{system}; Python {platform.python_version()}; {'; '.join(versions)}"
+
+
+def commit() -> str:
+    """Which state of the code was measured, with a `+` where it had been changed since."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=10"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or "unknown"
 
 
 _WORST = ("lost", "duplicated", "failed", "failed_yet_stored", "repeated", "skipped", "rebalances")
