@@ -1,5 +1,7 @@
 """Every exception of ours that a user can meet, each with one clear message that names the field and the remedy."""
 
+from typing import Any
+
 
 class KclientQuotaError(Exception):
     """Root of the errors that kclient-quota raises itself; confluent_kafka's own errors pass through unchanged."""
@@ -24,6 +26,14 @@ class ClusterError(KclientQuotaError):
         super().__init__(message)
         self.error_code = error_code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unreachable, (str(self), self.error_code)
+
+
+def _unreachable(message: str, error_code: int | None) -> ClusterError:
+    """Made anew from a pickle."""
+    return ClusterError(message, error_code=error_code)
+
 
 class QuotaThrottledError(KclientQuotaError, BufferError):
     """A message was not admitted because its broker may not take it yet.
@@ -39,3 +49,11 @@ class QuotaThrottledError(KclientQuotaError, BufferError):
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
         self.broker_id = broker_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _throttled, (str(self), self.retry_after_ms, self.broker_id)
+
+
+def _throttled(message: str, retry_after_ms: int, broker_id: int | None) -> QuotaThrottledError:
+    """Made anew from a pickle: another process's pool hands errors on so."""
+    return QuotaThrottledError(message, retry_after_ms=retry_after_ms, broker_id=broker_id)

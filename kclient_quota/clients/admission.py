@@ -5,9 +5,10 @@ admitted in grants of about a tenth of a second, which leave as one request: ask
 cost more than producing it, and one request per message costs 12 % of a quota in framing.
 """
 
-from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
+
+from kclient_quota.clients.quota_state import BrokerQuotaState
 
 RECORD_BYTES: Final = 12
 """What a record of format 2 adds to its key and value, about."""
@@ -67,31 +68,6 @@ class Pace(Protocol):
     def outstanding_bytes(self) -> float:
         """How many bytes may be on their way."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerQuotaState:
-    """What a client knows about its quota on one broker.
-
-    Attributes:
-        limit: bytes per second; None where it is not known or nothing limits this client.
-        source: who said so: "config", "callback", "cluster" or "learned".
-        rate: bytes per second aimed at now; infinite where nothing is known to limit them.
-        throttled_until_ms: milliseconds from now until the broker's last throttle ends; 0 when it has.
-        admitted: bytes admitted so far.
-        outstanding: bytes of them whose delivery is not known yet.
-        waiting: calls of `produce()` that wait now.
-        stall: what keeps this client from making progress, in words; None when nothing does.
-    """
-
-    limit: float | None
-    source: str
-    rate: float
-    throttled_until_ms: int
-    admitted: int
-    outstanding: int
-    waiting: int = 0
-    stall: str | None = None
 
 
 class Gate:

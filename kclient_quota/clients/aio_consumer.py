@@ -12,8 +12,8 @@ import confluent_kafka.aio
 from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
-from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.metrics import MetricName
 

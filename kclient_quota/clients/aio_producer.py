@@ -16,10 +16,10 @@ import confluent_kafka.aio
 from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
-from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.aio_heartbeat import Beats
 from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
 from kclient_quota.clients.aio_transactions import AIOTransactions
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError

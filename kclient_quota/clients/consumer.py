@@ -11,14 +11,14 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from kclient_quota.clients import consumer_settings as settings
-from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.fetch_sizes import with_sizes
 from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client_id
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
-from kclient_quota.clients.librdkafka_keys import explained
+from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.paced_consumer import DOORS, PacedConsumer
 from kclient_quota.clients.poll_watch import POLL_WATCH, Watched
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import Backoff, LimitSource, split

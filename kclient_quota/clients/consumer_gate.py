@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.broker_pace import BrokerPace
 from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.clients.fetch_sizes import FetchSizes
 from kclient_quota.clients.fetch_statistics import fetch_statistics
 from kclient_quota.clients.heartbeat import Heartbeat
+from kclient_quota.clients.librdkafka.statistics import StatisticsReader
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.request_quota import JoinWatch, is_request_throttle
 from kclient_quota.clients.stall import StallWatch
-from kclient_quota.clients.statistics import StatisticsReader
 from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff

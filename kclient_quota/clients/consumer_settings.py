@@ -11,10 +11,10 @@ from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.interrupts import interruptible
+from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.native_throttling import NativeThrottling
 from kclient_quota.clients.poll_idle import PollIdle
-from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import SYSTEM_CLOCK, Clock

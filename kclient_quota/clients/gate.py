@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kclient_quota.clients.admission import BrokerQuotaState, Gate
+from kclient_quota.clients.admission import Gate
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.routing import NO_LEADER, Route, Router
-from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff

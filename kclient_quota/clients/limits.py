@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
@@ -95,13 +95,22 @@ class LimitFinder:
     def find(self, deadline_ms: int = ASK_DEADLINE_MS) -> Limit:
         """The limit as it stands now; takes up to `deadline_ms` when the cluster is asked."""
         source = self._ours.limit_source
-        if source is LimitSource.LEARNED:
-            return UNKNOWN
-        if self._ours.has_limit:
-            return Limit(getattr(self._ours, self._byte_rate_key), self._ours.request_percentage, LimitSource.CONFIG)
+        by_hand, percentage = getattr(self._ours, self._byte_rate_key), self._ours.request_percentage
+        if by_hand is not None:
+            return Limit(by_hand, percentage, LimitSource.CONFIG)
+        found = UNKNOWN
         if self._callback is not None:
-            return self._of_callback(self._callback)
-        return self._of_cluster(deadline_ms)
+            found = self._of_callback(self._callback)
+        elif source not in {LimitSource.LEARNED, LimitSource.CONFIG}:
+            found = self._of_cluster(deadline_ms)
+        return found if percentage is None else replace(found, request_percentage=percentage)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether somebody can be asked again: what was given by hand stays, what is learnt is told by throttles."""
+        if getattr(self._ours, self._byte_rate_key) is not None:
+            return False
+        return self._callback is not None or self._ours.limit_source not in {LimitSource.LEARNED, LimitSource.CONFIG}
 
     @property
     def has_callback(self) -> bool:

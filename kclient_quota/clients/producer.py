@@ -10,13 +10,14 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients import producer_settings as settings
-from kclient_quota.clients.admission import RECORD_BYTES, BrokerQuotaState, Gate
+from kclient_quota.clients.admission import RECORD_BYTES, Gate
 from kclient_quota.clients.aside import DOORS, CallbackGuard
 from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, ProducerGates, warn_of_default_client_id
 from kclient_quota.clients.gated import Callback, header_bytes
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
+from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
 from kclient_quota.clients.limits import UNKNOWN
-from kclient_quota.clients.partition import DEFAULT, Partitioner
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.routing import Router
 from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry

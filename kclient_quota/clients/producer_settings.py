@@ -15,9 +15,9 @@ from kclient_quota.clients.admission import RECORD_BYTES
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interrupts import interruptible
+from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.native_throttling import NativeThrottling
-from kclient_quota.clients.statistics_schedule import schedule
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.config import QuotaConfig

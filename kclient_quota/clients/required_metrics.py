@@ -19,7 +19,7 @@ to it, which Java tells apart, and of the connection it was found by; quotas hol
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 

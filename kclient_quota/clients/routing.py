@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kclient_quota.clients.admission import Gate
-from kclient_quota.clients.partition import Partitioner
+from kclient_quota.clients.librdkafka.partitioner import Partitioner
 
 NO_LEADER: Final = -1
 

@@ -7,7 +7,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.partition import Partitioner
+from kclient_quota.clients.librdkafka.partitioner import Partitioner
 
 PARTITIONS = 7
 

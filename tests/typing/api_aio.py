@@ -7,8 +7,8 @@ import confluent_kafka
 import confluent_kafka.aio
 from confluent_kafka import Message, TopicPartition
 
-from kclient_quota.clients.admission import BrokerQuotaState
 from kclient_quota.clients.aio import AIOConsumer, AIOProducer, AsyncDeserializingConsumer, AsyncSerializingProducer
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
 from kclient_quota.metrics import MetricName
 

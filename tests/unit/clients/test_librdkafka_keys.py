@@ -1,7 +1,7 @@
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from kclient_quota.clients.librdkafka_keys import KNOWN_KEYS, explained
+from kclient_quota.clients.librdkafka.keys import KNOWN_KEYS, explained
 from kclient_quota.config import QUOTA_KEYS
 
 

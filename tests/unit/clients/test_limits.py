@@ -134,3 +134,30 @@ def test_a_watch_answers_when_told_to_and_stops() -> None:
 def test_what_is_no_callback_says_so(declared: Any) -> None:
     with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class"):
         finder({"client.quota.callback.class": declared}, Asked(EffectiveLimits()))
+
+
+@pytest.mark.parametrize("source", ["auto", "config"])
+def test_the_other_sides_limit_by_hand_says_nothing_about_this_one(source: str) -> None:
+    conf = {"consumer_byte_rate": 10, "quota.limit.source": source}
+    found = finder(conf, Asked(EffectiveLimits(producer_byte_rate=5))).find()
+    assert found == (Limit(5, None, LimitSource.CLUSTER) if source == "auto" else UNKNOWN)
+    assert not found.unlimited
+
+
+def test_a_percentage_by_hand_leaves_the_byte_rate_to_the_cluster() -> None:
+    found = finder({"request_percentage": 7}, Asked(EffectiveLimits(producer_byte_rate=5, request_percentage=9))).find()
+    assert (found.byte_rate, found.request_percentage, found.source) == (5, 7, LimitSource.CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("conf", "changes"),
+    [
+        ({}, True),
+        ({"consumer_byte_rate": 10}, True),
+        ({"producer_byte_rate": 10}, False),
+        ({"quota.limit.source": "learned"}, False),
+        ({"client.quota.callback.class": Callback}, True),
+    ],
+)
+def test_only_what_somebody_can_be_asked_for_is_watched(conf: dict[str, Any], changes: bool) -> None:
+    assert finder(conf, Asked(EffectiveLimits())).may_change is changes

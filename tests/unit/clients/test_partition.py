@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.clients.partition import Partitioner, crc32, fnv1a, murmur2
+from kclient_quota.clients.librdkafka.partitioner import Partitioner, crc32, fnv1a, murmur2
 
 TEXT = b"PreAmbleWillBeRemoved,ThePrePartThatIs"
 KEYS = [b"kafka", b"giberish123456789", b"1234", b"234", b"34", b"4", TEXT, TEXT[1:], TEXT[2:], TEXT[3:], b""]

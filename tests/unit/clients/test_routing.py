@@ -3,7 +3,7 @@
 from collections import Counter
 
 from kclient_quota.clients.admission import Gate
-from kclient_quota.clients.partition import Partitioner
+from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.routing import NO_LEADER, Router
 from kclient_quota.pacing.pacer import Pacer
 

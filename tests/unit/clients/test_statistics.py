@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from kclient_quota.clients.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 
 
 def event(*brokers: dict[str, Any]) -> str:

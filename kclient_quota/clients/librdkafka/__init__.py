@@ -1,0 +1,1 @@
+"""What only librdkafka needs: its statistics, its configuration keys and its partitioners, in Python."""

@@ -1,0 +1,28 @@
+"""What a client tells its user about its quota."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerQuotaState:
+    """What a client knows about its quota on one broker.
+
+    Attributes:
+        limit: bytes per second; None where it is not known or nothing limits this client.
+        source: who said so: "config", "callback", "cluster" or "learned".
+        rate: bytes per second aimed at now; infinite where nothing is known to limit them.
+        throttled_until_ms: milliseconds from now until the broker's last throttle ends; 0 when it has.
+        admitted: bytes admitted so far.
+        outstanding: bytes of them whose delivery is not known yet.
+        waiting: calls of `produce()` that wait now.
+        stall: what keeps this client from making progress, in words; None when nothing does.
+    """
+
+    limit: float | None
+    source: str
+    rate: float
+    throttled_until_ms: int
+    admitted: int
+    outstanding: int
+    waiting: int = 0
+    stall: str | None = None
