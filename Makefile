@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test lint bench bench-quick lock clean
+.PHONY: demo test lint bench bench-quick lock dist clean
 
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
 
 test: $(STAMP) lint
@@ -24,18 +25,40 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	$(BIN)/python -m benchmarks --quick
 
+# What makes the virtual environment, and says what is missing where it cannot be made.
+define make-venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kclient-quota needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
+@$(PYTHON) -c 'import ensurepip' || { echo "python3 cannot make virtual environments here: install its venv package (Debian: python3-venv)"; exit 1; }
+test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+endef
+
+# Everything: clients, demo, Spark, tests, linters.
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kclient-quota needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip' || { echo "python3 cannot make virtual environments here: install its venv package (Debian: python3-venv)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(make-venv)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	touch $(STAMP)
+	touch $(STAMP) $(DEMO_STAMP)
 
-# Needs uv; writes the versions and hashes that everybody installs.
+# Only what the demo needs, a fifteenth of everything.
+$(DEMO_STAMP): requirements-demo.lock pyproject.toml
+	$(make-venv)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-demo.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $(DEMO_STAMP)
+
+# Needs uv; writes the versions and hashes that everybody installs. The demo's are some of those of the tests.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra demo --extra spark --group test --group build --no-header \
-		pyproject.toml -o requirements.lock
+	$(LOCK) pyproject.toml --all-extras --group test --group docs --group build -o requirements.lock
+	$(LOCK) pyproject.toml --extra demo --group build -c requirements.lock -o requirements-demo.lock
+	$(LOCK) --group release -c requirements.lock -o requirements-release.lock
+
+# Wheel and sdist in dist/, the same bytes from the same commit.
+dist: $(STAMP)
+	rm -rf dist build
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-release.lock
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

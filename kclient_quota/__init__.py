@@ -1,5 +1,7 @@
 """Quota-aware Kafka clients for Python.
 
+    from kclient_quota import Producer  # in place of: from confluent_kafka import Producer
+
 Names are loaded when they are first used: importing the package alone loads neither librdkafka nor anything heavy.
 """
 
@@ -7,6 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kclient_telemetry.client.otel import KafkaMetricReader
+    from kclient_telemetry.errors import MissingExtraError
+    from kclient_telemetry.metric import MetricKind
+
     from kclient_quota.admin.aio import AIOQuotaAdmin
     from kclient_quota.admin.applying import ConflictError
     from kclient_quota.admin.model import (
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     )
     from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.admin.results import PartialAlterationError
+    from kclient_quota.clients.admission import BrokerQuotaState
     from kclient_quota.clients.aio import (
         AIOConsumer,
         AIOProducer,
@@ -38,12 +45,16 @@ if TYPE_CHECKING:
     from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
     from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
+__version__ = "0.2.0"
+
+# Where each name lives: a module of this package, or of kclient_telemetry.
 _HOMES = {
     "AIOConsumer": "clients.aio",
     "AIOProducer": "clients.aio",
     "AIOQuotaAdmin": "admin.aio",
     "AsyncDeserializingConsumer": "clients.aio",
     "AsyncSerializingProducer": "clients.aio",
+    "BrokerQuotaState": "clients.admission",
     "ClientQuotaAlteration": "admin.model",
     "ClientQuotaAlterationOp": "admin.model",
     "ClientQuotaCallback": "quota.callback",
@@ -59,8 +70,11 @@ _HOMES = {
     "ConsumerInterceptor": "clients.interceptor",
     "DEFAULT": "quota.entity",
     "DeserializingConsumer": "clients.serializing",
+    "KafkaMetricReader": "kclient_telemetry.client.otel",
     "KclientQuotaError": "errors",
+    "MetricKind": "kclient_telemetry.metric",
     "MetricName": "metrics",
+    "MissingExtraError": "kclient_telemetry.errors",
     "PartialAlterationError": "admin.results",
     "Producer": "clients.producer",
     "ProducerInterceptor": "clients.interceptor",
@@ -81,6 +95,7 @@ __all__ = [
     "AIOQuotaAdmin",
     "AsyncDeserializingConsumer",
     "AsyncSerializingProducer",
+    "BrokerQuotaState",
     "ClientQuotaAlteration",
     "ClientQuotaAlterationOp",
     "ClientQuotaCallback",
@@ -95,8 +110,11 @@ __all__ = [
     "Consumer",
     "ConsumerInterceptor",
     "DeserializingConsumer",
+    "KafkaMetricReader",
     "KclientQuotaError",
+    "MetricKind",
     "MetricName",
+    "MissingExtraError",
     "PartialAlterationError",
     "Producer",
     "ProducerInterceptor",
@@ -106,6 +124,7 @@ __all__ = [
     "RecordMetadata",
     "SerializingProducer",
     "WireError",
+    "__version__",
 ]
 
 
@@ -116,7 +135,7 @@ def __getattr__(name: str) -> Any:
         raise ImportError(f"share groups (KIP-932) are not paced: use confluent_kafka.{name} as it is", name=__name__)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(home if home.startswith("kclient_telemetry") else f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

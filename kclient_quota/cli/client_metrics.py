@@ -6,6 +6,7 @@ import sys
 import uuid
 from pathlib import Path
 
+from kclient_quota import __version__
 from kclient_quota.admin.client_metrics import INTERVAL_MS, MATCH, METRICS, ClientMetricsSubscription
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.cli.properties import read_command_config
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="kafka-client-metrics",
         description="This tool helps to manipulate and describe client metrics configurations.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="the cluster")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties, as Kafka's tools take them")
     parser.add_argument("--alter", action="store_true", help="create a subscription, or change it")

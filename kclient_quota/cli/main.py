@@ -5,6 +5,9 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 
+from kclient_telemetry.errors import MissingExtraError
+
+from kclient_quota import __version__
 from kclient_quota.errors import KclientQuotaError
 
 
@@ -58,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser(words).parse_args(words)
     try:
         return int(options.run(options))
-    except KclientQuotaError as error:
+    except (KclientQuotaError, MissingExtraError) as error:
         print(f"kclient-quota: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -70,6 +73,7 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kclient-quota", description="Quota-aware Kafka clients for Python: see it, try it, test with it."
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in _COMMANDS:
         known = commands.add_parser(command.name, help=command.help, description=command.description)

@@ -181,7 +181,7 @@ def _parquet_rows(place: str) -> list[dict[str, Any]]:
     try:
         import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, and slow to load
     except ImportError as error:
-        raise ConfigError("--usage of Parquet files needs pyarrow: pip install 'kclient-quota[spark]'") from error
+        raise ConfigError("--usage of Parquet files needs pyarrow: pip install 'kclient-quota[parquet]'") from error
     try:
         files = sorted(Path(place).rglob("*.parquet")) if Path(place).is_dir() else [Path(place)]
         return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]

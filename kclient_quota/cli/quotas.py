@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from kclient_quota import __version__
 from kclient_quota.admin.applying import ConflictError
 from kclient_quota.admin.model import ClientQuotaFilter, ClientQuotaFilterComponent
 from kclient_quota.admin.output import describe_rows, describe_table, describe_text, list_rows, list_table, list_text
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "may be given, percent-encoded.",
         epilog=f"Quotas as code: kafka-quotas {'|'.join(COMMANDS)} --help. {EXIT_CODES}",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     add_cluster_options(parser)
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--list", action="store_true", help="what is configured; a type that is not named is a wildcard")

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import scramp
-
+from kclient_quota import __version__
 from kclient_quota.errors import ClusterError, WireError
 from kclient_quota.wire.api import API_VERSIONS_KEY
 from kclient_quota.wire.codec import decode
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     Conversation = Generator[tuple[Request, int], Response]
 
 SOFTWARE_NAME = "kclient-quota"
-SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_VERSION = __version__
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _CORRELATION_MASK = 0x7FFFFFFF
 _REAUTHENTICATE_PERCENT = 85
@@ -236,7 +235,7 @@ def _next_message(session: ClientSession, exchange: _Exchange, challenge: bytes)
         return exchange.send(challenge)
     except StopIteration:
         return None
-    except (scramp.ScramException, UnicodeDecodeError, ValueError) as error:
+    except ValueError as error:
         raise ClusterError(
             f"{session.peer} could not prove that it knows the password: {error}; check sasl.password and the broker",
             error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -248,13 +247,18 @@ def _plain(credentials: Credentials) -> _Exchange:
 
 
 def _scram(credentials: Credentials) -> _Exchange:
+    import scramp  # noqa: PLC0415 - slow to load, and most clients do not log in with SCRAM
+
     client = scramp.ScramClient(
         [credentials.mechanism], credentials.username, credentials.password, c_nonce=credentials.nonce or None
     )
-    challenge = yield client.get_client_first().encode()
-    client.set_server_first(challenge.decode())
-    challenge = yield client.get_client_final().encode()
-    client.set_server_final(challenge.decode())
+    try:
+        challenge = yield client.get_client_first().encode()
+        client.set_server_first(challenge.decode())
+        challenge = yield client.get_client_final().encode()
+        client.set_server_final(challenge.decode())
+    except scramp.ScramException as error:
+        raise ValueError(str(error)) from error
 
 
 def _oauthbearer(credentials: Credentials) -> _Exchange:

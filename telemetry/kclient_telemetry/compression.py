@@ -3,16 +3,21 @@
 gzip stream, LZ4 frame (independent blocks), zstd frame; snappy is written in the xerial framing of Java's
 SnappyOutputStream and read in that framing or as the raw block that librdkafka sends.
 Reading is bounded: whatever the input claims, no more than the allowed size plus one byte is inflated.
+
+Codecs are loaded when they are first used. zstd is Python's own from 3.14 on, its backport before; snappy, which hardly
+anybody offers without zstd, is an extra.
 """
 
+# ruff: noqa: PLC0415 # so that importing a client does not load codecs that it may never use
+
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-
-import cramjam
-import lz4.frame
-import zstandard
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 from kclient_telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
 
@@ -36,8 +41,7 @@ _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
-# What libzstd says when the output has no room left; its binding raises one class for everything.
-_ZSTD_FULL = "Destination buffer is too small"
+_ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 def is_known(compression_type: int) -> bool:
@@ -45,16 +49,32 @@ def is_known(compression_type: int) -> bool:
     return compression_type in _IDS
 
 
+def is_available(compression_type: int) -> bool:
+    """Whether it can be written and read here: snappy needs an extra, `kclient-quota[snappy]`."""
+    return is_known(compression_type) and (
+        compression_type != CompressionType.SNAPPY or find_spec("cramjam") is not None
+    )
+
+
+def offered() -> tuple[CompressionType, ...]:
+    """What a receiver offers here, in the order of Kafka's broker."""
+    return tuple(kind for kind in BROKER_PREFERENCE if is_available(kind))
+
+
 def preferred(accepted: Sequence[int], failed: frozenset[CompressionType] = frozenset()) -> CompressionType:
-    """The first accepted type that is known and has not failed; NONE when there is none."""
+    """The first accepted type that is available and has not failed; NONE when there is none."""
     for candidate in accepted:
-        if is_known(candidate) and candidate not in failed:
+        if is_available(candidate) and candidate not in failed:
             return CompressionType(candidate)
     return CompressionType.NONE
 
 
 def compress(data: bytes, compression_type: CompressionType) -> bytes:
-    """`data` as Kafka's own clients would frame it."""
+    """`data` as Kafka's own clients would frame it.
+
+    Raises:
+        UnsupportedCompressionTypeError: it needs an extra that is not installed.
+    """
     return _COMPRESSORS[compression_type](data)
 
 
@@ -67,7 +87,7 @@ def decompress(data: bytes, compression_type: int, max_bytes: int) -> bytes:
         max_bytes: the most that may come out.
 
     Raises:
-        UnsupportedCompressionTypeError: no such id.
+        UnsupportedCompressionTypeError: no such id, or it needs an extra that is not installed.
         PayloadTooLargeError: more than `max_bytes` would come out; at most one byte more has been inflated.
         InvalidPayloadError: not what the type says, or cut short.
     """
@@ -96,15 +116,30 @@ def _gzip(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
+def _cramjam() -> Any:
+    try:
+        import cramjam
+    except ModuleNotFoundError as error:
+        raise UnsupportedCompressionTypeError("snappy needs cramjam: pip install 'kclient-quota[snappy]'") from error
+    return cramjam
+
+
+def _zstd_library() -> Any:
+    return import_module(_ZSTD_MODULE)
+
+
 def _xerial(data: bytes) -> bytes:
+    snappy = _cramjam().snappy
     blocks = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        block = bytes(snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         blocks.append(struct.pack(">i", len(block)) + block)
     return b"".join(blocks)
 
 
 def _lz4(data: bytes) -> bytes:
+    import lz4.frame
+
     framed: bytes = lz4.frame.compress(
         data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
@@ -112,7 +147,8 @@ def _lz4(data: bytes) -> bytes:
 
 
 def _zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=3).compress(data)
+    compressed: bytes = _zstd_library().compress(data, level=3)
+    return compressed
 
 
 def _take(data: bytes, limit: int) -> bytes:
@@ -139,6 +175,8 @@ def _gunzip(data: bytes, limit: int) -> bytes:
 
 
 def _unlz4(data: bytes, limit: int) -> bytes:
+    import lz4.frame
+
     inflater = lz4.frame.LZ4FrameDecompressor()
     try:
         out: bytes = inflater.decompress(data, max_length=limit)
@@ -150,15 +188,18 @@ def _unlz4(data: bytes, limit: int) -> bytes:
 
 
 def _unzstd(data: bytes, limit: int) -> bytes:
+    zstd = _zstd_library()
+    inflater = zstd.ZstdDecompressor()
     try:
-        claimed = zstandard.get_frame_parameters(data).content_size
-        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed >= limit:
+        claimed = zstd.get_frame_info(data).decompressed_size
+        if claimed is not None and claimed >= limit:
             raise _too_large(limit - 1)
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        if _ZSTD_FULL in str(error):
-            raise _too_large(limit - 1) from error
+        out: bytes = inflater.decompress(data, max_length=limit)
+    except zstd.ZstdError as error:
         raise _corrupt("zstd", error) from error
+    if len(out) < limit and (not inflater.eof or inflater.unused_data):
+        raise _corrupt("zstd", "it is cut short or followed by something else")
+    return out
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
@@ -178,6 +219,7 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
 
 def _unsnappy_block(block: bytes, limit: int) -> bytes:
     """Inflate one raw block, whose first bytes say how much it will be: more than `limit` is not even begun."""
+    cramjam = _cramjam()
     try:
         if cramjam.snappy.decompress_raw_len(block) >= limit:
             raise _too_large(limit - 1)

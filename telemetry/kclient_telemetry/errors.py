@@ -36,6 +36,10 @@ class TelemetryError(Exception):
     error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class MissingExtraError(ImportError):
+    """A library that is an extra is not installed; the message names the `pip install` that brings it."""
+
+
 class InvalidRequestError(TelemetryError, ValueError):
     """A request or configuration that Kafka refuses with INVALID_REQUEST."""
 

@@ -1,5 +1,7 @@
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,8 @@ def test_importing_the_package_loads_no_librdkafka() -> None:
 
 def test_every_name_is_there_and_said_once() -> None:
     assert len(kclient_quota.__all__) == len(set(kclient_quota.__all__))
-    assert set(kclient_quota.__all__) == set(kclient_quota._HOMES)
-    for name in kclient_quota.__all__:
+    assert set(kclient_quota.__all__) == {*kclient_quota._HOMES, "__version__"}
+    for name in kclient_quota._HOMES:
         assert getattr(getattr(kclient_quota, name), "__name__", name) == name
 
 
@@ -23,3 +25,22 @@ def test_what_is_not_wrapped_says_so() -> None:
         from kclient_quota import ShareConsumer  # noqa: F401
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = kclient_quota.Nonsense
+
+
+def test_what_a_type_checker_sees_is_what_is_there() -> None:
+    tree = ast.parse(Path(kclient_quota.__file__).read_text())
+    (guarded,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == {
+        name: home if home.startswith("kclient_telemetry") else f"kclient_quota.{home}"
+        for name, home in kclient_quota._HOMES.items()
+    }
+
+
+@pytest.mark.parametrize("name", sorted(kclient_quota._HOMES))
+def test_every_name_is_documented(name: str) -> None:
+    documented = getattr(kclient_quota, name)
+    assert documented.__doc__
+    assert documented.__doc__.strip()

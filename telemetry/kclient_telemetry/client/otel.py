@@ -11,25 +11,30 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from opentelemetry.sdk.metrics import (
-    Counter,
-    Histogram,
-    ObservableCounter,
-    ObservableGauge,
-    ObservableUpDownCounter,
-    UpDownCounter,
-)
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    HistogramDataPoint,
-    Metric,
-    MetricReader,
-    MetricsData,
-    NumberDataPoint,
-    Sum,
-)
-from opentelemetry.sdk.metrics.export import Histogram as HistogramData
+from kclient_telemetry.errors import MissingExtraError
+
+try:
+    from opentelemetry.sdk.metrics import (
+        Counter,
+        Histogram,
+        ObservableCounter,
+        ObservableGauge,
+        ObservableUpDownCounter,
+        UpDownCounter,
+    )
+    from opentelemetry.sdk.metrics.export import (
+        AggregationTemporality,
+        Gauge,
+        HistogramDataPoint,
+        Metric,
+        MetricReader,
+        MetricsData,
+        NumberDataPoint,
+        Sum,
+    )
+    from opentelemetry.sdk.metrics.export import Histogram as HistogramData
+except ModuleNotFoundError as error:
+    raise MissingExtraError("metrics of OpenTelemetry need its SDK: pip install 'kclient-quota[otel]'") from error
 
 from kclient_telemetry.metric import (
     Attributes,

@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kclient_telemetry.client.subscription import ClientSubscription, Selection
 from kclient_telemetry.compression import CompressionType, compress, preferred
 from kclient_telemetry.errors import ErrorCode
 from kclient_telemetry.messages import PushTelemetryRequest
 from kclient_telemetry.metric import Attributes, PointKey, PushPoint
-from kclient_telemetry.otlp import EncodedPush, encode
+
+if TYPE_CHECKING:
+    from kclient_telemetry.otlp import EncodedPush
 
 log = logging.getLogger(__name__)
 
@@ -120,13 +122,15 @@ class PayloadBuilder:
             self._broker_max_bytes, self._learnt_max_bytes = broker_max_bytes, 0
         return min((bound for bound in (broker_max_bytes, self._learnt_max_bytes) if bound > 0), default=0)
 
-    def _encode(self, subscription: ClientSubscription, unix_ms: int, limit: int) -> EncodedPush:
+    def _encode(self, subscription: ClientSubscription, unix_ms: int, limit: int) -> "EncodedPush":
+        from kclient_telemetry.otlp import encode  # noqa: PLC0415 - loads protobuf, with the first push
+
         points = self._source.collect(subscription.selection, delta=subscription.delta_temporality, unix_ms=unix_ms)
         if self._last_pushed:
             points = sorted(points, key=lambda point: self._last_pushed.get(point.point.key, 0))
         return encode(points, self._source.resource, limit)
 
-    def _account(self, encoded: EncodedPush, limit: int) -> None:
+    def _account(self, encoded: "EncodedPush", limit: int) -> None:
         self._take_turns(encoded)
         self._cut_short = bool(encoded.deferred or encoded.dropped)
         self.counters.deferred_points += len(encoded.deferred)
@@ -139,7 +143,7 @@ class PayloadBuilder:
                 len(encoded.dropped),
             )
 
-    def _take_turns(self, encoded: EncodedPush) -> None:
+    def _take_turns(self, encoded: "EncodedPush") -> None:
         self._pushes += 1
         if encoded.deferred:
             self._last_pushed.update((point.point.key, self._pushes) for point in encoded.sent)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
+from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.rows import COLUMNS, PointRow, rows_of
 
@@ -134,7 +135,9 @@ def _parquet() -> "tuple[pa.Schema, Callable[[dict[str, list[Any]], pa.Schema, P
         import pyarrow as pa  # noqa: PLC0415 # optional, and slow to load
         import pyarrow.parquet as pq  # noqa: PLC0415 # as above
     except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install pyarrow, or write JSON lines") from error
+        raise MissingExtraError(
+            "Parquet files need pyarrow: pip install 'kclient-quota[parquet]', or write JSON lines"
+        ) from error
     texts = pa.map_(pa.string(), pa.string())
     special = {
         "received_unix_ms": pa.int64(),

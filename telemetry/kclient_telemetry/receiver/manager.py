@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from kclient_telemetry.compression import BROKER_PREFERENCE, decompress, is_known
+from kclient_telemetry.compression import decompress, is_available, offered
 from kclient_telemetry.errors import ErrorCode, TelemetryError
 from kclient_telemetry.messages import (
     RESERVED_UUIDS,
@@ -121,7 +121,7 @@ class ClientMetricsManager:
         return GetTelemetrySubscriptionsResponse(
             client_instance_id=client_instance_id,
             subscription_id=instance.demand.subscription_id,
-            accepted_compression_types=BROKER_PREFERENCE,
+            accepted_compression_types=offered(),
             push_interval_ms=instance.demand.push_interval_ms,
             telemetry_max_bytes=self._telemetry_max_bytes,
             delta_temporality=True,
@@ -181,7 +181,7 @@ class ClientMetricsManager:
         if request.subscription_id != instance.demand.subscription_id:
             self._unknown_subscriptions.record(now_ms)
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-        if not is_known(request.compression_type):
+        if not is_available(request.compression_type):
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if request.metrics is not None and len(request.metrics) > self._telemetry_max_bytes:
             return ErrorCode.TELEMETRY_TOO_LARGE

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import grpc  # type: ignore[import-untyped] # grpcio ships no types
+from kclient_telemetry.errors import MissingExtraError
+
+try:
+    import grpc  # type: ignore[import-untyped] # grpcio ships no types
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        "OTLP over gRPC needs grpcio: pip install 'kclient-quota[grpc]', or use HttpSender"
+    ) from error
 
 from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
 

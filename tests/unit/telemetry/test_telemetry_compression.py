@@ -2,15 +2,29 @@
 
 import gzip
 import struct
+import sys
 import tracemalloc
 from pathlib import Path
 
 import cramjam
 import lz4.frame
+import pyarrow as pa
 import pytest
-import zstandard
-from kclient_telemetry.compression import BROKER_PREFERENCE, CompressionType, compress, decompress, is_known, preferred
+from kclient_telemetry.compression import (
+    BROKER_PREFERENCE,
+    CompressionType,
+    compress,
+    decompress,
+    is_known,
+    offered,
+    preferred,
+)
 from kclient_telemetry.errors import InvalidPayloadError, PayloadTooLargeError, UnsupportedCompressionTypeError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 PAYLOADS = Path(__file__).parent / "payloads"
 MEBIBYTE = 1 << 20
@@ -42,7 +56,7 @@ def test_real_payloads_inflate_to_what_was_captured(kind, client, raw_bytes):
 def test_other_libraries_read_what_is_written():
     assert gzip.decompress(compress(SAMPLE, CompressionType.GZIP)) == SAMPLE
     assert lz4.frame.decompress(compress(SAMPLE, CompressionType.LZ4)) == SAMPLE
-    assert zstandard.ZstdDecompressor().decompress(compress(SAMPLE, CompressionType.ZSTD)) == SAMPLE
+    assert pa.decompress(compress(SAMPLE, CompressionType.ZSTD), len(SAMPLE), "zstd", asbytes=True) == SAMPLE
     assert compress(SAMPLE, CompressionType.SNAPPY).startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
 
 
@@ -114,3 +128,25 @@ def test_case_84_the_first_accepted_type_that_works():
     assert preferred(BROKER_PREFERENCE) is zstd
     assert preferred(BROKER_PREFERENCE, frozenset({zstd})) is CompressionType.LZ4
     assert preferred([zstd, gz], frozenset({zstd, gz})) is none
+
+
+def test_without_its_extra_snappy_is_neither_offered_nor_chosen(monkeypatch):
+    monkeypatch.setattr("kclient_telemetry.compression.find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    assert CompressionType.SNAPPY not in offered()
+    assert preferred([CompressionType.SNAPPY, CompressionType.GZIP]) is CompressionType.GZIP
+    with pytest.raises(UnsupportedCompressionTypeError, match=r"pip install 'kclient-quota\[snappy\]'"):
+        decompress(b"x", CompressionType.SNAPPY, 10)
+
+
+def test_a_zstd_frame_that_claims_nothing_is_bounded_too():
+    whole = bytes(64 * MEBIBYTE)
+    compressor = zstd.ZstdCompressor()
+    bomb = compressor.compress(whole) + compressor.flush()
+    assert zstd.get_frame_info(bomb).decompressed_size is None
+    with pytest.raises(PayloadTooLargeError):
+        decompress(bomb, CompressionType.ZSTD, MEBIBYTE)
+    assert decompress(bomb, CompressionType.ZSTD, len(whole)) == whole
+    for damaged in (bomb[:-1], bomb + b"x", bomb + bomb):
+        with pytest.raises(InvalidPayloadError):
+            decompress(damaged, CompressionType.ZSTD, 2 * len(whole))

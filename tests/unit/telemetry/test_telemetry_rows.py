@@ -136,7 +136,7 @@ def test_parquet(tmp_path):
 
 def test_parquet_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="pip install pyarrow"):
+    with pytest.raises(ImportError, match=r"pip install 'kclient-quota\[parquet\]'"):
         ParquetWriter(tmp_path)
 
 

@@ -1,0 +1,104 @@
+"""What is installed with what, and what is said where something is missing."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import kclient_quota
+from kclient_quota.cli import client_metrics, main, quotas
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# What the requirements of the core bring along: none of these may need more in turn (`make lock` shows it).
+BROUGHT_ALONG = {"asn1crypto"}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=; ]", requirement)[0].replace(".", "-") for requirement in requirements}
+
+
+def locked(path: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / path).read_text(), re.MULTILINE))
+
+
+def test_the_core_needs_eight_packages_beside_confluent_kafka() -> None:
+    core = names(PROJECT["dependencies"]) | BROUGHT_ALONG
+    assert len(core - {"confluent-kafka"}) <= 8
+
+
+def test_what_the_demo_installs_is_the_core_and_its_extra() -> None:
+    demo = locked("requirements-demo.lock")
+    assert names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["demo"]) <= demo.keys()
+    assert not demo.keys() & {"pyspark", "grpcio", "ruff", "mypy", "pytest", "pandas", "opentelemetry-sdk"}
+
+
+def test_both_locks_name_the_same_versions() -> None:
+    everything = locked("requirements.lock")
+    assert {name: everything[name] for name in locked("requirements-demo.lock")} == locked("requirements-demo.lock")
+
+
+def test_the_changes_begin_with_this_version() -> None:
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == kclient_quota.__version__
+
+
+@pytest.mark.parametrize("command", [main.main, quotas.main, client_metrics.main], ids=["main", "quotas", "metrics"])
+def test_every_command_says_its_version(command, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.split()[1] == kclient_quota.__version__
+
+
+def test_the_package_runs_as_a_command() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "kclient_quota", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"kclient-quota {kclient_quota.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("kclient_telemetry.receiver.otlp_grpc", "grpc", "grpc"),
+        ("kclient_telemetry.client.otel", "opentelemetry.sdk.metrics", "otel"),
+    ],
+)
+def test_a_missing_extra_is_named(module, missing, extra, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(kclient_quota.MissingExtraError, match=rf"pip install 'kclient-quota\[{extra}\]'"):
+        import_module(module)
+
+
+def test_a_command_that_needs_an_extra_says_so_in_one_line(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.delitem(sys.modules, "kclient_telemetry.receiver.otlp_grpc", raising=False)
+    assert main.main(["broker", "--otlp", "grpc://127.0.0.1:4317"]) == 1
+    said = capsys.readouterr().err
+    assert "kclient-quota[grpc]" in said
+    assert said.count("\n") == 1
+
+
+# Loaded in a process of its own, with these modules hidden as if they were not installed.
+LOADED = """
+import sys
+for name in {hidden!r}:
+    sys.modules[name] = None
+from kclient_quota import {name}
+print(*sorted(sys.modules))
+"""
+EXTRAS = ["cramjam", "grpc", "opentelemetry.sdk", "jinja2", "matplotlib", "rich", "pyarrow", "pyspark", "pandas"]
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "AIOProducer", "QuotaAdmin"])
+def test_clients_need_no_extra_and_load_no_protobuf_codecs_or_scram_before_they_use_them(name) -> None:
+    program = LOADED.format(hidden=EXTRAS, name=name)
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"google.protobuf", "lz4", "backports.zstd", "scramp", "yaml", "crc32c"} & set(loaded)
