@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     )
     from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.admin.results import PartialAlterationError
-    from kclient_quota.clients.admission import BrokerQuotaState
     from kclient_quota.clients.aio import (
         AIOConsumer,
         AIOProducer,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         RecordMetadata,
     )
     from kclient_quota.clients.producer import Producer
+    from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
     from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
@@ -54,7 +54,7 @@ _HOMES = {
     "AIOQuotaAdmin": "admin.aio",
     "AsyncDeserializingConsumer": "clients.aio",
     "AsyncSerializingProducer": "clients.aio",
-    "BrokerQuotaState": "clients.admission",
+    "BrokerQuotaState": "clients.quota_state",
     "ClientQuotaAlteration": "admin.model",
     "ClientQuotaAlterationOp": "admin.model",
     "ClientQuotaCallback": "quota.callback",
