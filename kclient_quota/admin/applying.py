@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from kclient_quota.admin.output import entity_text, number
 from kclient_quota.admin.results import PartialAlterationError
+from kclient_quota.admin.sources import SourceKey, put, records_of
 from kclient_quota.admin.unit_quotas import Changes, QuotaState, Target
+from kclient_quota.admin.units import QuotaUnit, Sources
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kclient_quota.admin.journal import Applied, Journal, Slot
+    from kclient_quota.admin.journal import Applied, Journal, OpenJournal, Slot
     from kclient_quota.admin.unit_quotas import UnitQuotas
     from kclient_quota.quota.entity import ClientQuotaEntity
 
@@ -45,97 +47,141 @@ class Applier:
         journal: where it is written down.
         cluster: the cluster's id.
         at: now, as ISO 8601.
+        say: told in one sentence what is worth knowing though it is no error.
         clock: for waiting until what was written can be read.
     """
 
     def __init__(
-        self, quotas: UnitQuotas, journal: Journal, *, cluster: str, at: str, clock: Clock = SYSTEM_CLOCK
+        self,
+        quotas: UnitQuotas,
+        journal: Journal,
+        *,
+        cluster: str,
+        at: str,
+        say: Callable[[str], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._quotas = quotas
         self._clock = clock
         self._journal = journal
         self._cluster = cluster
         self._at = at
+        self._say = say
 
-    def apply(self, state: QuotaState, target: Target, *, undoes: int | None = None) -> int:
+    def apply(self, state: QuotaState, target: Target) -> int:
         """Make a target true.
 
         Args:
             state: what the target was worked out for.
             target: what shall be.
-            undoes: the run that this takes back.
 
         Returns:
             how many entities were altered.
 
         Raises:
+            ConfigError: another run writes to the journal, or it cannot be written.
             ConflictError: somebody changed one of the quotas meanwhile, or the sources.
             ClusterError: the cluster refused or did not answer; the message says what was done before.
         """
         if not target.changes and target.sources == state.sources:
             return 0
-        now = self._quotas.state()
-        if now.sources != state.sources:
-            raise ConflictError("the values in bps or shares were changed meanwhile; make a new plan", ())
-        _check(target.changes, state, now, done=0)
+        self._quotas.check_store(state, target)
         self._quotas.alter_brokers(target.changes, validate_only=True)
-        run = self._journal.begin(state, target, cluster=self._cluster, at=self._at, undoes=undoes)
+        with self._journal.opened() as book:
+            now = self._quotas.state()
+            if now.sources != state.sources:
+                raise ConflictError("the values in bps or shares were changed meanwhile; make a new plan", ())
+            _check(target.changes, state, now, done=0)
+            remedy = f"Run it again for the rest, or `kafka-quotas undo {self._journal.path}` to take everything back"
+            return self._carry_out(book, state, target, remedy)
+
+    def undo(self, wanted: int | None = None, *, agrees: Callable[[Applied, QuotaState, Target], bool]) -> int | None:
+        """Take back a run where nobody has changed anything since; what an earlier undo left undone is done now.
+
+        A run counts as taken back only once all of it is: whatever fails, the next undo names the same run.
+
+        Args:
+            wanted: the run's number; by default the last one of this cluster that has not been taken back.
+            agrees: shown the run, what there is and what there will be; nothing is done unless it returns True.
+
+        Returns:
+            how many entities were altered; None if `agrees` did not.
+
+        Raises:
+            ConfigError: the journal has nothing to undo on this cluster.
+            ConflictError: somebody changed one of the quotas since.
+            ClusterError: the cluster refused or did not answer.
+        """
+        with self._journal.opened(create=False) as book:
+            run = self._to_undo(book.runs, wanted)
+            state = self._quotas.state()
+            target = _undoing(run, state)
+            self._quotas.check_store(state, target)
+            if not agrees(run, state, target):
+                return None
+            remedy = f"`kafka-quotas undo {self._journal.path}` goes on with run {run.number}"
+            return self._carry_out(book, state, target, remedy, undoes=run.number)
+
+    def _to_undo(self, runs: list[Applied], wanted: int | None) -> Applied:
+        where = f"journal {self._journal.path}"
+        mine = [run for run in runs if run.cluster == self._cluster and run.undoes is None]
+        found = [run for run in mine if not run.is_undone and wanted in {None, run.number}]
+        if found:
+            return found[-1]
+        if wanted is not None:
+            undone = any(run.number == wanted for run in mine)
+            raise ConfigError(f"{where}: run {wanted} {'is undone already' if undone else 'is none of this cluster'}")
+        others = [run for run in runs if run.cluster != self._cluster]
+        if others:
+            raise ConfigError(
+                f"{where}: it has nothing to undo here: run {others[-1].number} was applied to cluster "
+                f"{others[-1].cluster}, this is {self._cluster}"
+            )
+        raise ConfigError(f"{where}: it has nothing to undo")
+
+    def _carry_out(
+        self, book: OpenJournal, state: QuotaState, target: Target, remedy: str, *, undoes: int | None = None
+    ) -> int:
+        run = book.begin(state, target, cluster=self._cluster, at=self._at, undoes=undoes)
         self._quotas.keep(state, target)
         done = 0
         for step in _steps(target.changes):
             if done:
                 _check(step, state, self._quotas.state(), done=done)
-            self._alter(run, step, done)
+            book.attempt(run, done + len(step))
+            self._alter(step, done, remedy)
             done += len(step)
+        book.end(run)
         self._await_visible(target)
         return done
-
-    def undo(self) -> int:
-        """Take back the last run that has not been taken back, where nobody has changed anything since.
-
-        Returns:
-            how many entities were altered.
-
-        Raises:
-            ConfigError: the journal has nothing to undo, or is another cluster's.
-            ConflictError: somebody changed one of the quotas since.
-            ClusterError: the cluster refused or did not answer.
-        """
-        run = next((run for run in reversed(self._journal.read()) if not run.is_undone and run.undoes is None), None)
-        if run is None:
-            raise ConfigError(f"journal {self._journal.path}: it has nothing to undo")
-        if run.cluster != self._cluster:
-            raise ConfigError(
-                f"journal {self._journal.path}: run {run.number} was applied to cluster {run.cluster}, "
-                f"this is {self._cluster}"
-            )
-        state = self._quotas.state()
-        return self.apply(state, _undoing(run, state), undoes=run.number)
 
     def _await_visible(self, target: Target) -> None:
         """Brokers learn from the controller a moment later; wait for the one we ask, but not for ever."""
         end_ms = self._clock.now_ms() + _VISIBLE_MS
-        while self._clock.now_ms() < end_ms:
-            written = self._quotas.state().written
-            if all(
-                written.get(entity, {}).get(key) == value
-                for entity, ops in target.changes.items()
-                for key, value in ops.items()
-            ):
-                return
-            self._clock.sleep_ms(_PAUSE_MS)
+        try:
+            while self._clock.now_ms() < end_ms:
+                written = self._quotas.state().written
+                if all(
+                    written.get(entity, {}).get(key) == value
+                    for entity, ops in target.changes.items()
+                    for key, value in ops.items()
+                ):
+                    return
+                self._clock.sleep_ms(_PAUSE_MS)
+        except ClusterError as error:
+            self._say(f"everything was altered, but it could not be looked at afterwards: {error}")
+            return
+        self._say(
+            f"everything was altered, but after {_VISIBLE_MS // 1000} s the broker that we ask does not show it yet"
+        )
 
-    def _alter(self, run: int, step: Changes, done: int) -> None:
+    def _alter(self, step: Changes, done: int, remedy: str) -> None:
         try:
             self._quotas.alter_brokers(step)
         except PartialAlterationError as error:
-            self._journal.done(run, error.altered)
             raise ClusterError(
-                f"{error}; {done} entities were altered before. Run it again for the rest, "
-                f"or `kafka-quotas undo {self._journal.path}` to take everything back",
-                error_code=error.error_code,
+                f"{error}; {done} entities were altered before. {remedy}", error_code=error.error_code
             ) from error
-        self._journal.done(run, step)
 
 
 def _check(step: Mapping[ClientQuotaEntity, Iterable[str]], state: QuotaState, now: QuotaState, *, done: int) -> None:
@@ -162,31 +208,48 @@ def _check(step: Mapping[ClientQuotaEntity, Iterable[str]], state: QuotaState, n
 
 
 def _undoing(run: Applied, state: QuotaState) -> Target:
-    """The target that takes a run back.
+    """The target that takes a run back: of what it may have altered, everything as it was; nothing else is touched.
+
+    What it may have altered is written even where it looks like before: brokers learn of an alteration late.
 
     Raises:
-        ConflictError: what the run had made is no longer there, nor what was before.
+        ConflictError: something of it is neither what the run had made nor what was before.
     """
+    attempted = run.attempted_entities()
     changes: Changes = {}
     foreign = []
-    for (entity, key), before in run.before.items():
-        current = state.written.get(entity, {}).get(key)
-        if current == before and entity not in run.done:
+    for (entity, key), sides in run.changes.items():
+        if entity not in attempted:
             continue
-        if current not in (before, run.after[entity, key]):
+        if state.written.get(entity, {}).get(key) not in sides:
             foreign.append((entity, key))
-        changes.setdefault(entity, {})[key] = before
-    sources_before, sources_after = run.sources
+        changes.setdefault(entity, {})[key] = sides[0]
     if foreign:
         names = ", ".join(f"{entity_text(entity)} {key}" for entity, key in foreign[:_SHOWN])
         raise ConflictError(f"run {run.number} cannot be undone: somebody has changed since {names}", foreign)
-    if state.sources not in (sources_before, sources_after):
-        raise ConflictError(f"run {run.number} cannot be undone: values in bps or shares were changed since", ())
+    kept = records_of(state.sources)
+    sources = Sources()
+    for source, sides in run.sources.items():
+        if kept.get(source) not in sides:
+            raise ConflictError(
+                f"run {run.number} cannot be undone: somebody has changed since {_source_text(source)}", ()
+            )
+        kept.pop(source, None)
+        if sides[0] is not None:
+            kept[source] = sides[0]
+    for source, value in kept.items():
+        put(sources, source, value)
     written = {entity: dict(values) for entity, values in state.written.items()}
     for entity, ops in changes.items():
         values = {**written.get(entity, {}), **ops}
         written[entity] = {key: value for key, value in values.items() if value is not None}
-    return Target(written, sources_before, changes)
+    return Target(written, sources, changes)
+
+
+def _source_text(source: SourceKey) -> str:
+    if source.entity is None:
+        return f"the capacity of {source.name}"
+    return f"{entity_text(source.entity)} {QuotaUnit(source.name, source.unit)}"
 
 
 def _steps(changes: Changes) -> Iterator[Changes]:

@@ -1,25 +1,37 @@
-"""The journal of `apply`: what it is about to do, written down before, then what it has done, so as to undo it."""
+"""The journal of `apply`: what it is about to do, written down before, then what it has done, so as to undo it.
+
+A file of JSON lines in plain ASCII, only ever appended to, each line on the disk before what it announces is done:
+
+- `{"run": 1, "cluster": ..., "at": ..., "changes": [...], "sources": [...]}`: a run begins, nothing is done yet.
+- `{"run": 1, "attempted": 2000}`: of so many entities, in this order, it is from now on uncertain whether they are
+  altered; those behind them are untouched.
+- `{"run": 1, "ended": true}`: all of it is done. A run that undoes another one counts only from here.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.admin.sources import put, records_of
-from kclient_quota.admin.units import Sources
+from kclient_quota.admin.sources import SourceKey, key_of, key_record, records_of
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from kclient_quota.admin.unit_quotas import QuotaState, Target
 
 Slot = tuple[ClientQuotaEntity, str]
 """An entity and Kafka's key."""
+Sides = tuple[float | None, float | None]
+"""Before and after; None where nothing is set."""
 
 
 @dataclass(slots=True)
@@ -30,134 +42,262 @@ class Applied:
         number: counts the runs of one journal.
         cluster: the cluster's id.
         at: when it began, as ISO 8601.
-        before: what brokers had, None where nothing was set.
-        after: what they were to have, None where a quota was removed.
-        sources: what was kept beside them before and after.
-        done: the entities that were altered for certain.
-        is_undone: whether a later run took it back.
-        undoes: the run that this one took back, or None.
+        changes: what brokers had and were to have.
+        sources: what was kept beside them, where that was to differ.
+        attempted: how many entities, in the order of `changes`, may have been altered.
+        is_ended: whether all of it was done.
+        is_undone: whether a later run has taken all of it back.
+        undoes: the run that this one takes back, or None.
     """
 
     number: int
     cluster: str
     at: str
-    before: dict[Slot, float | None]
-    after: dict[Slot, float | None]
-    sources: tuple[Sources, Sources]
-    done: set[ClientQuotaEntity] = field(default_factory=set)
+    changes: dict[Slot, Sides]
+    sources: dict[SourceKey, Sides]
+    attempted: int = 0
+    is_ended: bool = False
     is_undone: bool = False
     undoes: int | None = None
 
+    def attempted_entities(self) -> set[ClientQuotaEntity]:
+        """Whose quotas may have been altered."""
+        return set(list(dict.fromkeys(entity for entity, _ in self.changes))[: self.attempted])
+
 
 class Journal:
-    """A file of JSON lines, only ever appended to.
+    """The journal of one cluster, or of several.
 
     Args:
         path: created when there is first something to write.
+        say: told in one sentence what was found amiss and mended.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
         self._path = path
+        self._say = say
 
     @property
     def path(self) -> Path:
         """The file."""
         return self._path
 
+    @contextmanager
+    def opened(self, *, create: bool = True) -> Iterator[OpenJournal]:
+        """Keep everybody else from writing to it meanwhile; a process that dies lets go.
+
+        A last line that was cut short when a machine died is moved to a file beside it: what it was to announce had
+        not begun.
+
+        Args:
+            create: whether to make a new file where there is none.
+
+        Raises:
+            ConfigError: another process writes to it, or the file cannot be read or written, or is no journal.
+        """
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(self._path, flags, 0o644)
+        except FileNotFoundError:
+            if not create:
+                raise ConfigError(f"journal {self._path}: it has nothing to undo: there is no such file") from None
+            raise ConfigError(f"journal {self._path}: its folder is missing; name a file that can be written") from None
+        except OSError as error:
+            raise ConfigError(f"journal {self._path}: {error.strerror}; name a file that can be written") from error
+        try:
+            if not _is_locked(descriptor):
+                raise ConfigError(f"journal {self._path}: another run is writing to it; wait until that has ended")
+            yield OpenJournal(self._path, descriptor, self._say)
+        finally:
+            os.close(descriptor)  # the lock goes with it
+
+
+class OpenJournal:
+    """A journal that this process alone writes to.
+
+    Args:
+        path: for messages.
+        descriptor: the file, open for appending.
+        say: told what was mended.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no journal.
+    """
+
+    def __init__(self, path: Path, descriptor: int, say: Callable[[str], None]) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        data = self._read_all()
+        self.runs, end = read_runs(data, path)
+        if end < len(data):
+            self._set_aside(data, end, say)
+
     def begin(self, state: QuotaState, target: Target, *, cluster: str, at: str, undoes: int | None = None) -> int:
         """Write down what is about to be done.
 
         Returns:
-            the run's number, for `done`.
+            the run's number.
 
         Raises:
-            ConfigError: the file cannot be read or written.
+            ConfigError: the file cannot be written; nothing has begun.
         """
-        number = len(self.read()) + 1
-        changes = [
-            {"entity": _names(entity), "key": key, "before": state.written.get(entity, {}).get(key), "after": value}
+        number = max((run.number for run in self.runs), default=0) + 1
+        changes = {
+            (entity, key): (state.written.get(entity, {}).get(key), value)
             for entity, ops in target.changes.items()
             for key, value in ops.items()
-        ]
-        sources = {"before": _records(state.sources), "after": _records(target.sources)}
-        line = {"apply": number, "cluster": cluster, "at": at, "changes": changes, "sources": sources}
-        self._append(line if undoes is None else {**line, "undoes": undoes})
+        }
+        before, after = records_of(state.sources), records_of(target.sources)
+        sources = {
+            key: (before.get(key), after.get(key))
+            for key in dict.fromkeys((*before, *after))
+            if before.get(key) != after.get(key)
+        }
+        run = Applied(number, cluster, at, changes, sources, undoes=undoes)
+        self._append(_record(run))
+        self.runs.append(run)
         return number
 
-    def done(self, number: int, entities: Iterable[ClientQuotaEntity]) -> None:
-        """Write down what has been done of a run.
+    def attempt(self, number: int, entities: int) -> None:
+        """Write down that so many entities, from the first on, are now being altered.
+
+        Raises:
+            ConfigError: the file cannot be written; no more must be altered.
+        """
+        self._append({"run": number, "attempted": entities})
+
+    def end(self, number: int) -> None:
+        """Write down that a run is done.
 
         Raises:
             ConfigError: the file cannot be written.
         """
-        self._append({"done": number, "entities": [_names(entity) for entity in entities]})
+        self._append({"run": number, "ended": True})
 
-    def read(self) -> list[Applied]:
-        """All runs, oldest first.
-
-        Raises:
-            ConfigError: the file cannot be read, or is no journal.
-        """
+    def _append(self, record: Mapping[str, Any]) -> None:
+        data = (json.dumps(record) + "\n").encode("ascii")
+        length = os.fstat(self._descriptor).st_size
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
+            written = 0
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+            os.fsync(self._descriptor)
         except OSError as error:
-            raise ConfigError(f"journal {self._path}: {error.strerror}; name a file that can be read") from error
-        runs: list[Applied] = []
-        for number, line in enumerate(lines, start=1):
-            try:
-                _read(runs, json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-                if number == len(lines) and not line.endswith("}"):
-                    break  # cut short when a machine died; what it was about to say had not begun
-                raise ConfigError(f"journal {self._path}:{number}: this is no journal of quotas: {error!r}") from error
-        return runs
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
+            os.ftruncate(self._descriptor, length)  # a full disk: leave no half of a line
             raise ConfigError(f"journal {self._path}: {error.strerror}; name a file that can be written") from error
 
+    def _read_all(self) -> bytes:
+        parts = []
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while part := os.read(self._descriptor, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
 
-def _read(runs: list[Applied], line: Mapping[str, Any]) -> None:
-    if "done" in line:
-        runs[line["done"] - 1].done.update(_entity(names) for names in line["entities"])
-        return
-    changes = [(_entity(change["entity"]), change["key"], change) for change in line["changes"]]
-    runs.append(
-        Applied(
-            line["apply"],
+    def _set_aside(self, data: bytes, end: int, say: Callable[[str], None]) -> None:
+        torn = self._path.with_name(f"{self._path.name}.torn")
+        try:
+            with torn.open("ab") as file:
+                file.write(data[end:] + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.ftruncate(self._descriptor, end)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise ConfigError(f"journal {self._path}: its last line is torn: {error.strerror}") from error
+        say(
+            f"journal {self._path}: its last line was cut short, as when a machine dies; it was moved to {torn}. "
+            "What it was to announce had not begun"
+        )
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock an open file until it is closed or this process dies; False when somebody else has it."""
+    if sys.platform == "win32":
+        import msvcrt  # noqa: PLC0415 - there is none elsewhere
+
+        lock = partial(msvcrt.locking, descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl  # noqa: PLC0415 - there is none on Windows
+
+        lock = partial(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        lock()
+    except OSError:
+        return False
+    return True
+
+
+def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:
+    """All runs of a journal's bytes, oldest first, and where its last whole line ends.
+
+    Raises:
+        ConfigError: it is no journal; the message names the line.
+    """
+    runs: dict[int, Applied] = {}
+    lines = data.split(b"\n")
+    last = len(lines) - 1 if lines[-1] else len(lines) - 2
+    end = 0
+    for number, line in enumerate(lines[: last + 1]):
+        try:
+            if number == len(lines) - 1:
+                raise ValueError("it has no end")  # noqa: TRY301 - whatever is wrong with the last line is one case
+            _read(runs, json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            if number == last and (number or not _is_foreign(line)):
+                break
+            raise ConfigError(f"journal {path}:{number + 1}: this is no journal of quotas: {error!r}") from error
+        end += len(line) + 1
+    for run in runs.values():
+        if run.is_ended and run.undoes is not None:
+            runs[run.undoes].is_undone = True
+    return list(runs.values()), end
+
+
+def _is_foreign(line: bytes) -> bool:
+    """Whether a file's only line is no beginning of one of ours: then it is left as it is."""
+    start = b'{"run": '
+    return not (start.startswith(line[: len(start)]) or not line.strip(b"\0"))
+
+
+def _record(run: Applied) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "run": run.number,
+        "cluster": run.cluster,
+        "at": run.at,
+        "changes": [
+            {"entity": dict(entity.wire_entries()), "key": key, "before": before, "after": after}
+            for (entity, key), (before, after) in run.changes.items()
+        ],
+        "sources": [
+            {"key": key_record(key), "before": before, "after": after} for key, (before, after) in run.sources.items()
+        ],
+    }
+    return record if run.undoes is None else {**record, "undoes": run.undoes}
+
+
+def _read(runs: dict[int, Applied], line: Mapping[str, Any]) -> None:
+    number = line["run"]
+    if "attempted" in line:
+        runs[number].attempted = int(line["attempted"])
+    elif "ended" in line:
+        runs[number].is_ended = True
+    elif number in runs:
+        raise ValueError(f"run {number} begins twice")
+    else:
+        runs[number] = Applied(
+            int(number),
             line["cluster"],
             line["at"],
-            {(entity, key): change["before"] for entity, key, change in changes},
-            {(entity, key): change["after"] for entity, key, change in changes},
-            (_sources(line["sources"]["before"]), _sources(line["sources"]["after"])),
-            undoes=line.get("undoes"),
+            {(_entity(each["entity"]), each["key"]): _sides(each) for each in line["changes"]},
+            {key_of(each["key"]): _sides(each) for each in line["sources"]},
+            undoes=runs[line["undoes"]].number if "undoes" in line else None,
         )
-    )
-    if "undoes" in line:
-        runs[line["undoes"] - 1].is_undone = True
 
 
-def _names(entity: ClientQuotaEntity) -> dict[str, str | None]:
-    return dict(entity.wire_entries())
+def _sides(change: Mapping[str, Any]) -> Sides:
+    before, after = change["before"], change["after"]
+    return None if before is None else float(before), None if after is None else float(after)
 
 
 def _entity(names: Mapping[str, str | None]) -> ClientQuotaEntity:
     return ClientQuotaEntity({kind: DEFAULT if name is None else name for kind, name in names.items()})
-
-
-def _records(sources: Sources) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value} for key, value in records_of(sources)]
-
-
-def _sources(records: Iterable[Mapping[str, Any]]) -> Sources:
-    sources = Sources()
-    for record in records:
-        put(sources, record["key"], record["value"])
-    return sources

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient_quota.admin.effective import EffectiveQuotas, QuotaEntry
 from kclient_quota.admin.output import entity_row, entity_text, number
+from kclient_quota.admin.units import enforced
 
 if TYPE_CHECKING:
     from kclient_quota.admin.quota_file import QuotaFile
@@ -79,13 +80,24 @@ class Plan:
 
     Attributes:
         changes: of what was asked for, in the order of their entities.
+        derived: what is written to brokers beyond these changes: worked out of bps and shares, or drifted from it.
         effective: what follows for those who are held to it.
         unmanaged: how many quotas are neither changed nor in the file.
     """
 
     changes: tuple[Change, ...]
+    derived: tuple[Change, ...]
     effective: tuple[EffectiveChange, ...]
     unmanaged: int
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.changes or self.derived)
+
+    @property
+    def removes(self) -> int:
+        """How many quotas go that somebody has set."""
+        return self.count("remove")
 
     def count(self, action: str) -> int:
         """How many changes add, change or remove."""
@@ -93,25 +105,23 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [str(change) for change in self.changes]
+        if self.derived:
+            lines += [*([""] if lines else []), "worked out of bps and shares, per broker:", *self.derived_lines()]
         if self.effective:
             lines += ["", "effective, per broker:", *map(str, self.effective)]
         summary = ", ".join(f"{self.count(action)} to {action}" for action in ("add", "change", "remove"))
         stay = f"; {self.unmanaged} that the file does not manage stay as they are" if self.unmanaged else ""
-        return "\n".join([*lines, *([""] if lines else []), f"{summary}{stay}"])
+        derived = f", {len(self.derived)} to work out" if self.derived else ""
+        return "\n".join([*lines, *([""] if lines else []), f"{summary}{derived}{stay}"])
+
+    def derived_lines(self) -> list[str]:
+        """What is worked out, a line each."""
+        return [f"  {change}" for change in self.derived]
 
     def rows(self) -> dict[str, Any]:
         """The same for JSON and YAML."""
         return {
-            "changes": [
-                {
-                    "action": change.action,
-                    "entity": entity_row(change.entity),
-                    "quota": str(change.quota),
-                    "before": change.before,
-                    "after": change.after,
-                }
-                for change in self.changes
-            ],
+            **self.doing(),
             "effective": [
                 {
                     "entity": entity_row(each.entity),
@@ -122,6 +132,13 @@ class Plan:
                 for each in self.effective
             ],
             "unmanaged": self.unmanaged,
+        }
+
+    def doing(self) -> dict[str, Any]:
+        """All that carrying it out would alter, and nothing that others may change without altering that."""
+        return {
+            "changes": [_change_row(change) for change in self.changes],
+            "derived": [_change_row(change) for change in self.derived],
         }
 
 
@@ -162,7 +179,21 @@ def make_plan(
     managed = {(change.entity, change.quota) for change in changes}
     managed |= {(entry.entity, quota) for entry in file.entries for quota in entry.wanted}
     unmanaged = sum((entity, quota) not in managed for entity, values in before.items() for quota in values)
-    return Plan(tuple(changes), tuple(_effective(written_before, written_after)), unmanaged)
+    derived = _derived(changes, written_before, written_after)
+    return Plan(tuple(changes), tuple(derived), tuple(_effective(written_before, written_after)), unmanaged)
+
+
+def _derived(changes: list[Change], before: Written, after: Written) -> list[Change]:
+    said = set(changes)
+    return [
+        change
+        for entity in dict.fromkeys((*after, *before))
+        for old, new in ((before.get(entity, {}), after.get(entity, {})),)
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+        for change in (Change(entity, enforced(key), old.get(key), new.get(key)),)
+        if change not in said
+    ]
 
 
 def _effective(before: Written, after: Written) -> list[EffectiveChange]:
@@ -184,6 +215,16 @@ def _deciding(index: EffectiveQuotas, written: Written, entity: ClientQuotaEntit
 
 def _number(value: float | None) -> str:
     return "?" if value is None else number(value)
+
+
+def _change_row(change: Change) -> dict[str, Any]:
+    return {
+        "action": change.action,
+        "entity": entity_row(change.entity),
+        "quota": str(change.quota),
+        "before": change.before,
+        "after": change.after,
+    }
 
 
 def _side_row(entry: QuotaEntry | None) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.admin.sources import put, records_of
+from kclient_quota.admin.sources import StoreDeniedError, key_of, key_record, put, records_of
 from kclient_quota.admin.units import Sources
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.wire.batches import iterate_batches
@@ -58,6 +58,7 @@ class TopicStore:
         """What the topic holds; nothing when there is none yet.
 
         Raises:
+            StoreDeniedError: the right to read it is missing.
             ClusterError: it cannot be read.
             ConfigError: a record in it is none of ours.
         """
@@ -96,8 +97,8 @@ class TopicStore:
 
     def _put(self, sources: Sources, record: Record) -> None:
         try:
-            value = None if record.value is None else json.loads(record.value)
-            put(sources, json.loads(record.key or b"null"), value)
+            value = None if record.value is None else float(json.loads(record.value))
+            put(sources, key_of(json.loads(record.key or b"null")), value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(
                 f"topic {self._topic}: the record at offset {record.offset} is no quota source: {error!r}; "
@@ -218,7 +219,8 @@ class TopicStore:
 
     def _refusal(self, code: int, what: str, message: str | None = None) -> ClusterError:
         words = ": ".join(part for part in (error_name(code), message) if part)
-        return ClusterError(
+        kind = StoreDeniedError if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else ClusterError
+        return kind(
             f"topic {self._topic}, where the source values of quotas live, {what}: {words}; "
             "READ, WRITE and DESCRIBE on it are needed, or another --units-store",
             error_code=code,
@@ -229,4 +231,4 @@ class TopicStore:
 
 
 def _by_key(sources: Sources) -> dict[str, float]:
-    return {json.dumps(key, sort_keys=True): value for key, value in records_of(sources)}
+    return {json.dumps(key_record(key), sort_keys=True): value for key, value in records_of(sources).items()}

@@ -9,6 +9,7 @@ from kclient_quota.admin.effective import EffectiveQuota, EffectiveQuotas, candi
 from kclient_quota.admin.model import ClientQuotaAlteration, ClientQuotaAlterationOp, ClientQuotaFilter
 from kclient_quota.admin.quotas import REQUEST_TIMEOUT_S, QuotaAdmin
 from kclient_quota.admin.results import PartialAlterationError
+from kclient_quota.admin.sources import StoreDeniedError
 from kclient_quota.admin.units import (
     BPS,
     Configured,
@@ -24,7 +25,7 @@ from kclient_quota.admin.units import (
 from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kclient_quota.admin.sources import SourceStore
     from kclient_quota.quota.entity import ClientQuotaEntity
@@ -54,10 +55,12 @@ class QuotaState:
     Attributes:
         written: what brokers have.
         sources: what is kept beside them.
+        denied: why what is kept beside them could not be seen, if so.
     """
 
     written: Written = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
+    denied: StoreDeniedError | None = None
 
     @property
     def asked(self) -> Configured:
@@ -87,10 +90,20 @@ class UnitQuotas:
         admin: writes and reads what brokers enforce.
         store: keeps what they cannot.
         request_timeout: seconds for each step.
+        say: told once, in a sentence, when what the store keeps cannot be seen. KIP-546's rights are enough for all
+            that concerns only what brokers enforce.
     """
 
-    def __init__(self, admin: QuotaAdmin, store: SourceStore, *, request_timeout: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        admin: QuotaAdmin,
+        store: SourceStore,
+        *,
+        request_timeout: float = REQUEST_TIMEOUT_S,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
         self._admin = admin
+        self._say = say
         self._store = store
         self._timeout = request_timeout
 
@@ -100,7 +113,7 @@ class UnitQuotas:
         Raises:
             ClusterError: the cluster refused or did not answer.
         """
-        sources = self._store.load()
+        sources, _ = self._load()
         written = self._describe(wanted)
         of_these = Sources({entity: values for entity, values in sources.values.items() if wanted.matches(entity)})
         asked = configured(of_these, written)
@@ -113,7 +126,7 @@ class UnitQuotas:
             ConfigError: an entity that no client can have.
             ClusterError: the cluster refused or did not answer.
         """
-        sources = self._store.load()
+        sources, _ = self._load()
         futures = self._admin.describe_effective_client_quotas(
             [entity], include_overrides=True, request_timeout=self._timeout
         )
@@ -154,14 +167,14 @@ class UnitQuotas:
             ConfigError: shares without a capacity, or a store that cannot keep them.
             ClusterError: the cluster refused or did not answer.
         """
-        sources = self._store.load()
+        sources, denied = self._load()
         if not sources and not capacity and all(quota.is_enforced for quota in (*add, *delete)):
             ops: dict[str, float | None] = {quota.key: None for quota in delete} | {
                 quota.key: value for quota, value in add.items()
             }
             self.alter_brokers({entity: ops}, validate_only=validate_only)
             return {entity: ops}
-        state = QuotaState(self._describe(ClientQuotaFilter.all()), sources)
+        state = QuotaState(self._describe(ClientQuotaFilter.all()), sources, denied)
         after = altered(state.asked, entity, add, frozenset(delete))
         target = self.target(state, after, {**sources.capacity, **(capacity or {})})
         self.write(state, target, validate_only=validate_only)
@@ -186,7 +199,7 @@ class UnitQuotas:
         Raises:
             ClusterError: the cluster refused or did not answer.
         """
-        return QuotaState(self._describe(ClientQuotaFilter.all()), self._store.load())
+        return QuotaState(self._describe(ClientQuotaFilter.all()), *self._load())
 
     def target(self, state: QuotaState, asked: Configured, capacity: Mapping[str, float]) -> Target:
         """What has to be written and kept when all of `asked` is asked for.
@@ -205,6 +218,7 @@ class UnitQuotas:
         Raises:
             ClusterError: the cluster refused or did not answer; the message says what was done.
         """
+        self.check_store(state, target)
         if validate_only:
             self.alter_brokers(target.changes, validate_only=True)
             return
@@ -218,6 +232,15 @@ class UnitQuotas:
                 f"{error}; the source values are kept: `kafka-quotas reconcile` writes what is missing",
                 error_code=error.error_code,
             ) from error
+
+    def check_store(self, state: QuotaState, target: Target) -> None:
+        """Refuse what would have to be kept where we may not look.
+
+        Raises:
+            StoreDeniedError: the target has units that brokers cannot keep.
+        """
+        if state.denied is not None and target.sources != state.sources:
+            raise state.denied
 
     def keep(self, state: QuotaState, target: Target) -> None:
         """Keep the sources of a target, once the brokers have said that they would take its changes.
@@ -238,6 +261,15 @@ class UnitQuotas:
         metadata = self._admin.describe_cluster(None, request_timeout=self._timeout).result()
         leaders = {leader for (topic, _), leader in metadata.leaders.items() if leader >= 0 and topic[:1] != "_"}
         return len(leaders) or len(metadata.brokers)
+
+    def _load(self) -> tuple[Sources, StoreDeniedError | None]:
+        try:
+            return self._store.load(), None
+        except StoreDeniedError as error:
+            if self._say is not None:
+                self._say(f"quotas in bps and shares cannot be seen, only what brokers enforce: {error}")
+                self._say = None
+            return Sources(), error
 
     def _describe(self, wanted: ClientQuotaFilter) -> Written:
         return self._admin.describe_client_quotas(wanted, request_timeout=self._timeout).result()

@@ -1,12 +1,20 @@
-"""`--output`: text, a table, JSON or YAML."""
+"""What commands print: text, a table, JSON or YAML; warnings; and what they ask before they alter something."""
 
+import argparse
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
-import yaml
+from kclient_quota.errors import ConfigError
 
 FORMATS = ("text", "table", "json", "yaml")
+
+
+def add_output_option(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
+    """`--output`, and `--json` for short."""
+    parser.add_argument("--output", choices=formats, default="text", help="default: %(default)s")
+    parser.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
 
 
 def rendered(output: str, text: Callable[[], str], table: Callable[[], str], rows: Callable[[], list[Any]]) -> str:
@@ -14,5 +22,36 @@ def rendered(output: str, text: Callable[[], str], table: Callable[[], str], row
     if output == "json":
         return json.dumps(rows(), indent=2, ensure_ascii=False)
     if output == "yaml":
+        import yaml  # noqa: PLC0415 - slow to load, and hardly anybody asks for it
+
         return yaml.safe_dump(rows(), sort_keys=False, allow_unicode=True).rstrip("\n")
     return table() if output == "table" else text()
+
+
+def warn(words: str) -> None:
+    """One line on standard error."""
+    print(f"warning: {words}", file=sys.stderr)
+
+
+def agreed(options: argparse.Namespace, question: str, *, removals: int = 0, may_ask: bool = True) -> bool:
+    """Whether to go on: `--yes`, or the answer of somebody at a terminal. A script is never asked.
+
+    Args:
+        options: with `yes`.
+        question: asked at a terminal.
+        removals: how many quotas would go, for which a script needs `--yes`.
+        may_ask: whether a question would not spoil the output.
+
+    Raises:
+        ConfigError: there is something to remove, and nobody to ask.
+    """
+    if options.yes:
+        return True
+    if may_ask and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        print(f"{question} [y/N] ", end="", flush=True)
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    if removals:
+        raise ConfigError(
+            f"{removals} quotas would be removed and there is nobody to ask; add --yes. Nothing was altered"
+        )
+    return True

@@ -11,6 +11,7 @@ from kclient_quota.admin.sources import FileStore, NoStore, SourceStore
 from kclient_quota.admin.topic_store import TopicStore
 from kclient_quota.admin.unit_quotas import UnitQuotas
 from kclient_quota.admin.units import SHARES, UNITS, QuotaUnit, parse_quota, parse_value
+from kclient_quota.cli.printing import warn
 from kclient_quota.cli.properties import read_command_config
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
@@ -19,7 +20,8 @@ from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, ClientQuotaEntity, Na
 DONE, FAILED, WRONG, CONFLICT, DIFFERENT = 0, 1, 2, 3, 4
 EXIT_CODES = (
     "exit status: 0 done; 1 the cluster refused, did not answer, or did half (the message says which); 2 wrong options "
-    "or file; 3 somebody changed quotas meanwhile, nothing was overwritten; 4 diff: there are differences"
+    "or file; 3 somebody changed quotas meanwhile, nothing was overwritten; 4 diff: there are differences; plan and "
+    "diff with --detailed-exitcode: 0 nothing to do, 1 whatever went wrong, 2 there is something to do"
 )
 
 
@@ -69,7 +71,7 @@ def unit_quotas(admin: QuotaAdmin, options: argparse.Namespace) -> UnitQuotas:
         store = TopicStore(admin.client, SYSTEM_CLOCK, timeout_ms=round(options.timeout * 1000))
     else:
         store = FileStore(Path(options.units_store))
-    return UnitQuotas(admin, store, request_timeout=options.timeout)
+    return UnitQuotas(admin, store, request_timeout=options.timeout, say=warn)
 
 
 def parts(texts: Iterable[str] | None) -> list[str]:

@@ -10,7 +10,7 @@ from kclient_quota.admin.output import describe_rows, describe_table, describe_t
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.units import parse_quota
 from kclient_quota.cli.configs import add_configs
-from kclient_quota.cli.printing import FORMATS, rendered
+from kclient_quota.cli.printing import add_output_option, rendered
 from kclient_quota.cli.quota_advice import add_advise
 from kclient_quota.cli.quota_code import add_code_commands
 from kclient_quota.cli.quota_options import (
@@ -53,8 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         if arguments and arguments[0] in COMMANDS:
-            options = _command_parser().parse_args(arguments)
-            return int(options.run(options))
+            return _run_command(arguments)
         return _run(_parser().parse_args(arguments))
     except KclientQuotaError as error:
         print(f"kafka-quotas: {error}", file=sys.stderr)
@@ -64,6 +63,23 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has seen enough
         sys.stderr.close()
         return DONE
+
+
+def _run_command(arguments: list[str]) -> int:
+    """One of the commands; with `--detailed-exitcode` whatever goes wrong is 1, as 2 has another meaning then."""
+    is_detailed = "--detailed-exitcode" in arguments
+    try:
+        options = _command_parser().parse_args(arguments)
+        return int(options.run(options))
+    except KclientQuotaError as error:
+        if not is_detailed:
+            raise
+        print(f"kafka-quotas: {error}", file=sys.stderr)
+        return FAILED
+    except SystemExit as ended:
+        if is_detailed and ended.code:
+            return FAILED
+        raise
 
 
 def _command_parser() -> argparse.ArgumentParser:
@@ -92,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     mode.add_argument("--alter", action="store_true", help="add, change and remove quotas of one entity")
     parser.add_argument("--names", action="append", metavar="TYPE=NAME,...", help="entities by name")
     parser.add_argument("--defaults", action="append", metavar="TYPE,...", help="default entities of these types")
-    parser.add_argument("--output", choices=FORMATS, default="text", help="default: as KIP-546's draft prints it")
+    add_output_option(parser)
     only = parser.add_argument_group("only with --list")
     only.add_argument("--prefix", action="append", metavar="TYPE=PREFIX,...", help="entities whose name begins so")
     only = parser.add_argument_group("only with --describe")

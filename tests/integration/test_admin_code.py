@@ -1,15 +1,24 @@
 """Quotas as code, from an empty cluster to a plan taken back, on the embedded broker."""
 
+import io
 import json
+import subprocess
+import sys
 
 import pytest
 
 from kclient_quota.admin import applying
+from kclient_quota.admin.journal import Journal
+from kclient_quota.admin.topic_store import DEFAULT_TOPIC
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.control import HANG_UP
 from kclient_quota.cli import quotas
 from kclient_quota.quota.entity import ClientQuotaEntity
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import MetadataResponse
 
 ALTER = 49
+METADATA = 3
 FILE = """
 version: 1
 quotas:
@@ -34,13 +43,16 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def run(broker, capsys):
+def run(broker, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
     def command(name, *arguments, status=0):
         got = quotas.main([name, *map(str, arguments), "--bootstrap-server", broker.bootstrap_servers])
         out, err = capsys.readouterr()
         assert got == status, out + err
-        return out if status in {0, 4} else err
+        return out or err if status in {0, 4} else err
 
+    command.server = broker.bootstrap_servers
     return command
 
 
@@ -51,13 +63,16 @@ def test_from_an_empty_cluster_and_back(run, file, broker):
         "+ {user=<default>} producer_byte_rate:broker_bps=1000",
         "+ {user=alice, client-id=app} producer_byte_rate:bps=5000",
         "",
+        "worked out of bps and shares, per broker:",
+        "  + {user=alice, client-id=app} producer_byte_rate:broker_bps=1000",
+        "",
         "effective, per broker:",
         "  {user=<default>} consumer_byte_rate: no limit -> 2000",
         "  {user=<default>} producer_byte_rate: no limit -> 1000",
         "  {user=alice, client-id=app} consumer_byte_rate: no limit -> 2000 of {user=<default>}",
         "  {user=alice, client-id=app} producer_byte_rate: no limit -> 1000",
         "",
-        "3 to add, 0 to change, 0 to remove",
+        "3 to add, 0 to change, 0 to remove, 1 to work out",
     ]
     assert run("export") == "version: 1\nquotas: []\n"
     assert "2 entities altered; journal:" in run("apply", file)
@@ -68,9 +83,9 @@ def test_from_an_empty_cluster_and_back(run, file, broker):
     exported = file.with_name("exported.yaml")
     exported.write_text(run("export"))
     assert run("diff", exported) == ""
-    assert "2 entities altered" in run("undo", file.with_name("quotas.journal"))
+    assert "2 entities altered" in run("undo", file)
     assert run("export") == "version: 1\nquotas: []\n"
-    assert "it has nothing to undo" in run("undo", file.with_name("quotas.journal"), status=2)
+    assert "it has nothing to undo" in run("undo", file, status=2)
     assert run("diff", file, status=4).splitlines()[0] == "+ {user=<default>} consumer_byte_rate:broker_bps=2000"
 
 
@@ -78,9 +93,11 @@ def test_what_others_set_stays_unless_pruned(run, file, broker):
     broker.set_quota(user="bob", producer_byte_rate=7)
     assert "1 that the file does not manage stay as they are" in run("apply", file)
     assert "names: {user: bob}" in run("export")
-    assert "1 to remove" in run("apply", file, "--prune")
+    assert "1 quotas would be removed and there is nobody to ask; add --yes" in run("apply", file, "--prune", status=2)
+    assert "names: {user: bob}" in run("export")
+    assert "1 to remove" in run("apply", file, "--prune", "--yes")
     assert "bob" not in run("export")
-    run("undo", file.with_name("quotas.journal"))
+    run("undo", file)
     assert "names: {user: bob}" in run("export")
 
 
@@ -115,11 +132,11 @@ def test_somebody_who_comes_between_is_not_overwritten(run, tmp_path, broker, mo
     assert "2 entities were altered before" in err
     assert seen == [2]
     broker.clear_controls()
-    # what was done can be taken back; the stranger's own cannot be, and nothing is until it is gone
-    assert "somebody has changed since {user=u3}" in run("undo", file.with_name("quotas.journal"), status=3)
-    broker.set_quota(user="u3", producer_byte_rate=None)
-    run("undo", file.with_name("quotas.journal"))
-    assert run("export") == "version: 1\nquotas: []\n"
+    # what was done can be taken back; the stranger's own is not touched
+    undone = run("undo", file)
+    assert "- {user=u0} producer_byte_rate:broker_bps=5" in undone
+    assert "u3" not in undone
+    assert run("--list") == "{user=u3}\nproducer_byte_rate:broker_bps=77\n"
 
 
 def test_a_broker_that_refuses_refuses_before_anything_is_done(run, tmp_path):
@@ -129,7 +146,7 @@ def test_a_broker_that_refuses_refuses_before_anything_is_done(run, tmp_path):
     )
     assert "Unhandled client quota entity type: group" in run("apply", file, status=1)
     assert run("export") == "version: 1\nquotas: []\n"
-    assert not file.with_name("quotas.journal").exists()
+    assert not list(tmp_path.glob("*.journal"))
     assert "Unhandled" in run("apply", file, "--validate-only", status=1)
 
 
@@ -147,31 +164,225 @@ def test_reconcile_when_brokers_come_to_lead(run, tmp_path, capsys):
         journal = ["--journal", str(tmp_path / "j")]
         assert quotas.main(["reconcile", *journal, *server]) == 0
         assert quotas.main(["reconcile", str(file), *server]) == 0
-        assert capsys.readouterr().out == "~ {user=a} producer_byte_rate:broker_bps=9000 -> 3000\n"
+        assert capsys.readouterr().out == (
+            "~ {user=a} producer_byte_rate:broker_bps=9000 -> 3000\nnothing to work out anew\n"
+        )
         assert quotas.main(["--list", *server]) == 0
         assert capsys.readouterr().out == "{user=a}\nproducer_byte_rate:bps=9000\nproducer_byte_rate:broker_bps=3000\n"
 
 
-def test_a_journal_belongs_to_its_cluster(run, file, capsys):
-    run("apply", file)
-    journal = file.with_name("quotas.journal")
-    with EmbeddedBroker() as other:
-        assert quotas.main(["undo", str(journal), "--bootstrap-server", other.bootstrap_servers]) == 2
+def test_a_journal_of_several_clusters(run, file, capsys):
+    run("apply", file, "--journal", "one.journal")
+    journal = file.with_name("one.journal")
+    with EmbeddedBroker(topics={"orders": 1}) as other:
+        server = ["--bootstrap-server", other.bootstrap_servers]
+        assert quotas.main(["undo", str(journal), *server]) == 2
         assert "was applied to cluster" in capsys.readouterr().err
-    lines = journal.read_text().splitlines()
-    journal.write_text("\n".join([*lines, '{"apply": 2, "clus']))  # cut short by a crash
-    run("undo", journal)
-    journal.write_text("[]\n" + "\n".join(lines))
-    assert "this is no journal of quotas" in run("undo", journal, status=2)
-
-
-def test_a_crash_after_the_journal_was_begun_can_be_taken_back(run, file):
-    run("apply", file)
-    journal = file.with_name("quotas.journal")
-    begun = [line for line in journal.read_text().splitlines() if "apply" in json.loads(line)]
-    journal.write_text("\n".join(begun) + "\n")
-    run("undo", journal)
+        assert quotas.main(["apply", str(file), "--journal", str(journal), *server]) == 0
+        capsys.readouterr()
+    assert "run 1 of" in run("undo", journal)  # what came later was another cluster's
     assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_each_cluster_has_a_journal_of_its_own(run, file, broker, capsys):
+    run("apply", file)
+    with EmbeddedBroker(topics={"orders": 1}) as other:
+        server = ["--bootstrap-server", other.bootstrap_servers]
+        assert quotas.main(["apply", str(file), *server]) == 0
+        assert quotas.main(["undo", str(file), *server]) == 0
+        capsys.readouterr()
+    assert len(list(file.parent.glob("quotas.*.journal"))) == 2
+    assert "2 entities altered" in run("undo", file)
+
+
+def test_a_torn_journal_is_mended_and_said_to_be(run, file, capsys, tmp_path):
+    run("apply", file)
+    (journal,) = tmp_path.glob("*.journal")
+    for torn in ('{"run": 2, "clus', '{"run": 2}\n', "\0\0\0\0", '{"run": 1, "ended": tr\n'):
+        with journal.open("a") as appended:
+            appended.write(torn)
+        file.write_text(FILE.replace("1000", "1001"))
+        capsys.readouterr()
+        assert quotas.main(["apply", str(file), "--bootstrap-server", run.server]) == 0
+        assert "its last line was cut short" in capsys.readouterr().err
+        assert "~ {user=<default>} producer_byte_rate:broker_bps=1001 -> 1000" in run("undo", journal)
+        assert torn.rstrip("\n") in (tmp_path / f"{journal.name}.torn").read_text()
+    assert "run 1 of" in run("undo", journal)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_no_journal_is_left_as_it_is(run, file, tmp_path):
+    for text in ("[]\n", "dear diary", '{"apply": 1}\n{"done": 1}\n'):
+        (tmp_path / "diary").write_text(text)
+        assert "this is no journal of quotas" in run("apply", file, "--journal", "diary", status=2)
+        assert (tmp_path / "diary").read_text() == text
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_names_with_line_breaks_of_unicode(run, tmp_path):
+    file = tmp_path / "quotas.yaml"
+    file.write_text('version: 1\nquotas:\n- {names: {user: "a\\u2028b\\x85c"}, set: {producer_byte_rate: 5}}\n')
+    run("apply", file)
+    run("undo", file)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_a_crash_after_the_journal_was_begun_can_be_taken_back(run, file, tmp_path):
+    run("apply", file)
+    (journal,) = tmp_path.glob("*.journal")
+    begun = [line for line in journal.read_text().splitlines() if "ended" not in line]
+    journal.write_text("\n".join(begun) + "\n")
+    assert ", which did not end, taken back" in run("undo", journal)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_an_undo_that_failed_goes_on_with_the_same_run(run, file, broker):
+    run("apply", file)
+    file.write_text(FILE.replace("2000", "3000"))
+    run("apply", file)
+    before = run("export")
+    broker.control(ALTER, lambda seen: None if seen.request.validate_only else HANG_UP, times=None)
+    assert "goes on with run 2" in run("undo", file, "--timeout", 1, status=1)
+    broker.clear_controls()
+    assert run("export") == before
+    assert "run 2 of" in run("undo", file)
+    assert "consumer_byte_rate: 2000" in run("export")
+    assert "run 1 of" in run("undo", file)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_a_run_by_its_number(run, file, broker):
+    run("apply", file)
+    file.write_text(FILE.replace("2000", "3000"))
+    run("apply", file)
+    assert "run 1 cannot be undone: somebody has changed since" in run("undo", file, "--run", 1, status=3)
+    run("undo", file, "--run", 2)
+    assert "run 2 is undone already" in run("undo", file, "--run", 2, status=2)
+    assert "run 9 is none of this cluster" in run("undo", file, "--run", 9, status=2)
+
+
+def test_two_runs_at_a_time_do_not_mix(run, file, tmp_path):
+    run("apply", file)
+    (path,) = tmp_path.glob("*.journal")
+    with Journal(path, print).opened():
+        assert "another run is writing to it" in run("undo", file, status=2)
+    with subprocess.Popen([sys.executable, "-c", LOCKS, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "locked\n"
+        assert "another run is writing to it" in run("undo", file, status=2)
+        process.kill()
+    run("undo", file)
+
+
+LOCKS = """
+import sys, time, pathlib
+from kclient_quota.admin.journal import Journal
+with Journal(pathlib.Path(sys.argv[1]), print).opened():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_drift_of_what_is_worked_out_is_shown(run, file, broker):
+    run("apply", file)
+    broker.set_quota(user="alice", client_id="app", producer_byte_rate=7)
+    # a smaller number by hand counts as asked for; a larger one than what was asked for has drifted
+    broker.set_quota(user="alice", client_id="app", producer_byte_rate=70_000)
+    line = "~ {user=alice, client-id=app} producer_byte_rate:broker_bps=70000 -> 1000"
+    planned = run("plan", file)
+    assert line in planned
+    assert "0 to add, 0 to change, 0 to remove, 1 to work out" in planned
+    assert line in run("diff", file, status=4)
+    run("apply", file)
+    assert run("diff", file) == ""
+
+
+def test_a_kept_plan_holds_though_a_stranger_sets_something_else(run, file, broker, tmp_path):
+    kept = tmp_path / "plan.json"
+    run("plan", file, "--out", kept)
+    broker.set_quota(user="stranger", producer_byte_rate=9)
+    assert "2 entities altered" in run("apply", file, "--plan", kept)
+
+
+def test_exit_codes_of_terraform(run, file):
+    run("plan", file, "--detailed-exitcode", status=2)
+    run("diff", file, "--detailed-exitcode", status=2)
+    run("apply", file)
+    run("plan", file, "--detailed-exitcode")
+    run("diff", file, "--detailed-exitcode")
+    for wrong in ([file.with_name("none.yaml")], [file, "--nonsense"], []):
+        run("plan", *wrong, "--detailed-exitcode", status=1)
+
+
+def test_an_empty_file_prunes_nothing_unasked(run, file, tmp_path):
+    run("apply", file)
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("version: 1\nquotas: []\n")
+    before = run("export")
+    for command in ("plan", "diff", "apply"):
+        yes = ["--yes"] if command == "apply" else []
+        assert "it sets nothing, so --prune would remove every" in run(command, empty, "--prune", *yes, status=2)
+    run("apply", empty, "--prune", "--allow-empty", status=2)
+    assert run("export") == before
+    run("apply", empty, "--prune", "--allow-empty", "--yes")
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "altered"), [("y\n", True), ("\n", False), ("no\n", False), ("", False)])
+def test_at_a_terminal_the_plan_is_shown_and_then_asked_about(broker, file, monkeypatch, answer, altered):
+    out = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stdout", out)
+    assert quotas.main(["apply", str(file), "--bootstrap-server", broker.bootstrap_servers]) == 0
+    shown, _, said = out.getvalue().partition("apply this? [y/N] ")
+    assert "3 to add" in shown
+    assert ("2 entities altered" in said) is altered
+    assert ("nothing was altered" in said) is not altered
+
+
+def test_json_is_one_document(run, file):
+    (result,) = json.loads(run("apply", file, "--json"))
+    assert (result["altered"], len(result["changes"]), len(result["derived"])) == (2, 3, 1)
+    assert result["journal"].endswith(".journal")
+
+
+def without_the_units_topic(broker):
+    """Who has KIP-546's rights only: DESCRIBE_CONFIGS and ALTER_CONFIGS on the cluster, nothing on the topic."""
+
+    def deny(seen):
+        if [topic.name for topic in seen.request.topics or ()] != [DEFAULT_TOPIC]:
+            return None
+        topic = MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=DEFAULT_TOPIC, partitions=[]
+        )
+        return MetadataResponse(brokers=[], controller_id=1, topics=[topic])
+
+    broker.control(METADATA, deny, times=None)
+
+
+def test_who_may_not_see_the_units_topic_looks_and_alters_all_the_same(run, file, broker, capsys):
+    run("apply", file)
+    without_the_units_topic(broker)
+    enforced = file.with_name("enforced.yaml")
+    enforced.write_text("version: 1\nquotas:\n- {names: {user: bob}, set: {producer_byte_rate: 5}}\n")
+    for command in (["--list"], ["--describe", "--names=user=alice,client-id=app"], ["export"], ["plan", enforced]):
+        got = quotas.main([*map(str, command), "--bootstrap-server", run.server])
+        out, err = capsys.readouterr()
+        assert got == 0, err
+        assert "1000" in out or "bob" in out
+        assert "warning: quotas in bps and shares cannot be seen" in err
+        assert err.count("\n") == 1
+    run("apply", enforced)
+    run("undo", enforced, "--run", 2)
+    run("--alter", "--names=user=bob", "--add=producer_byte_rate=6")
+    for refused in (["apply", file], ["--alter", "--names=user=bob", "--add=producer_byte_rate:bps=6"]):
+        before = run("--list")
+        assert "TOPIC_AUTHORIZATION_FAILED" in run(*refused, status=1)
+        assert run("--list") == before
 
 
 def test_wrong_files(run, tmp_path):
