@@ -4,7 +4,7 @@ python examples/quotas_as_code.py                 # here, on an embedded broker;
 kafka-quotas plan  quotas.yaml --bootstrap-server localhost:9092       # this page, the same by hand:
 kafka-quotas apply quotas.yaml --bootstrap-server localhost:9092
 kafka-quotas --describe --names user=alice,client-id=app --include-overrides --bootstrap-server localhost:9092
-kafka-quotas undo  quotas.journal --bootstrap-server localhost:9092
+kafka-quotas undo  quotas.yaml --bootstrap-server localhost:9092
 """
 
 import tempfile
@@ -44,7 +44,7 @@ def main() -> None:
         run("--describe", "--names", "user=alice,client-id=app", "--include-overrides")
         cluster.set_quota(user="mallory", producer_byte_rate=99)
         run("plan", file)  # what the file does not manage stays
-        run("undo", Path(folder, "quotas.journal"))
+        run("undo", file)
         run("export")
 
 

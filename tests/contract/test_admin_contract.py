@@ -248,7 +248,7 @@ def test_quotas_as_code(cluster, admin, tmp_path, capsys):
     _, exported = run("export")
     (tmp_path / "exported.yaml").write_text(exported)
     assert run("diff", tmp_path / "exported.yaml") == (0, "")
-    assert run("undo", tmp_path / "quotas.journal") == (0, "2 entities altered\n")
+    assert run("undo", tmp_path)[1].endswith("2 entities altered\n")
     assert run("export") == (0, "version: 1\nquotas: []\n")
 
 

@@ -18,7 +18,7 @@ def test_quotas_as_code() -> None:
     )
     assert done.returncode == 0, done.stderr
     out = done.stdout
-    assert "4 to add, 0 to change, 0 to remove\n" in out
+    assert "4 to add, 0 to change, 0 to remove, 3 to work out\n" in out
     assert "{user=alice, client-id=app} producer_byte_rate: no limit -> 1000000\n" in out
     assert "consumer_byte_rate:shares=2\nproducer_byte_rate:bps=3000000\nproducer_byte_rate:broker_bps=1000000" in out
     assert "*consumer_byte_rate:shares=1 {user=<default>}" in out
