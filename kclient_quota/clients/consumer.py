@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from kclient_quota.clients import consumer_settings as settings
 from kclient_quota.clients.consumer_gate import ConsumerGate
-from kclient_quota.clients.fetch_sizes import with_sizes
 from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client_id
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
@@ -23,6 +22,7 @@ from kclient_quota.clients.stepping_aside import aside
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import CONSUMER, MetricName
+from kclient_quota.pacing.fetch_sizes import with_sizes
 
 STORE_EVERY_MS: Final = 1_000
 NO_OFFSET: Final = 0

@@ -7,10 +7,6 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from kclient_quota.clients.broker_pace import BrokerPace
-from kclient_quota.clients.fetch_pacing import ONLY, RECORD_BYTES, FetchPacer
-from kclient_quota.clients.fetch_sizes import FetchSizes
-from kclient_quota.clients.fetch_statistics import fetch_statistics
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.librdkafka.statistics import StatisticsReader
 from kclient_quota.clients.limits import Limit
@@ -21,6 +17,10 @@ from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
+from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
+from kclient_quota.pacing.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetch_statistics import fetch_statistics
 
 logger = logging.getLogger("kclient_quota")
 

@@ -6,12 +6,12 @@ import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
 from kclient_quota.clients.consumer_gate import ConsumerGate
-from kclient_quota.clients.fetch_pacing import RECORD_BYTES
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.held import HeldMessages, Partition
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.poll_idle import PollIdle
 from kclient_quota.clients.wait_time import WaitTime
+from kclient_quota.pacing.fetch import RECORD_BYTES
 
 SLICE_MS: Final = 100
 """Longest sleep of a waiting call: how soon Ctrl-C is noticed."""

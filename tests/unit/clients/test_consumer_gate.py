@@ -9,12 +9,12 @@ from confluent_kafka import Message, ThrottleEvent
 
 from kclient_quota.clients import consumer_settings as settings
 from kclient_quota.clients.consumer_gate import ConsumerGate
-from kclient_quota.clients.fetch_sizes import with_sizes
-from kclient_quota.clients.fetch_statistics import fetch_statistics
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
+from kclient_quota.pacing.fetch_sizes import with_sizes
+from kclient_quota.pacing.fetch_statistics import fetch_statistics
 from kclient_quota.testing.clock import ManualClock
 
 QUOTA = 100_000.0

@@ -10,12 +10,12 @@ from confluent_kafka import ThrottleEvent
 from kclient_quota.clients import consumer_settings, producer_settings
 from kclient_quota.clients.aside import CallbackGuard
 from kclient_quota.clients.consumer_gate import ConsumerGate
-from kclient_quota.clients.fetch_sizes import with_sizes
 from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.native_throttling import LAST_WITHOUT, NEEDED, NativeThrottling
 from kclient_quota.config import Backoff, LimitSource
+from kclient_quota.pacing.fetch_sizes import with_sizes
 from kclient_quota.testing.clock import ManualClock
 
 LATER = LAST_WITHOUT + 0x10000

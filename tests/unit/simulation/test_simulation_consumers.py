@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from kclient_quota.clients.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetch_sizes import FetchSizes
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation import Change, Scenario, figures, parts, simulate
 from kclient_quota.simulation.consumers import BATCH_WIRE_BYTES, RESPONSE_WIRE_BYTES
 from kclient_quota.simulation.outcome import BIN_MS, START_MS
-from tests.unit.clients.fetch_world import Broker, Quota, World
+from tests.unit.pacing.fetch_world import Broker, Quota, World
 
 
 def play(scenario, seed=1):

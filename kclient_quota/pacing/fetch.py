@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from kclient_quota.clients.broker_pace import BrokerPace
-from kclient_quota.clients.fetch_sizes import FetchSizes
-from kclient_quota.clients.fetch_statistics import FetchStatistics
-from kclient_quota.clients.fetch_window import FetchWindow
+from kclient_quota.pacing.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 RECORD_BYTES: Final = 10

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kclient_quota.clients.fetch_pacing import FetchPacer
-from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
-from kclient_quota.clients.fetch_statistics import FetchStatistics
-from tests.unit.clients.fetch_world import Broker, Quota, World
+from kclient_quota.pacing.fetch import FetchPacer
+from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for, with_sizes
+from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from tests.unit.pacing.fetch_world import Broker, Quota, World
 
 WARM_UP_MS = 15_000
 SETTLED_MS = 45_000

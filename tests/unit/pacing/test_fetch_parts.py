@@ -4,11 +4,11 @@ from math import inf
 
 import pytest
 
-from kclient_quota.clients.broker_pace import BrokerPace
-from kclient_quota.clients.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
-from kclient_quota.clients.fetch_sizes import FetchSizes, sizes_for, with_sizes
-from kclient_quota.clients.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.clients.stall import StallWatch
+from kclient_quota.pacing.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
+from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for, with_sizes
+from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.pacing.known_share import KnownShare
 from kclient_quota.quota.rate import SampledRate
 

@@ -3,8 +3,8 @@
 from math import ceil, inf
 from typing import Final
 
-from kclient_quota.clients.fetch_share import FetchShare
-from kclient_quota.clients.fetch_window import FetchWindow
+from kclient_quota.pacing.fetch_share import FetchShare
+from kclient_quota.pacing.fetch_window import FetchWindow
 
 SAVED_MS: Final = 300
 """Unused pace, in time, that a late application may make up for."""
