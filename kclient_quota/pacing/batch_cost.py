@@ -1,0 +1,69 @@
+"""What a batch takes on the wire: so much for itself, and so much for each byte of its messages.
+
+A broker counts bytes after batching and compression. A request, its batch's header and what a compressor must first
+learn take the same whatever the batch holds; beyond that every byte of the messages takes its part. Both are learnt
+from what librdkafka says it has sent.
+"""
+
+from typing import Final
+
+FORGET: Final = 0.9
+"""What an observation still counts for when the next one is made."""
+OVERHEAD_BYTES: Final = 150.0
+"""A produce request and its batch's header."""
+COMPRESSED_OVERHEAD_BYTES: Final = 350.0
+"""The same, and what the first message of a compressed batch takes more than the later ones."""
+COMPRESSED_PART: Final = 0.4
+"""Of a message's bytes, as long as nothing is known of how well they compress."""
+TRUST: Final = 4.0
+"""For how many observations what is assumed of the overhead counts."""
+LEAST_PART, MOST_PART = 0.005, 1.5
+LEAST_OVERHEAD, MOST_OVERHEAD = 60.0, 4_000.0
+
+
+class BatchCost:
+    """Learns and foretells bytes on the wire.
+
+    Args:
+        compressed: whether `compression.type` is set.
+
+    Attributes:
+        overhead: bytes on the wire that a batch takes whatever it holds.
+        part: bytes on the wire for each raw byte in it.
+    """
+
+    __slots__ = ("_assumed", "_batches", "_raw", "_sums", "_wire", "overhead", "part")
+
+    def __init__(self, *, compressed: bool = False) -> None:
+        self.overhead = self._assumed = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
+        self.part = COMPRESSED_PART if compressed else 1.0
+        self._sums = [0.0] * 5
+        self._batches = self._raw = self._wire = 0.0
+
+    def wire(self, raw_bytes: float, batches: int = 1) -> float:
+        """What `raw_bytes` of messages in so many batches take on the wire."""
+        return self.overhead * batches + self.part * raw_bytes
+
+    def raw(self, wire_bytes: float) -> float:
+        """How many raw bytes one batch holds that takes so many on the wire; may be below zero."""
+        return (wire_bytes - self.overhead) / self.part
+
+    def observe(self, batches: int, raw_bytes: int, wire_bytes: int) -> None:
+        """So many batches of so many raw bytes have taken so many on the wire."""
+        if batches <= 0 or raw_bytes <= 0 or wire_bytes <= 0:
+            return
+        self._batches = self._batches * FORGET + batches
+        self._raw = self._raw * FORGET + raw_bytes
+        self._wire = self._wire * FORGET + wire_bytes
+        # Least squares of wire / raw = part + overhead * (batches / raw).
+        x, y = batches / raw_bytes, wire_bytes / raw_bytes
+        self._sums = [FORGET * old + new for old, new in zip(self._sums, (1.0, x, x * x, y, x * y), strict=True)]
+        count, sum_x, sum_xx, sum_y, sum_xy = self._sums
+        spread = sum_xx - sum_x * sum_x / count
+        doubt = TRUST * (sum_x / count) ** 2 / 100.0
+        slope = (sum_xy - sum_x * sum_y / count + doubt * self._assumed) / (spread + doubt)
+        # All that was seen must come out right, however it is divided.
+        most = 0.9 * self._wire / self._batches
+        overhead = min(max(slope, LEAST_OVERHEAD), MOST_OVERHEAD, most)
+        self.overhead = overhead
+        self.part = min(max((self._wire - overhead * self._batches) / self._raw, LEAST_PART), MOST_PART)

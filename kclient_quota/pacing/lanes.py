@@ -1,0 +1,93 @@
+"""Lanes: which messages go first while there is too little for all of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+from typing import Any, Final
+
+from kclient_quota.errors import ConfigError
+
+DEFAULT_LANE: Final = ""
+"""Where messages wait that no lane was named for."""
+
+
+class Full(StrEnum):
+    """What becomes of a message when its lane has no room for it."""
+
+    BLOCK = "block"
+    """Its caller waits."""
+    RAISE = "raise"
+    """Its caller is told, and when to come again."""
+    DROP_OLDEST = "drop-oldest"
+    """It takes the place of those that have waited longest; they are reported as dropped."""
+    DROP_NEWEST = "drop-newest"
+    """It is reported as dropped itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """How the messages of one lane are treated.
+
+    Attributes:
+        name: its name; DEFAULT_LANE for all messages without a lane of their own.
+        strict: whether it goes before all that come after it, whatever they wait for.
+        weight: of lanes that are not strict, how much of what strict ones leave, beside the others' weights.
+        full: what becomes of a message when there is no room.
+        deadline_ms: how long a message is worth sending; None: as long as it takes.
+        newest: whether of the waiting messages of one topic, partition and key only the newest is worth sending. It
+            takes the place of the one that it replaces.
+    """
+
+    name: str = DEFAULT_LANE
+    strict: bool = False
+    weight: float = 1.0
+    full: Full = Full.BLOCK
+    deadline_ms: int | None = None
+    newest: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.weight) and self.weight > 0):
+            raise ConfigError(f"lane {self.name!r}: weight must be above 0, not {self.weight}")
+        if self.deadline_ms is not None and self.deadline_ms < 1:
+            raise ConfigError(f"lane {self.name!r}: deadline.ms must be at least 1, not {self.deadline_ms}")
+
+
+_KEYS: Final = ("priority", "weight", "full", "deadline.ms", "newest")
+
+
+def lanes_of(configured: Mapping[str, Mapping[str, Any]], full: Full = Full.BLOCK) -> tuple[Lane, ...]:
+    """The lanes of `quota.lanes`, in their order: of two strict ones the first goes first.
+
+    Args:
+        configured: `{"alerts": {"priority": "strict"}, "orders": {"weight": 3, "full": "drop-oldest"}}`; keys are
+            `priority` ("strict"), `weight`, `full`, `deadline.ms` and `newest`.
+        full: what a full lane does where it does not say.
+
+    Raises:
+        ConfigError: it cannot be understood; the message names the lane and the key.
+    """
+    return tuple(_lane(name, given, full) for name, given in configured.items())
+
+
+def _lane(name: str, given: Mapping[str, Any], full: Full) -> Lane:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"quota.lanes: lane {name!r} must be a mapping as {{'weight': 3}}, not {given!r}")
+    unknown = sorted(set(given) - set(_KEYS))
+    if unknown:
+        raise ConfigError(f"quota.lanes: lane {name!r} has unknown {', '.join(unknown)}; known are {', '.join(_KEYS)}")
+    priority = given.get("priority")
+    if priority not in {None, "strict"}:
+        raise ConfigError(f"quota.lanes: lane {name!r}: priority must be 'strict' or left out, not {priority!r}")
+    try:
+        deadline = given.get("deadline.ms")
+        return Lane(
+            name,
+            strict=priority == "strict",
+            weight=float(given.get("weight", 1.0)),
+            full=Full(given.get("full", full)),
+            deadline_ms=None if deadline is None else int(deadline),
+            newest=bool(given.get("newest", False)),
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"quota.lanes: lane {name!r}: {error}") from error

@@ -1,0 +1,215 @@
+"""When the next batch may go to one broker, and how large batches should be: the quota, and what is on its way.
+
+Lumps of L seconds cost L/11 of a quota (a window of 11 samples holds one lump more than intervals between lumps), and
+a batch takes `overhead` bytes whatever it holds, A seconds of the quota. So of the quota (1 - L/11) (1 - A/L) is worth
+something, most of it with lumps of sqrt(11 A) seconds. Shorter ones are chosen as long as they cost no more than WORTH.
+"""
+
+from math import inf, sqrt
+from typing import Final
+
+from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.pacer import Pacer
+
+WINDOW_SAMPLES: Final = 11
+WORTH: Final = 0.015
+"""Part of the messages per second that is given up for having them sooner."""
+MAX_DELAY_MS: Final = 1_000
+NEVER_MS: Final = -(2**62)
+AWAY_MS: Final = 2_000
+"""After how long without a delivery a broker that throttles nobody counts as away."""
+SOON_MS: Final = 10
+"""When to look again for deliveries, where nothing better is known."""
+
+
+class SendPace:
+    """What one broker may take, in raw bytes: those of keys, values, headers and what a record adds to them.
+
+    Args:
+        pacer: paces bytes on the wire.
+        cost: what batches take on the wire.
+        limit: the quota in bytes per second; None while unknown.
+        linger_ms: for how long librdkafka holds messages back to fill a batch.
+        max_delay_ms: how long a message may wait for a fuller batch.
+
+    Attributes:
+        stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
+        waits_for_deliveries: whether the last answer was to wait for what is on its way, not for the quota.
+        granted: raw bytes granted so far.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_cost",
+        "_granted_batches",
+        "_held_at_ms",
+        "_held_ms",
+        "_last_wire",
+        "_limit",
+        "_linger_ms",
+        "_max_delay_ms",
+        "_pacer",
+        "_progress_at_ms",
+        "_seen",
+        "_settled",
+        "granted",
+        "stands_back",
+        "waits_for_deliveries",
+    )
+
+    def __init__(
+        self,
+        pacer: Pacer,
+        cost: BatchCost | None = None,
+        limit: float | None = None,
+        *,
+        linger_ms: int = 0,
+        max_delay_ms: int = MAX_DELAY_MS,
+    ) -> None:
+        self._pacer = pacer
+        self._cost = BatchCost() if cost is None else cost
+        self._limit = limit
+        self._linger_ms = linger_ms
+        self._max_delay_ms = max_delay_ms
+        self._progress_at_ms = NEVER_MS
+        self._held_ms = 0
+        self._held_at_ms = 0
+        self._last_wire = 0
+        self._granted_batches = 0
+        self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
+        self._settled = 0
+        self.granted = 0
+        self.stands_back = False
+        self.waits_for_deliveries = False
+
+    # What the queue asks
+
+    def wait_ms(self, raw_bytes: int, now_ms: int) -> int:
+        """After how many milliseconds a batch of so much may go; 0: now. Grants nothing."""
+        self.waits_for_deliveries = False
+        pacer = self._pacer
+        wait_ms = 0
+        if not self.stands_back:
+            at_ms = pacer.admit_at_ms(int(self._cost.wire(raw_bytes)) + 1, now_ms)
+            wait_ms = max(self.throttled_for_ms(now_ms), at_ms - now_ms if self.granted else 0)
+        if wait_ms > 0:
+            return wait_ms
+        outstanding = self.outstanding
+        # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
+        # once and would be throttled ten seconds later.
+        if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > self._most_outstanding()):
+            return self._wait_for_deliveries(raw_bytes, now_ms)
+        return 0
+
+    def _most_outstanding(self) -> float:
+        """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
+        rate = self._pacer.rate()
+        return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * self._linger_ms / 1000)
+
+    def _wait_for_deliveries(self, raw_bytes: int, now_ms: int) -> int:
+        self.waits_for_deliveries = True
+        rate = self._pacer.rate()
+        if rate == inf:
+            # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
+            # librdkafka's own queue is the place to wait.
+            return 0 if now_ms - self._progress_at_ms >= AWAY_MS else SOON_MS
+        # Waiting for deliveries is not idleness, which would earn a burst.
+        self._pacer.on_sent(0, now_ms)
+        return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))
+
+    def lump_ms(self, places: int) -> float:
+        """How much time's worth of the quota should leave at once while messages for so many partitions wait."""
+        rate = self._pacer.rate()
+        if rate == inf:
+            return 0.0
+        samples = WINDOW_SAMPLES
+        alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
+        most = self._max_delay_ms / 1000 / max(places, 1)
+        best = min(sqrt(samples * alone), most)
+        price = best / samples + alone / best
+        price += WORTH * max(1.0 - price, 0.0)
+        lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
+        least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
+        return 1000.0 * max(min(lump, most), min(least, most))
+
+    def lump_bytes(self, places: int) -> int:
+        """The raw bytes of the largest batch to send at once."""
+        rate = self._pacer.rate()
+        if rate == inf:
+            return self._pacer.request_bytes
+        return max(1, int(self._cost.raw(self.lump_ms(places) * rate / 1000)))
+
+    def room_bytes(self, places: int) -> float:
+        """How many raw bytes may wait, so that batches are filled and nobody waits for longer than that takes."""
+        if self._pacer.rate() == inf:
+            return inf
+        return (max(places, 1) + 1) / 2 * self.lump_bytes(places)
+
+    def time_of_ms(self, raw_bytes: float) -> int:
+        """How long so many raw bytes take to leave."""
+        rate = self._pacer.rate()
+        return 0 if rate == inf else int(raw_bytes * self._cost.part * 1000 / rate)
+
+    def wire_of(self, raw_bytes: int) -> int:
+        """What a batch of so many raw bytes takes on the wire."""
+        return int(self._cost.wire(raw_bytes)) + 1
+
+    # What the queue and the adapter tell
+
+    def on_granted(self, raw_bytes: int, now_ms: int) -> None:
+        """A batch of so much goes now."""
+        wire = self.wire_of(raw_bytes)
+        self._pacer.on_sent(wire, now_ms)
+        self._last_wire = wire
+        if not self.outstanding:
+            self._progress_at_ms = now_ms
+        self.granted += raw_bytes
+        self._granted_batches += 1
+
+    def give_back(self, raw_bytes: int) -> None:
+        """So much of what was granted was not taken by librdkafka; the pacer counts it all the same."""
+        self.granted -= raw_bytes
+
+    def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
+        """So much has been delivered or given up."""
+        if raw_bytes > 0:
+            self._settled += raw_bytes
+            self._progress_at_ms = now_ms
+            self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
+
+    @property
+    def outstanding(self) -> int:
+        """Raw bytes granted whose delivery is not known yet."""
+        return max(0, self.granted - self._settled)
+
+    def on_wire(self, wire_bytes: int) -> None:
+        """Librdkafka has sent so many bytes to this broker since the last call: learn framing and compression."""
+        batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
+        self._seen = (self._granted_batches, self.granted)
+        self._cost.observe(batches, raw, wire_bytes)
+
+    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """The broker has answered with this throttle time."""
+        if self._limit is not None and throttle_ms * self._limit <= self._last_wire * 1000:
+            # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
+            self._held_ms = max(throttle_ms, self._held_for_ms(now_ms))
+            self._held_at_ms = now_ms
+        else:
+            self._pacer.on_throttle(throttle_ms, now_ms)
+
+    def set_limit(self, limit: float | None, now_ms: int) -> None:
+        """Follow another limit, in bytes per second."""
+        self._limit = limit
+        self._pacer.set_limit(limit, now_ms)
+
+    def rate(self) -> float:
+        """Bytes per second on the wire that are aimed at; infinite while nothing is known to limit them."""
+        return self._pacer.rate()
+
+    def throttled_for_ms(self, now_ms: int) -> int:
+        """How much of the broker's last throttle is left."""
+        return max(0, self._held_for_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
+
+    def _held_for_ms(self, now_ms: int) -> int:
+        """How much of a short throttle is left; all of it, at most, whatever the clock does."""
+        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms))

@@ -1,0 +1,368 @@
+"""The send queue: messages between `produce()` and librdkafka while a quota applies. No clock, thread or lock.
+
+A broker counts bytes after batching and compression, so what a quota is worth depends on which messages leave together
+and which leave first. There is one queue for each broker, since quotas are per broker. An adapter does this:
+
+1. `offer(message)`: a message has come. `accepted` says that the queue answers for it; if not, its caller waits
+   for `wait_ms` and offers it again, or is told. Whoever is in `dropped` or `replaced` gets a delivery report now.
+2. `expire(now_ms)`: those that are not worth sending any more; report them. `next_expiry_ms` is when the next will be.
+3. `next_grant(now_ms)`: the messages that leave now, all for one partition, in order, to become one batch: hand all of
+   them to librdkafka at once. Or after how many milliseconds to ask again; NEVER when nothing waits. Ask until it is
+   not a grant. Those of a topic that may go anywhere (`partition` ANY_PARTITION) are put to one partition of this
+   broker together.
+4. `put_back(messages)`: librdkafka has refused these, the last ones of a grant.
+5. `purge()`: nothing waits any more; report all that did.
+
+What librdkafka then says goes to the `SendPace`: deliveries, throttle times, bytes on the wire, another limit.
+
+Order holds among the messages of one topic, partition, lane and tenant. Strict lanes go first, in the order in which
+they are given; the others divide what is left by their weights, tenants of one lane equally, both in bytes on the wire.
+"""
+
+import heapq
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from kclient_quota.pacing.fair import Fair
+from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane
+from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.turns import SLACK, Line, Place, Turns, Waiting
+
+NEVER: Final = inf
+MAX_BYTES: Final = 32 << 20
+LEAST_MESSAGES: Final = 2
+"""So many may wait whatever they take, so that one is there when the one before it has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What became of an offer.
+
+    Attributes:
+        accepted: whether the queue answers for the message from now on.
+        wait_ms: when not, after how many milliseconds there is expected to be room; at least 1.
+        dropped: who had to leave for want of room; the offered message itself, maybe.
+        replaced: who is not worth sending beside the newer message of its key.
+    """
+
+    accepted: bool
+    wait_ms: int = 0
+    dropped: Sequence[Waiting] = ()
+    replaced: Sequence[Waiting] = ()
+
+
+ACCEPTED: Final = Offered(accepted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Messages that leave together.
+
+    Attributes:
+        topic: their topic.
+        partition: their partition; ANY_PARTITION: one that the adapter chooses for all of them.
+        messages: they, in order.
+        raw_bytes: of all of them.
+        wire_bytes: what they are expected to take on the wire.
+        lane: their lane.
+    """
+
+    topic: str
+    partition: int
+    messages: Sequence[Waiting]
+    raw_bytes: int
+    wire_bytes: int
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """What waits in one lane.
+
+    Attributes:
+        messages: how many.
+        raw_bytes: of keys, values, headers and records.
+        waits_ms: how long the oldest has waited.
+    """
+
+    messages: int
+    raw_bytes: int
+    waits_ms: int
+
+
+class _Waits:
+    """What waits in one lane: the turns of the partitions, and before them, when those are full, tenants' lines."""
+
+    __slots__ = ("fair", "lane", "length", "newest", "raw_bytes", "tenants", "turns")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.turns = Turns()
+        self.tenants: dict[Hashable, Line] = {}  # of those for whom messages wait to have turns
+        self.fair: Fair[Hashable] = Fair()  # who of them is next
+        self.newest: dict[tuple[Place, Hashable], Waiting] = {}
+        self.length = 0
+        self.raw_bytes = 0
+
+    def line_of(self, tenant: Hashable) -> Line:
+        """A tenant's line."""
+        line = self.tenants.get(tenant)
+        if line is None:
+            line = self.tenants[tenant] = Line()
+            self.fair.join(tenant)
+        return line
+
+    def leave(self, tenant: Hashable) -> None:
+        """A tenant's line is empty."""
+        del self.tenants[tenant]
+        self.fair.leave(tenant)
+
+    def forget(self, message: Waiting) -> None:
+        """A message does not wait any more."""
+        self.length -= 1
+        self.raw_bytes -= message.raw_bytes
+        if self.newest.get((message.place, message.key)) is message:
+            del self.newest[message.place, message.key]
+
+
+class SendQueue:
+    """Messages that wait for one broker.
+
+    Args:
+        pace: when, and how many of them together.
+        lanes: in the order in which strict ones go first; DEFAULT_LANE is added when it is not among them.
+        max_bytes: how many raw bytes may wait in each lane while no quota bounds them.
+    """
+
+    __slots__ = ("_count", "_expiries", "_fair", "_lanes", "_max_bytes", "_strict", "length", "pace", "raw_bytes")
+
+    def __init__(self, pace: SendPace, lanes: Sequence[Lane] = (), *, max_bytes: int = MAX_BYTES) -> None:
+        self.pace = pace
+        self._max_bytes = max_bytes
+        known = {lane.name: lane for lane in lanes}
+        known.setdefault(DEFAULT_LANE, Lane())
+        self._lanes = {name: _Waits(lane) for name, lane in known.items()}
+        self._strict = [waits for waits in self._lanes.values() if waits.lane.strict]
+        self._fair: Fair[str] = Fair()
+        self._expiries: list[tuple[int, int, Waiting]] = []
+        self._count = 0
+        self.length = 0
+        self.raw_bytes = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    # Messages come
+
+    def offer(self, message: Waiting) -> Offered:
+        """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""
+        waits = self._waits_of(message)
+        lane = waits.lane
+        if lane.deadline_ms is not None and message.expires_at_ms is None:
+            message.expires_at_ms = message.queued_at_ms + lane.deadline_ms
+        if lane.newest and message.key is not None:
+            old = waits.newest.get((message.place, message.key))
+            if old is not None and old.tenant == message.tenant:
+                self._replace(waits, old, message)
+                return Offered(accepted=True, replaced=(old,))
+        dropped: list[Waiting] = []
+        while not self._has_room(waits, message):
+            if lane.full is Full.DROP_NEWEST:
+                return Offered(accepted=True, dropped=(message,))
+            if lane.full is not Full.DROP_OLDEST:
+                return Offered(accepted=False, wait_ms=self._wait_for_room(message))
+            dropped.append(self._drop_oldest(waits, message.tenant))
+        self._append(waits, message)
+        return Offered(accepted=True, dropped=dropped) if dropped else ACCEPTED
+
+    def _waits_of(self, message: Waiting) -> _Waits:
+        return self._lanes.get(message.lane) or self._lanes[DEFAULT_LANE]
+
+    def _room(self, waits: _Waits) -> float:
+        """How many raw bytes may wait for their partitions' turns in a lane."""
+        return min(self.pace.room_bytes(waits.turns.places) * self._part_of(waits), self._max_bytes)
+
+    def _part_of(self, waits: _Waits) -> float:
+        """What part of the quota a lane has, beside those in which messages wait."""
+        name = waits.lane.name
+        if waits.lane.strict or not self._fair or (len(self._fair) == 1 and name in self._fair):
+            return 1.0
+        weights = sum(each.lane.weight for each in self._lanes.values() if each.lane.name in self._fair)
+        return waits.lane.weight / (weights if name in self._fair else weights + waits.lane.weight)
+
+    def _has_turn(self, waits: _Waits, nbytes: int) -> bool:
+        """Whether a message of so many bytes may wait for its partition's turn."""
+        turns = waits.turns
+        return turns.length < LEAST_MESSAGES or turns.raw_bytes + nbytes <= self._room(waits)
+
+    def _has_room(self, waits: _Waits, message: Waiting) -> bool:
+        if not waits.fair and self._has_turn(waits, message.raw_bytes):
+            return True
+        if message.tenant is None:
+            return False
+        line = waits.tenants.get(message.tenant)
+        return line is None or line.raw_bytes + message.raw_bytes <= self._room(waits) / len(waits.fair)
+
+    def _wait_for_room(self, message: Waiting) -> int:
+        pace = self.pace
+        return max(1, pace.time_of_ms(message.raw_bytes), pace.throttled_for_ms(message.queued_at_ms))
+
+    def _append(self, waits: _Waits, message: Waiting) -> None:
+        if not waits.fair and (message.tenant is None or self._has_turn(waits, message.raw_bytes)):
+            waits.turns.add(message)
+            if message.tenant is not None:
+                waits.fair.charge(message.tenant, message.raw_bytes)
+        else:
+            waits.line_of(message.tenant).append(message)
+        if not waits.length and not waits.lane.strict:
+            self._fair.join(waits.lane.name)
+        waits.length += 1
+        waits.raw_bytes += message.raw_bytes
+        self.length += 1
+        self.raw_bytes += message.raw_bytes
+        self._remember(waits, message)
+
+    def _remember(self, waits: _Waits, message: Waiting) -> None:
+        if waits.lane.newest and message.key is not None:
+            waits.newest[message.place, message.key] = message
+        if message.expires_at_ms is not None:
+            self._count += 1
+            heapq.heappush(self._expiries, (message.expires_at_ms, self._count, message))
+
+    def _replace(self, waits: _Waits, old: Waiting, new: Waiting) -> None:
+        if old.home is None:
+            raise ValueError(f"{old} does not wait")
+        old.home.replace(old, new)
+        old.is_gone = True
+        waits.raw_bytes += new.raw_bytes - old.raw_bytes
+        self.raw_bytes += new.raw_bytes - old.raw_bytes
+        self._remember(waits, new)
+
+    # Messages leave
+
+    def next_grant(self, now_ms: int) -> Grant | float:
+        """The messages that leave now, or after how many milliseconds to ask again; NEVER when nothing waits."""
+        waits = self._next_lane()
+        if waits is None:
+            return NEVER
+        self._fill(waits)
+        most = self.pace.lump_bytes(waits.turns.places)
+        wait_ms = self.pace.wait_ms(waits.turns.plan(most), now_ms)
+        if wait_ms > 0:
+            return wait_ms
+        messages = waits.turns.take(most)
+        raw_bytes = sum(message.raw_bytes for message in messages)
+        wire_bytes = self.pace.wire_of(raw_bytes)
+        self.pace.on_granted(raw_bytes, now_ms)
+        if not waits.lane.strict:
+            self._fair.charge(waits.lane.name, wire_bytes / waits.lane.weight)
+        for message in messages:
+            self._forget(waits, message)
+        self._fill(waits)
+        first = messages[0]
+        return Grant(first.topic, first.partition, messages, raw_bytes, wire_bytes, waits.lane.name)
+
+    def _next_lane(self) -> _Waits | None:
+        for waits in self._strict:
+            if waits.length:
+                return waits
+        name = self._fair.first()
+        return None if name is None else self._lanes[name]
+
+    def _fill(self, waits: _Waits) -> None:
+        """Let tenants' messages wait for their partitions' turns, as far as there is room."""
+        while True:
+            tenant = waits.fair.first()
+            if tenant is None:
+                return
+            line = waits.tenants[tenant]
+            head = line.first()
+            if head is None:
+                waits.leave(tenant)
+                continue
+            if not self._has_turn(waits, head.raw_bytes):
+                return
+            waits.turns.add(line.pop())
+            waits.fair.charge(tenant, head.raw_bytes)
+            if not line.length:
+                waits.leave(tenant)
+
+    def _forget(self, waits: _Waits, message: Waiting) -> None:
+        message.home = None
+        message.is_gone = True
+        waits.forget(message)
+        self.length -= 1
+        self.raw_bytes -= message.raw_bytes
+        if not waits.length and not waits.lane.strict:
+            self._fair.leave(waits.lane.name)
+        if len(self._expiries) > 2 * self.length + SLACK:
+            self._expiries = sorted(each for each in self._expiries if not each[2].is_gone)
+
+    def _lose(self, message: Waiting) -> None:
+        """A message that waits somewhere leaves without being sent."""
+        if message.home is None:
+            raise ValueError(f"{message} does not wait")
+        message.home.lose(message)
+        self._forget(self._waits_of(message), message)
+
+    def _drop_oldest(self, waits: _Waits, tenant: Hashable) -> Waiting:
+        """Let the one leave that has waited longest, of the tenant's if there are any beside the turns."""
+        line = waits.tenants.get(tenant)
+        oldest = (line.first() if line is not None else None) or waits.turns.oldest()
+        if oldest is None:
+            raise ValueError(f"lane {waits.lane.name!r} has no room though nobody waits in it")
+        self._lose(oldest)
+        return oldest
+
+    def put_back(self, messages: Sequence[Waiting]) -> None:
+        """Librdkafka has refused these, the last ones of a grant: they wait again, before all others."""
+        for message in reversed(messages):
+            message.is_gone = False
+            waits = self._waits_of(message)
+            waits.turns.put_back((message,))
+            if not waits.length and not waits.lane.strict:
+                self._fair.join(waits.lane.name)
+            waits.length += 1
+            waits.raw_bytes += message.raw_bytes
+            self.length += 1
+            self.raw_bytes += message.raw_bytes
+            self.pace.give_back(message.raw_bytes)
+            self._remember(waits, message)
+
+    def expire(self, now_ms: int) -> list[Waiting]:
+        """Take out all that are not worth sending any more."""
+        expired = []
+        while self._expiries and self._expiries[0][0] <= now_ms:
+            message = heapq.heappop(self._expiries)[2]
+            if not message.is_gone and message.home is not None:
+                self._lose(message)
+                expired.append(message)
+        return expired
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When the next message is not worth sending any more; None when each is worth any time."""
+        expiries = self._expiries
+        while expiries and expiries[0][2].is_gone:
+            heapq.heappop(expiries)
+        return expiries[0][0] if expiries else None
+
+    def purge(self) -> list[Waiting]:
+        """Take out all, in order within each partition."""
+        purged = [message for waits in self._lanes.values() for message in waits.turns]
+        purged += [message for waits in self._lanes.values() for line in waits.tenants.values() for message in line]
+        for message in purged:
+            self._lose(message)
+        self._expiries.clear()
+        return purged
+
+    def state(self, now_ms: int) -> dict[str, LaneState]:
+        """What waits, by lane."""
+        found = {}
+        for name, waits in self._lanes.items():
+            oldest = waits.turns.oldest()
+            waited_ms = 0 if oldest is None else max(0, now_ms - oldest.queued_at_ms)
+            found[name] = LaneState(waits.length, waits.raw_bytes, waited_ms)
+        return found

@@ -1,0 +1,200 @@
+"""The send queue: turns by partition, lanes, tenants, deadlines, and what happens when there is no room."""
+
+import pytest
+
+from kclient_quota.errors import ConfigError
+from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.lanes import Full, Lane, lanes_of
+from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.turns import Waiting
+
+T0 = 1_000_000
+QUOTA = 51_200
+
+
+def queue_of(*lanes, limit=QUOTA, max_bytes=32 << 20, max_delay_ms=1_000, compressed=False):
+    pace = SendPace(Pacer(limit), BatchCost(compressed=compressed), limit, linger_ms=5, max_delay_ms=max_delay_ms)
+    return SendQueue(pace, lanes, max_bytes=max_bytes)
+
+
+def message(number, partition=0, raw_bytes=300, at_ms=T0, **more):
+    return Waiting("t", partition, raw_bytes, at_ms, number, **more)
+
+
+def drain(queue, now_ms, until_ms, refill=None):
+    """Every grant until a time, delivered at once; `refill` is called before each question."""
+    grants = []
+    while now_ms < until_ms:
+        if refill is not None:
+            refill(now_ms)
+        grant = queue.next_grant(now_ms)
+        if isinstance(grant, Grant):
+            queue.pace.on_delivered(grant.raw_bytes, now_ms)
+            grants.append((now_ms, grant))
+        elif grant == NEVER:
+            if refill is None:
+                break
+            now_ms += 1
+        else:
+            now_ms += max(1, int(grant))
+    return grants
+
+
+def numbers(grants):
+    return [each.payload for _, grant in grants for each in grant.messages]
+
+
+def test_the_first_message_goes_at_once_and_an_empty_queue_is_never_asked_again():
+    queue = queue_of()
+    assert queue.next_grant(T0) == NEVER
+    assert queue.offer(message(1)).accepted
+    grant = queue.next_grant(T0)
+    assert isinstance(grant, Grant)
+    assert [each.payload for each in grant.messages] == [1]
+    assert (len(queue), queue.raw_bytes) == (0, 0)
+    assert queue.next_grant(T0) == NEVER
+
+
+def test_all_that_waits_for_the_partition_whose_oldest_waits_longest_leaves_together():
+    queue = queue_of(limit=None)
+    for number, partition in enumerate([3, 1, 1, 3, 2, 1]):
+        queue.offer(message(number, partition, at_ms=T0 + number))
+    assert [numbers([each]) for each in drain(queue, T0, T0 + 10)] == [[0, 3], [1, 2, 5], [4]]
+
+
+def test_full_queue_says_when_to_come_again_and_takes_the_message_then():
+    queue = queue_of()
+    accepted = 0
+    while (offered := queue.offer(message(accepted))).accepted:
+        accepted += 1
+    assert 0 < offered.wait_ms < 1_000
+    assert accepted * 300 <= QUOTA  # no more than leaves within max_delay_ms
+    drain(queue, T0, T0 + 1_000)
+    assert queue.offer(message(accepted, at_ms=T0 + 1_000)).accepted
+
+
+def test_what_librdkafka_refuses_goes_first_again():
+    queue = queue_of(limit=None)
+    for number in range(4):
+        queue.offer(message(number))
+    grant = queue.next_grant(T0)
+    queue.offer(message(4))
+    queue.put_back(grant.messages[2:])
+    assert (len(queue), queue.pace.outstanding) == (3, 600)
+    queue.pace.on_delivered(600, T0)
+    assert numbers(drain(queue, T0, T0 + 10)) == [2, 3, 4]
+
+
+def test_strict_lanes_go_first_and_have_room_of_their_own():
+    queue = queue_of(Lane("alerts", strict=True), Lane("bulk"))
+    count = 0
+    while queue.offer(message(count, lane="bulk")).accepted:
+        count += 1
+    assert queue.offer(message("alert", lane="alerts", partition=7)).accepted
+    first = queue.next_grant(T0)
+    assert first.lane == "alerts"
+
+
+def test_weighted_lanes_divide_bytes_on_the_wire():
+    queue = queue_of(Lane("orders", weight=3), Lane("bulk"))
+
+    def refill(now_ms):
+        while queue.offer(message(0, lane="orders", partition=1, at_ms=now_ms)).accepted:
+            pass
+        while queue.offer(message(0, lane="bulk", partition=2, raw_bytes=1_000, at_ms=now_ms)).accepted:
+            pass
+
+    got = {"orders": 0, "bulk": 0}
+    for _, grant in drain(queue, T0, T0 + 30_000, refill):
+        got[grant.lane] += grant.wire_bytes
+    assert got["orders"] / got["bulk"] == pytest.approx(3, rel=0.05)
+
+
+def test_tenants_divide_a_lane_equally_however_much_one_offers():
+    queue = queue_of()
+
+    def refill(now_ms):
+        for tenant, most in (("greedy", 100), ("modest", 20)):
+            for _ in range(most):
+                if not queue.offer(message(tenant, partition=len(tenant), at_ms=now_ms, tenant=tenant)).accepted:
+                    break
+
+    sent = numbers(drain(queue, T0, T0 + 10_000, refill))
+    assert sent.count("greedy") == pytest.approx(sent.count("modest"), rel=0.05)
+
+
+def test_expired_messages_leave_before_they_cost_anything():
+    queue = queue_of(Lane(deadline_ms=50))
+    queue.offer(message(1))
+    queue.offer(message(2, expires_at_ms=T0 + 500))
+    assert queue.next_expiry_ms == T0 + 50
+    assert queue.expire(T0 + 49) == []
+    assert [each.payload for each in queue.expire(T0 + 50)] == [1]
+    assert numbers(drain(queue, T0 + 60, T0 + 100)) == [2]
+    assert queue.next_expiry_ms is None
+
+
+@pytest.mark.parametrize("full", [Full.DROP_OLDEST, Full.DROP_NEWEST])
+def test_full_lane_drops_and_says_whom(full):
+    queue = queue_of(Lane(full=full), limit=1_000)
+    dropped = []
+    for number in range(100):
+        offered = queue.offer(message(number))
+        assert offered.accepted
+        dropped += [each.payload for each in offered.dropped]
+    kept = [each.payload for each in queue.purge()]
+    assert sorted(dropped + kept) == list(range(100))
+    assert kept == (list(range(100 - len(kept), 100)) if full is Full.DROP_OLDEST else list(range(len(kept))))
+
+
+def test_newest_value_of_each_key_takes_the_place_of_the_older():
+    queue = queue_of(Lane(newest=True), limit=None)
+    offers = [("a", 1), ("b", 2), ("a", 3), (None, 4), ("a", 5), (None, 6)]
+    replaced = [each.payload for key, number in offers for each in queue.offer(message(number, key=key)).replaced]
+    assert replaced == [1, 3]
+    assert numbers(drain(queue, T0, T0 + 10)) == [5, 2, 4, 6]
+
+
+def test_purge_takes_everything_out():
+    queue = queue_of(Lane("alerts", strict=True))
+    for number in range(9):
+        queue.offer(message(number, lane="alerts" if number % 3 else "", tenant=number % 2))
+    waiting = len(queue)
+    assert len(queue.purge()) == waiting
+    assert (len(queue), queue.raw_bytes, queue.next_grant(T0)) == (0, 0, NEVER)
+
+
+def test_state_shows_each_lane():
+    queue = queue_of(Lane("alerts", strict=True))
+    queue.offer(message(1, lane="alerts", raw_bytes=70))
+    states = queue.state(T0 + 40)
+    assert (states["alerts"].messages, states["alerts"].raw_bytes, states["alerts"].waits_ms) == (1, 70, 40)
+    assert states[""].messages == 0
+
+
+def test_lanes_as_configured():
+    alerts, orders, bulk = lanes_of(
+        {"alerts": {"priority": "strict", "deadline.ms": 5_000}, "orders": {"weight": 3, "full": "raise"}, "bulk": {}}
+    )
+    assert (alerts.strict, alerts.deadline_ms) == (True, 5_000)
+    assert (orders.weight, orders.full) == (3, Full.RAISE)
+    assert (bulk.strict, bulk.weight, bulk.full) == (False, 1, Full.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("configured", "named"),
+    [
+        ({"a": {"wieght": 3}}, "wieght"),
+        ({"a": {"weight": 0}}, "weight"),
+        ({"a": {"weight": "many"}}, "'a'"),
+        ({"a": {"priority": "high"}}, "priority"),
+        ({"a": {"full": "explode"}}, "explode"),
+        ({"a": {"deadline.ms": 0}}, "deadline.ms"),
+        ({"a": 3}, "'a'"),
+    ],
+)
+def test_misspelt_lanes_are_refused_by_name(configured, named):
+    with pytest.raises(ConfigError, match=named):
+        lanes_of(configured)
