@@ -32,6 +32,9 @@ from kclient_quota.pacing.turns import SLACK, Line, Place, Turns, Waiting
 
 NEVER: Final = inf
 MAX_BYTES: Final = 32 << 20
+TENANT_ROOM: Final = 2.0
+"""How much all tenants' lines may hold, as a part of what waits for partitions' turns: a line that runs empty whenever
+the turns are filled loses its tenant's place."""
 LEAST_MESSAGES: Final = 2
 """So many may wait whatever they take, so that one is there when the one before it has gone."""
 
@@ -203,7 +206,7 @@ class SendQueue:
         if message.tenant is None:
             return False
         line = waits.tenants.get(message.tenant)
-        return line is None or line.raw_bytes + message.raw_bytes <= self._room(waits) / len(waits.fair)
+        return line is None or line.raw_bytes + message.raw_bytes <= TENANT_ROOM * self._room(waits) / len(waits.fair)
 
     def _wait_for_room(self, message: Waiting) -> int:
         pace = self.pace
