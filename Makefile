@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test lint bench bench-quick lock dist clean
+.PHONY: demo test check lint bench bench-quick lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
 
+# Everything that this machine can run; at most 20 minutes on two cores.
 test: $(STAMP) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --budgets
+
+# What needs no waiting, before a commit; at most 3 minutes.
+check: $(STAMP) lint
+	$(BIN)/python -m pytest -n logical tests/unit tests/property
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ Unique = Callable[[str], str]
 COUPLES = 6
 USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in range(COUPLES)}
 _couples = count()
-BROKERS = ["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
+BROKERS = ["embedded", "apache-kafka"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,16 +16,11 @@ def named(name: str) -> str:
 class Scenes:
     """What waits rather than works, begun at once on one cluster: together as long as the longest of it.
 
-    To call it with a scene is to wait for its end; a scene that has ended already, and failed, is played again, alone.
+    To call it with a scene is to wait for its end. A scene is played once.
     """
 
     def __init__(self, cluster: Any, scenes: Sequence[Scene], pool: ThreadPoolExecutor) -> None:
-        self._cluster = cluster
         self._running = {scene: pool.submit(scene, cluster) for scene in scenes}
 
     def __call__(self, scene: Scene) -> None:
-        running = self._running.pop(scene, None)
-        if running is not None:
-            running.result()
-        else:
-            scene(self._cluster)
+        self._running[scene].result()

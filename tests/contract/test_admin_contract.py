@@ -36,7 +36,7 @@ def ca(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="module", params=["embedded", "apache-kafka"])
 def cluster(request, ca):
     """Two brokers of this module's own, since its filters count everything there is."""
     options = {"brokers": 2, "topics": {"orders": 4}, "users": USERS, "tls_pem": ca / "broker.pem"}
@@ -280,7 +280,6 @@ def test_tls(cluster, admin, ca, tmp_path, capsys):
     assert "certificate" in capsys.readouterr().err
 
 
-@pytest.mark.kafka
 def test_who_may_not_is_told_what_is_needed(ca, tmp_path, capsys):
     file = tmp_path / "quotas.yaml"
     file.write_text(FILE)
@@ -304,7 +303,6 @@ def test_who_may_not_is_told_what_is_needed(ca, tmp_path, capsys):
         assert admin.describe_client_quotas().result(30) == {}
 
 
-@pytest.mark.kafka
 def test_apache_kafka_takes_no_requests_per_second(capsys):
     with apache() as cluster:
         server = ["--bootstrap-server", cluster.bootstrap_servers]
@@ -312,7 +310,6 @@ def test_apache_kafka_takes_no_requests_per_second(capsys):
         assert "only the embedded broker and the gateway take requests per second" in capsys.readouterr().err
 
 
-@pytest.mark.kafka
 def test_a_controller_that_goes_away_and_comes_back():
     with apache(brokers=2) as cluster, QuotaAdmin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         alter(admin, {of(user="u"): {"producer_byte_rate": 1.0}})

@@ -18,7 +18,6 @@ def kafkas_own_tool(name, cluster, *arguments):
     return done.returncode, done.stdout
 
 
-@pytest.mark.kafka
 def test_configs_prints_what_kafkas_own_tool_prints(capsys):
     """The same alterations by Kafka's kafka-configs and by ours, on one cluster; both describe alike."""
 
@@ -43,7 +42,6 @@ def test_configs_prints_what_kafkas_own_tool_prints(capsys):
         assert (ours(*wrong)[0], theirs(*wrong)[0]) == (1, 1)
 
 
-@pytest.mark.kafka
 def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys):
     def theirs(*arguments):
         return kafkas_own_tool("org.apache.kafka.tools.ClientMetricsCommand", cluster, *arguments)

@@ -27,7 +27,7 @@ class Changing(NamedTuple):
     byte_rate: int
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["embedded", "apache-kafka"])
 def changing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Changing]:
     """Limits are looked for every second in place of every minute."""
     monkeypatch.setattr(limits, "REFRESH_MS", 1_000)

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
-import pytest
 from confluent_kafka import Message, TopicPartition
 
 from kclient_quota.clients.consumer import Consumer
@@ -192,7 +191,6 @@ def ids(count: int) -> dict[bytes, int]:
     return {b"%06d" % number: 1 for number in range(count)}
 
 
-@pytest.mark.slow
 def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, unique: Unique) -> None:
     with ThreadPoolExecutor(2 * len(PROTOCOLS) + 1) as pool:
         single = {name: pool.submit(alone, cluster, unique(f"alone-{name}"), name) for name in PROTOCOLS}

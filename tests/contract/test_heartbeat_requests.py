@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import pytest
-
 from kclient_quota.clients.consumer import Consumer
 
 Unique = Callable[[str], str]
@@ -15,7 +13,6 @@ CLASSIC = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
 JOIN_S, KEEP_S = 13, 7
 
 
-@pytest.mark.slow
 def test_a_request_quota_of_one_percent_keeps_every_member(cluster: Any, unique: Unique) -> None:
     moves: dict[str, list[tuple[str, int, float]]] = {"classic": [], "consumer": []}
     begin = time.monotonic()

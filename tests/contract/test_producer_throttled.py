@@ -172,7 +172,6 @@ def test_a_batch_is_handed_over_in_parts(scenes: Scenes) -> None:
     scenes(hands_over_in_parts)
 
 
-@pytest.mark.slow
 @pytest.mark.measured
 def test_quotas_hold_per_broker_and_all_of_them_are_used(three_brokers: Any) -> None:
     with ThreadPoolExecutor(2) as pool:

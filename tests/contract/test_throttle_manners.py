@@ -155,7 +155,6 @@ def fill(broker: EmbeddedBroker, count: int) -> None:
     writer.close()
 
 
-@pytest.mark.slow
 @pytest.mark.measured
 def test_clients_cope_with_every_manner_of_throttling(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kclient_quota"), ThreadPoolExecutor(2 * len(SCENES)) as pool:

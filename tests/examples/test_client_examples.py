@@ -6,8 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGES = [
     "examples/asyncio_service.py",
@@ -24,7 +22,6 @@ def run(page: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_what_they_print() -> None:
     # They wait for quotas rather than work: side by side they take as long as the longest.
     with ThreadPoolExecutor(len(PAGES)) as pool:

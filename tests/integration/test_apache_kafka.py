@@ -14,8 +14,6 @@ from confluent_kafka import Producer
 from kclient_quota.errors import ClusterError
 from kclient_quota.testing.apache import ApacheKafka
 
-pytestmark = pytest.mark.kafka
-
 
 def _is_running(process_id: int) -> bool:
     try:

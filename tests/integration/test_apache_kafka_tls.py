@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
 from kclient_quota.testing.apache import ApacheKafka
 from tests.certificates import self_signed
-
-pytestmark = pytest.mark.kafka
 
 
 def test_a_client_that_trusts_the_certificate_produces(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import java_peer
 from benchmarks.cell import measure
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.testing.apache import apache_kafka_unavailable_reason
+from tests.required import require_apache_kafka
 
 pytestmark = pytest.mark.timeout(400)  # a compiler, and processes side by side, on a busy machine
 
@@ -69,15 +69,12 @@ def side_by_side(broker, work, clients):
             done.result()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("work", [produces, consumes, loops])
 def test_python_clients_are_counted_the_same_way(broker, work):
     side_by_side(broker, work, ["plain", "kafka-python", "aiokafka", "ours"])
 
 
-@pytest.mark.slow
-@pytest.mark.kafka
-@pytest.mark.skipif(apache_kafka_unavailable_reason() is not None, reason=str(apache_kafka_unavailable_reason()))
 @pytest.mark.parametrize("work", [produces, consumes, loops])
 def test_java_is_counted_the_same_way(broker, work):
+    require_apache_kafka()
     work(broker, "java")

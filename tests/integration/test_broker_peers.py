@@ -197,7 +197,6 @@ async def test_aiokafka_administers(cluster):
 # -- Java
 
 
-@pytest.mark.kafka
 def test_javas_producer_and_consumer_pass_on_what_they_are_given(cluster, java):
     servers = cluster.bootstrap_servers
     properties = [f"bootstrap.servers={servers}", "enable.idempotence=true", "acks=all"]
@@ -210,7 +209,6 @@ def test_javas_producer_and_consumer_pass_on_what_they_are_given(cluster, java):
     assert [len(value) for value in values] == [100] * 2000
 
 
-@pytest.mark.kafka
 def test_javas_tools_administer_topics_quotas_and_client_metrics(cluster, java):
     to = ["--bootstrap-server", cluster.bootstrap_servers]
     configs = "kafka.admin.ConfigCommand"
@@ -231,7 +229,6 @@ def test_javas_tools_administer_topics_quotas_and_client_metrics(cluster, java):
     assert "interval.ms=60000" in java(metrics, *to, "--describe", "--name", "basic")
 
 
-@pytest.mark.kafka
 def test_javas_producer_waits_out_its_throttle(cluster, java):
     cluster.set_quota(client_id="app", producer_byte_rate=THROTTLE_QUOTA)
     properties = [f"bootstrap.servers={cluster.bootstrap_servers}", "client.id=app", "linger.ms=100"]

@@ -232,7 +232,6 @@ def test_a_broker_that_does_not_answer_delays_neither_the_start_nor_the_end(clus
     assert time.monotonic() - began < 2.5
 
 
-@pytest.mark.slow
 @pytest.mark.measured
 def test_pushes_arrive_while_the_broker_throttles_and_librdkafka_is_silent(cluster):
     """Flat out over a quota: librdkafka's telemetry waits on the muted connection, ours does not."""

@@ -16,8 +16,6 @@ from kclient_quota.testing.apache.artefacts import class_path
 from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
 from tests.required import require_apache_kafka
 
-pytestmark = pytest.mark.kafka
-
 CLIENT_METRICS = 16
 PREFIX = "org.apache.kafka."
 

@@ -25,7 +25,6 @@ from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.wire.messages import DescribeGroupsRequest, OffsetFetchRequest
 
-pytestmark = pytest.mark.kafka
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",

@@ -22,7 +22,6 @@ from kclient_quota.wire.messages import (
 )
 from tests.certificates import self_signed
 
-pytestmark = pytest.mark.kafka
 PASSWORD = "se cret=,ü"
 LIFETIME_MS = 60_000
 SHORT_LIFETIME_MS = 2_000

@@ -5,8 +5,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 
-pytestmark = pytest.mark.kafka
-
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"

@@ -1,12 +1,11 @@
 """Against a real OpenTelemetry Collector: real payloads arrive whole, with what we know about their clients.
 
 The collector (otlpreceiver and debugexporter) is built from its Go modules, which takes some minutes once; it is
-kept in `.cache`. Without Go these tests are skipped.
+kept in `.cache`. Without Go these tests are left out.
 """
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -20,6 +19,8 @@ from kclient_telemetry.receiver.otlp_export import OtlpExporter
 from kclient_telemetry.receiver.otlp_grpc import GrpcSender
 from kclient_telemetry.receiver.otlp_http import HttpSender
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+
+from tests.required import require, require_tool
 
 VERSION = "v0.162.0"
 ROOT = Path(__file__).parents[2]
@@ -50,32 +51,23 @@ service:
     metrics: {{receivers: [otlp], exporters: [debug]}}
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def unavailable(reason):
-    """A missing network is an error in CI and a skip elsewhere."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+pytestmark = pytest.mark.timeout(900)
 
 
 def build():
     """Build the collector, in a folder of its own so that nobody ever sees half a binary."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("no Go on this machine: the OpenTelemetry Collector cannot be built")
+    require_tool("go", "building the OpenTelemetry Collector")
     BINARY.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BINARY.parent) as folder:
         (Path(folder) / "builder.yaml").write_text(MANIFEST)
         environment = os.environ | {"GOBIN": folder, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
         for command in (
-            [go, "install", f"go.opentelemetry.io/collector/cmd/builder@{VERSION}"],
+            ["go", "install", f"go.opentelemetry.io/collector/cmd/builder@{VERSION}"],
             ["./builder", "--config", "builder.yaml"],
         ):
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
-                unavailable(f"the OpenTelemetry Collector cannot be built: {done.stderr[-500:]}")
+                require(f"the OpenTelemetry Collector cannot be built: {done.stderr[-500:]}")
         (Path(folder) / "dist" / "otelcol").rename(BINARY)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.simulation import AGREE, Case, real, simulated
-from kclient_quota.testing.apache import apache_kafka_unavailable_reason
+from tests.required import require_apache_kafka
 
 SECONDS = 20
 TRIES = 3
@@ -48,13 +48,11 @@ def agree(cases, **cluster):
     raise AssertionError(told)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_embedded_broker_agrees_with_the_simulation():
     agree(CASES)
 
 
-@pytest.mark.slow
 @pytest.mark.measured
 def test_a_plain_producer_times_out_and_sends_again_as_in_the_simulation():
     """Requests of 1 MB at five seconds each: what waits behind two of them times out."""
@@ -72,9 +70,7 @@ def test_a_plain_producer_times_out_and_sends_again_as_in_the_simulation():
         assert abs(recorded - acknowledged - finding.duplicates) <= 2 * messages
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.kafka
-@pytest.mark.skipif(apache_kafka_unavailable_reason() is not None, reason=str(apache_kafka_unavailable_reason()))
 def test_apache_kafka_agrees_with_the_simulation():
+    require_apache_kafka()
     agree((CASES[1], CASES[-2]), kafka=True)

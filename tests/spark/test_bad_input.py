@@ -88,7 +88,6 @@ def test_no_permission(spark, cluster, plan, tmp_path, is_stream):
     assert "uthentication failed" in said
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_no_permission_on_apache_kafka(spark, apache_kafka, plan, tmp_path, is_stream):
     plan["client"] = {**ALICE, "bootstrap.servers": apache_kafka.sasl_bootstrap_servers}
@@ -99,7 +98,6 @@ def test_no_permission_on_apache_kafka(spark, apache_kafka, plan, tmp_path, is_s
     assert "opic authorization failed (TOPIC_AUTHORIZATION_FAILED)" in said
 
 
-@pytest.mark.kafka
 def test_no_permission_to_write_on_apache_kafka(apache_kafka):
     conf = {**ALICE, "bootstrap.servers": apache_kafka.sasl_bootstrap_servers}
     with pytest.raises(ClusterError, match=r"writing to one at .*uthorization failed \(TOPIC_AUTHORIZATION_FAILED\)"):

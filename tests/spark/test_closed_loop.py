@@ -31,7 +31,8 @@ from kclient_quota.demo.fleet import Fleet
 from kclient_quota.demo.loop_report import LoopAct
 from kclient_quota.demo.report import write
 from kclient_quota.spark.quota_table import read_limits
-from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
+from kclient_quota.testing.apache import ApacheKafka
+from tests.required import require_apache_kafka
 
 CAMERAS = {member.client_id for member in MEMBERS if member.bytes_per_second > QUOTA}
 ASK_MS = 10_000
@@ -81,11 +82,10 @@ def apache_route(folder):
             yield Route(cluster.bootstrap_servers, conf, ARCHIVE_TOPIC, folder)
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["embedded", "apache-kafka"])
 def route(request, tmp_path):
-    reason = apache_kafka_unavailable_reason() if request.param == "apache-kafka" else None
-    if reason is not None:
-        pytest.skip(reason)
+    if request.param == "apache-kafka":
+        require_apache_kafka()
     with (apache_route if request.param == "apache-kafka" else embedded_route)(tmp_path) as found:
         yield found
 

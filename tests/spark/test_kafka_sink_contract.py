@@ -16,7 +16,7 @@ QUOTA = 200_000
 PROPERTIES = {"quota.window.num": "3"}
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["embedded", "apache-kafka"])
 def cluster(request):
     if request.param == "apache-kafka":
         yield request.getfixturevalue("apache_kafka")

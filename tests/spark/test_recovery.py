@@ -79,7 +79,6 @@ def kill_in_mid_batch(process, checkpoint, log):
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_a_driver_killed_in_mid_batch_leaves_every_point_once(spark, cluster, driver, tmp_path):
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "out"

@@ -58,7 +58,6 @@ def on(master, pushes, folder):
     return done.stdout.splitlines()[-1].split()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["standalone", "local-cluster"])
 def test_a_job_on_executors_of_their_own_is_the_job(spark, pushes, wanted, tmp_path, kind):

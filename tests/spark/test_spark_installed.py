@@ -1,18 +1,15 @@
 """Without the extra `spark` there is nothing to test here, which must not go unnoticed where everything is tested."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 
-import pytest
+from tests.required import require
 
 
 def test_the_spark_extra_is_installed_where_it_has_to_be():
     missing = [name for name in ("pyspark", "pyarrow", "ptars") if importlib.util.find_spec(name) is None]
-    if missing and not os.environ.get("CI"):
-        pytest.skip(f"no Spark tests: {', '.join(missing)} not installed (pip install 'kclient-quota[spark]')")
-    assert not missing, "pip install 'kclient-quota[spark]'"
+    require(f"no Spark tests: pip install 'kclient-quota[spark]' ({', '.join(missing)})" if missing else None)
 
 
 def test_importing_the_package_loads_no_spark():

@@ -1,0 +1,109 @@
+"""What the end of a run says: what was left out, which figures were taken again, which directory took too long."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.suite.rooms import BUDGET_OF_ALL_S, BUDGET_S, directory_of
+
+RETAKEN = "taken again"
+"""The user property of a report that names a try that failed."""
+
+
+class Reporting:
+    """A plug-in of the process that reports (under pytest-xdist the controller).
+
+    Args:
+        with_budgets: whether a directory that takes longer than it may fails the run.
+    """
+
+    def __init__(self, *, with_budgets: bool) -> None:
+        self._with_budgets = with_budgets
+        self._began_ns = time.monotonic_ns()
+        self._left_out: Counter[str] = Counter()
+        self._retaken: list[str] = []
+        self._took_s: Counter[str] = Counter()
+        self._over: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._took_s[directory_of(report.nodeid)] += report.duration
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._left_out[reason_of(report.longrepr)] += 1
+        if report.when == "teardown":
+            self._retaken += [f"{report.nodeid}: {why}" for name, why in report.user_properties if name == RETAKEN]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._left_out[f"{reason_of(report.longrepr)} ({report.nodeid})"] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self._with_budgets:
+            return
+        took = {**self._took_s, "all, by the wall clock": (time.monotonic_ns() - self._began_ns) // 1_000_000_000}
+        allowed = {**BUDGET_S, "all, by the wall clock": BUDGET_OF_ALL_S}
+        self._over = [
+            f"{name}: {took[name]:.0f} s, {budget} s allowed"
+            for name, budget in allowed.items()
+            if took.get(name, 0) > budget
+        ]
+        if self._over and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for title, lines in self._sections():
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.write_line(line)
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        if self._left_out:
+            yield "left out", [f"{_tests(count)}: {reason}" for reason, count in sorted(self._left_out.items())]
+        if self._retaken:
+            yield "measured again", self._retaken
+        if self._with_budgets:
+            yield (
+                "seconds by directory",
+                [f"{name}: {seconds:.0f} of {BUDGET_S.get(name, 0)}" for name, seconds in sorted(self._took_s.items())],
+            )
+        if self._over:
+            yield "over the budget of time, which fails the run", self._over
+
+
+class NothingLeftOut:
+    """A plug-in that makes every skip a failure: in CI every tool is there."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None]:
+        report = yield
+        return _failed_if_skipped(report)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Iterator[None]:
+        report = yield
+        return _failed_if_skipped(report)
+
+
+def is_ci() -> bool:
+    """Whether a test that cannot run fails rather than is left out."""
+    return bool(os.environ.get("CI"))
+
+
+def reason_of(longrepr: Any) -> str:
+    """Why something was skipped, in one line."""
+    text = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    return text.removeprefix("Skipped: ").splitlines()[0] if text else "no reason given"
+
+
+def _failed_if_skipped(report: Any) -> Any:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{reason_of(report.longrepr)}; with CI set nothing may be left out"
+    return report
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"

@@ -1,0 +1,67 @@
+"""The directories of tests: what shares a worker, in which order, how long each may take.
+
+`make check` runs `WAITLESS`, `make test` everything in `TESTED`; what is in `ON_REQUEST` has a target of its own.
+"""
+
+WAITLESS = ("unit", "property")
+TESTED = (*WAITLESS, "contract", "integration", "spark", "examples", "measured")
+ON_REQUEST: dict[str, str] = {}
+"""Directories and the make targets that run them."""
+
+MEASURED, SPARK, KAFKA = "measured", "spark", "kafka"
+WORKERS = {MEASURED: 1, SPARK: 1, KAFKA: 2}
+"""Rooms that keep something costly for a worker's session, and how many workers may have it."""
+
+BUDGET_S = {
+    "unit": 180,
+    "property": 240,
+    "contract": 1_500,
+    "integration": 1_800,
+    "spark": 1_200,
+    "examples": 240,
+    "measured": 480,
+}
+"""Seconds by directory: the sum of its tests' durations (set-up, call and tear-down by the wall clock) in the parallel
+run. Workers share cores, so a test's duration contains its waiting for them; the budgets are therefore about twice what
+a quiet machine of two cores takes. They catch a directory that has grown by minutes, not a test that is slow today."""
+
+BUDGET_OF_ALL_S = 20 * 60
+"""Seconds by the wall clock for the whole run."""
+
+_TURNS = ("spark", "contract", "integration", "examples", "property", "unit", "measured")
+_LONG = (
+    "integration/test_otlp_collector.py",
+    "integration/test_benchmark_clients.py",
+)
+"""Files that take minutes: whoever begins them last is waited for."""
+
+
+def directory_of(nodeid: str) -> str:
+    """The directory below `tests` that a test or a unit of work is in."""
+    parts = nodeid.replace("\\", "/").split("/")
+    return parts[1] if len(parts) > 2 else ""
+
+
+def unit_of(nodeid: str) -> str:
+    """What a test shares a worker with: its file, and in a file for both brokers those on the same broker."""
+    file, _, name = nodeid.partition("::")
+    if directory_of(file) == MEASURED:
+        return f"tests/{MEASURED}/"
+    return f"{file}@{KAFKA}" if "apache-kafka" in name else file
+
+
+def room_of(unit: str) -> str | None:
+    """What a unit of work keeps for the session of its worker, if that is costly."""
+    directory = directory_of(unit)
+    if directory in {MEASURED, SPARK}:
+        return directory
+    return KAFKA if unit.endswith(f"@{KAFKA}") else None
+
+
+def turn_of(unit: str) -> tuple[int, int, str]:
+    """A key to sort units by: what takes long comes first."""
+    file = unit.partition("@")[0]
+    is_long = any(file.endswith(long) for long in _LONG)
+    directory = directory_of(unit)
+    turn = _TURNS.index(directory) if directory in _TURNS else len(_TURNS)
+    return (0 if is_long and directory != MEASURED else 1, turn, unit)
