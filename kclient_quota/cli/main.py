@@ -48,6 +48,12 @@ _COMMANDS = (
         "Spark jobs over what clients have pushed",
         "Runs a Spark job over client telemetry: who is throttled, who is the outlier, which quota to set.",
     ),
+    _Command(
+        "certify",
+        "kclient_quota.cli.certify",
+        "put any Kafka client, in any language, to scenes of throttling",
+        "Plays scenes of throttling with a client on an embedded broker and prints a score card.",
+    ),
 )
 
 

@@ -96,6 +96,10 @@ class FaultProxy:
         """Pass on what has been held back since `stall()`, and what comes."""
         self._call(self._road.resume)
 
+    def listen(self, heard: Callable[[int, bytes], object]) -> None:
+        """Tell `heard` of every chunk that a client sends: the number of its connection, and the bytes."""
+        self._call(lambda: setattr(self._road, "heard", heard))
+
     def half_open(self) -> int:
         """Forget the open connections without a word to either end, as a firewall does that has lost its table.
 
@@ -147,7 +151,7 @@ class FaultProxy:
         loop.close()
 
     def _accepted(self) -> "_End":
-        pair = _Pair(self._road)
+        pair = _Pair(self._road, self._road.accepted)
         return _End(pair.to_broker, partial(self._lead_on, pair))
 
     def _lead_on(self, pair: "_Pair", client: "_End") -> None:
@@ -185,6 +189,7 @@ class _Road:
         self.is_stalled = False
         self.is_refusing = False
         self.stalls = (0.0, 0.0)
+        self.heard: Callable[[int, bytes], object] | None = None
         self._random = random_numbers
 
     def travel_s(self, direction: int) -> float:
@@ -215,8 +220,9 @@ class _Road:
 class _Pair:
     """A client's connection and the one that leads it on."""
 
-    def __init__(self, road: _Road) -> None:
+    def __init__(self, road: _Road, number: int) -> None:
         self.road = road
+        self.number = number
         self.is_forgotten = False
         self.ended: set[int] = set()
         self.ends: list[_End] = []
@@ -253,6 +259,9 @@ class _Lane:
     def take(self, chunk: bytes | None) -> None:
         if self._pair.is_forgotten:
             return
+        heard = self._pair.road.heard
+        if heard is not None and chunk and self._direction == 0:
+            heard(self._pair.number, chunk)
         loop = asyncio.get_running_loop()
         due = loop.time() + self._pair.road.travel_s(self._direction)
         if self._chunks:

@@ -1,0 +1,113 @@
+"""A client's score card as text, JSON and a badge, and the table of several clients as a page. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+from kclient_quota.certify.scenes import ALL
+from kclient_quota.certify.verdict import Grade
+
+_GREY: Final = "#6b6b6b"
+_COLOURS: Final = {
+    Grade.PASS: "#2e7d32",
+    Grade.WEAK: "#b26a00",
+    Grade.FAIL: "#b3261e",
+    Grade.ABSENT: _GREY,
+    Grade.NOT_PLAYED: _GREY,
+}
+_WORST_FIRST: Final = (Grade.FAIL, Grade.WEAK, Grade.PASS, Grade.ABSENT, Grade.NOT_PLAYED)
+_BADGE_HEIGHT, _LETTER, _PADDING = 20, 6.6, 12
+
+Card = Mapping[str, Any]
+
+
+def card(client: str, rows: Sequence[tuple[str, str, str, float]], versions: str) -> dict[str, Any]:
+    """What is kept of a run: rows of scene, grade, reason and seconds."""
+    scenes = {name: {"grade": grade, "why": why, "seconds": round(seconds, 1)} for name, grade, why, seconds in rows}
+    return {"client": client, "versions": versions, "scenes": scenes}
+
+
+def score(made: Card) -> str:
+    """How many scenes it passes, such as `31 of 32 pass, 1 weak`."""
+    grades = Counter(row["grade"] for row in made["scenes"].values())
+    parts = [f"{grades[Grade.PASS]} of {sum(grades.values())} pass"]
+    parts += [
+        f"{grades[grade]} {grade}"
+        for grade in (Grade.WEAK, Grade.FAIL, Grade.ABSENT, Grade.NOT_PLAYED)
+        if grades[grade]
+    ]
+    return ", ".join(parts)
+
+
+def text(made: Card, width: int = 100) -> str:
+    """The card for a terminal."""
+    longest = max(map(len, made["scenes"]), default=0)
+    lines = [f"{made['client']}: {score(made)}", ""]
+    for name, row in made["scenes"].items():
+        line = f"{row['grade']:10} {name.ljust(longest)}  {row['why']}"
+        lines.append(line if len(line) <= width else line[: width - 1] + "…")
+    return "\n".join(lines)
+
+
+def badge(made: Card) -> str:
+    """An SVG badge: how many scenes the client passes."""
+    grades = Counter(row["grade"] for row in made["scenes"].values())
+    worst = next(
+        grade for grade in (Grade.FAIL, Grade.WEAK, Grade.PASS, Grade.ABSENT, Grade.NOT_PLAYED) if grades[grade]
+    )
+    left, right = "throttling", f"{grades[Grade.PASS]}/{sum(grades.values())}"
+    split, width = _width(left), _width(left) + _width(right)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_BADGE_HEIGHT}" role="img" '
+        f'aria-label="{left}: {right}"><rect width="{split}" height="{_BADGE_HEIGHT}" fill="#444"/>'
+        f'<rect x="{split}" width="{width - split}" height="{_BADGE_HEIGHT}" fill="{_COLOURS[worst]}"/>'
+        f'<g fill="#fff" font-family="Verdana,sans-serif" font-size="11"><text x="6" y="14">{left}</text>'
+        f'<text x="{split + 6}" y="14">{right}</text></g></svg>\n'
+    )
+
+
+def _width(words: str) -> int:
+    return int(len(words) * _LETTER) + _PADDING
+
+
+def page(cards: Sequence[Card]) -> str:
+    """All clients by all scenes, as one HTML page that needs nothing else."""
+    heads = "".join(f"<th scope=col>{escape(made['client'])}</th>" for made in cards)
+    rows = []
+    for scene in ALL:
+        cells = "".join(_cell(made["scenes"].get(scene.name)) for made in cards)
+        rows.append(
+            f"<tr><th scope=row><b>{scene.name}</b><br>{escape(scene.expects)}<br>"
+            f"<small>{escape(scene.source)}</small></th>{cells}</tr>"
+        )
+    scores = "".join(f"<td>{escape(score(made))}</td>" for made in cards)
+    versions = "".join(f"<li>{escape(made['client'])}: {escape(made['versions'])}</li>" for made in cards)
+    return _PAGE.format(heads=heads, rows="\n".join(rows), scores=scores, versions=versions)
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "<td>-</td>"
+    colour = _COLOURS[Grade(row["grade"])]
+    return f'<td><b style="color:{colour}">{row["grade"]}</b><br><small>{escape(row["why"])}</small></td>'
+
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>How Kafka clients bear throttling</title>
+<style>
+body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1b1b; background: #fff }}
+div {{ overflow-x: auto }} table {{ border-collapse: collapse }}
+th, td {{ border: 1px solid #ccc; padding: .4rem .6rem; vertical-align: top; text-align: left; min-width: 9rem }}
+tbody th {{ font-weight: normal; min-width: 18rem }} small {{ color: #555 }}
+</style></head><body>
+<h1>How Kafka clients bear throttling</h1>
+<p>Each row is a scene on an embedded broker; <code>kclient-quota certify client -- COMMAND</code> plays them.</p>
+<div><table><thead><tr><th scope=col>Scene</th>{heads}</tr></thead>
+<tbody><tr><th scope=row>All</th>{scores}</tr>
+{rows}
+</tbody></table></div>
+<h2>Versions</h2><ul>{versions}</ul>
+</body></html>
+"""

@@ -1,0 +1,55 @@
+"""Puts a client to many scenes, side by side: most of the time they wait."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Final, NamedTuple
+
+from kclient_quota.certify.scene import Scene
+from kclient_quota.certify.stage import play
+from kclient_quota.certify.verdict import Grade, Verdict
+
+SIDE_BY_SIDE: Final = 6
+"""Scenes at a time: their clients and brokers together need less than two cores."""
+
+
+class Result(NamedTuple):
+    """One client in one scene.
+
+    Attributes:
+        scene: which one.
+        verdict: what came of it.
+        seconds: how long it took.
+    """
+
+    scene: Scene
+    verdict: Verdict
+    seconds: float
+
+
+def certify(
+    scenes: Sequence[Scene], command: Sequence[str], *, side_by_side: int = SIDE_BY_SIDE, say: Callable[[str], object]
+) -> list[Result]:
+    """Play all scenes; results in their order. `say` hears of each as it ends."""
+    with ThreadPoolExecutor(side_by_side) as pool:
+        running = {pool.submit(_timed, scene, command): scene for scene in scenes}
+        done: dict[str, Result] = {}
+        for result in _ended(running, say, len(scenes)):
+            done[result.scene.name] = result
+    return [done[scene.name] for scene in scenes]
+
+
+def _ended(running: Mapping[Future[Result], Scene], say: Callable[[str], object], count: int) -> Iterator[Result]:
+    for number, future in enumerate(as_completed(running), start=1):
+        result = future.result()
+        say(f"[{number}/{count}] {result.verdict.grade.value:10} {result.scene.name}: {result.verdict.why}")
+        yield result
+
+
+def _timed(scene: Scene, command: Sequence[str]) -> Result:
+    begin = time.monotonic()
+    try:
+        verdict, _ = play(scene, command)
+    except Exception as error:  # noqa: BLE001 - one scene's trouble must not take the others' results with it
+        verdict = Verdict(Grade.NOT_PLAYED, f"{type(error).__name__}: {error}")
+    return Result(scene, verdict, time.monotonic() - begin)

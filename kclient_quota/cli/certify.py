@@ -1,0 +1,87 @@
+"""`kclient-quota certify`: does a client bear throttling?"""
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+
+from kclient_quota.certify import card
+from kclient_quota.certify.run import SIDE_BY_SIDE, certify
+from kclient_quota.certify.scenes import ALL, select
+from kclient_quota.certify.verdict import Grade
+from kclient_quota.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    kinds = parser.add_subparsers(title="what to certify", required=True, metavar="WHAT")
+    client = kinds.add_parser(
+        "client",
+        help="a client, by a driver of your own",
+        description="Starts COMMAND once for each scene; the environment tells it what to do, and it writes JSON lines "
+        "(`python -m pydoc kclient_quota.certify.driver`). Exit status: 0 when no scene failed, 1 otherwise.",
+    )
+    client.add_argument("--name", help="what to call the client (default: the command)")
+    client.add_argument("--only", action="append", default=[], metavar="SCENE", help="scenes that begin so; repeatable")
+    client.add_argument(
+        "--side-by-side", type=int, default=SIDE_BY_SIDE, metavar="N", help="scenes at a time (%(default)s)"
+    )
+    client.add_argument("--json", type=Path, metavar="FILE", help="keep the card there")
+    client.add_argument("--badge", type=Path, metavar="FILE", help="write an SVG badge there")
+    client.add_argument("command", nargs="+", metavar="COMMAND", help="the driver, after --")
+    client.set_defaults(certify=_client)
+    scenes = kinds.add_parser("scenes", help="what is played, what is right, and who says so")
+    scenes.set_defaults(certify=_scenes)
+    page = kinds.add_parser("page", help="the table of several clients as one HTML page")
+    page.add_argument("cards", nargs="+", type=Path, metavar="CARD", help="what --json has kept")
+    page.set_defaults(certify=_page)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    return int(options.certify(options))
+
+
+def _client(options: argparse.Namespace) -> int:
+    if options.side_by_side < 1:
+        raise ConfigError(f"--side-by-side must be at least 1, not {options.side_by_side}")
+    scenes = select(options.only)
+    results = certify(scenes, options.command, side_by_side=options.side_by_side, say=_say)
+    rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
+    made = card.card(options.name or " ".join(options.command), rows, f"Python {platform.python_version()}")
+    print(card.text(made))
+    if options.json is not None:
+        _write(options.json, json.dumps(made, indent=1) + "\n")
+    if options.badge is not None:
+        _write(options.badge, card.badge(made))
+    return int(any(found.verdict.grade in {Grade.FAIL, Grade.NOT_PLAYED} for found in results))
+
+
+def _scenes(_options: argparse.Namespace) -> int:
+    for scene in ALL:
+        print(f"{scene.name}\n    {scene.expects}\n    {scene.source}")
+    return 0
+
+
+def _page(options: argparse.Namespace) -> int:
+    cards = []
+    for path in options.cards:
+        try:
+            cards.append(json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} is no card: {error}") from error
+    print(card.page(cards), end="")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error}") from error
+
+
+def _say(line: str) -> None:
+    if sys.stderr.isatty():
+        print(line, file=sys.stderr, flush=True)
