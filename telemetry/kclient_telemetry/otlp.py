@@ -247,10 +247,10 @@ def _split(chunk: bytes) -> tuple[bytes | None, bytes]:
     """A ResourceMetrics of a resource (or none) and one ScopeMetrics in two; one of any other form is left whole."""
     start = 0
     if chunk[:1] == _RESOURCE_TAG:
-        length, start = _read_varint(chunk, 1)
+        length, start = read_varint(chunk, 1)
         start += length
     if chunk[start : start + 1] == _SCOPE_METRICS_TAG:
-        length, position = _read_varint(chunk, start + 1)
+        length, position = read_varint(chunk, start + 1)
         if position + length == len(chunk):
             return chunk[:start], chunk[start:]
     return None, chunk
@@ -271,11 +271,11 @@ def _resource_metrics(payload: bytes) -> Iterator[bytes]:
     """The encoded ResourceMetrics of a payload that `parse` accepted; fields unknown to OTLP are passed over."""
     position = 0
     while position < len(payload):
-        tag, position = _read_varint(payload, position)
+        tag, position = read_varint(payload, position)
         wire_type = tag & 7
         start = position
         if wire_type == _LENGTH_DELIMITED:
-            length, start = _read_varint(payload, position)
+            length, start = read_varint(payload, position)
             position = start + length
         else:
             position = _skip(payload, position, wire_type)
@@ -285,7 +285,7 @@ def _resource_metrics(payload: bytes) -> Iterator[bytes]:
 
 def _skip(payload: bytes, position: int, wire_type: int) -> int:
     if wire_type == _VARINT:
-        return _read_varint(payload, position)[1]
+        return read_varint(payload, position)[1]
     if wire_type == _FIXED64:
         return position + 8
     if wire_type == _FIXED32:
@@ -293,7 +293,8 @@ def _skip(payload: bytes, position: int, wire_type: int) -> int:
     raise InvalidPayloadError(f"the payload has a field of protobuf's wire type {wire_type}, which OTLP never uses")
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A protobuf varint at `position`, and where it ends."""
     value = shift = 0
     while True:
         byte = data[position]

@@ -7,10 +7,13 @@ from uuid import UUID
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
+from google.rpc import error_details_pb2, status_pb2
 from kclient_telemetry.receiver.fanout import FanOut
 from kclient_telemetry.receiver.otlp_export import OtlpExporter
 from kclient_telemetry.receiver.otlp_grpc import GrpcSender
 from kclient_telemetry.receiver.otlp_senders import Status
+from kclient_telemetry.receiver.otlp_settings import settings_of
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
@@ -21,6 +24,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
     add_MetricsServiceServicer_to_server,
 )
 
+from tests.certificates import authority_and_certificate
+
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 
 
@@ -30,12 +35,15 @@ class Service(MetricsServiceServicer):
         self.metadata = []
         self.codes = []
         self.rejected = 0
+        self.details = None
         self.arrived = threading.Event()
 
     def Export(self, request, context):  # noqa: N802 # gRPC's name
         self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))
         self.arrived.set()
+        if self.details is not None:
+            context.set_trailing_metadata((("grpc-status-details-bin", self.details),))
         if self.codes:
             context.abort(self.codes.pop(0), "as the test says")
         return ExportMetricsServiceResponse(
@@ -82,9 +90,9 @@ def test_a_real_push_arrives(service, compress):
     ("code", "status"),
     [
         (grpc.StatusCode.UNAVAILABLE, Status.RETRY),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, Status.RETRY),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Status.REFUSED),
         (grpc.StatusCode.ABORTED, Status.RETRY),
-        (grpc.StatusCode.INVALID_ARGUMENT, Status.REFUSED),
+        (grpc.StatusCode.INVALID_ARGUMENT, Status.UNREADABLE),
         (grpc.StatusCode.UNAUTHENTICATED, Status.REFUSED),
         (grpc.StatusCode.UNIMPLEMENTED, Status.REFUSED),
     ],
@@ -114,3 +122,53 @@ def test_tls_is_tried_for_an_https_endpoint(service):
     assert sender.send(b"").status is Status.RETRY
     assert service.requests == []
     sender.close()
+
+
+def retry_info(seconds, nanos=0):
+    """As Google's own messages have it."""
+    status = status_pb2.Status(code=8, message="busy")
+    status.details.add().Pack(error_details_pb2.DebugInfo(detail="x" * 300))
+    status.details.add().Pack(
+        error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds, nanos=nanos))
+    )
+    return status.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("details", "status", "delay_ms"),
+    [
+        (retry_info(7), Status.RETRY, 7_000),
+        (retry_info(0, 250_000_000), Status.RETRY, 250),
+        (retry_info(0), Status.RETRY, 0),
+        (b"\xff\xff", Status.REFUSED, None),
+        (b"\x1a\x05ab", Status.REFUSED, None),
+        (b"", Status.REFUSED, None),
+    ],
+)
+def test_a_server_that_is_exhausted_says_when_to_come_again_or_is_not_asked(service, sender, details, status, delay_ms):
+    service.codes, service.details = [grpc.StatusCode.RESOURCE_EXHAUSTED], details
+    outcome = sender.send(b"")
+    assert (outcome.status, outcome.retry_after_ms) == (status, delay_ms)
+    service.codes = [grpc.StatusCode.UNAVAILABLE]
+    outcome = sender.send(b"")
+    assert (outcome.status, outcome.retry_after_ms) == (Status.RETRY, delay_ms)
+
+
+def test_tls_with_a_private_authority_both_ways_and_credentials_in_the_url(service, tmp_path):
+    tls = authority_and_certificate(tmp_path)
+    ca, certificate, key = (Path(name).read_bytes() for name in (tls.ca_file, tls.certificate_file, tls.key_file))
+    server = grpc.server(ThreadPoolExecutor(max_workers=2))
+    add_MetricsServiceServicer_to_server(service, server)
+    credentials = grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    try:
+        sender = settings_of({}, f"grpcs://me:se%40cret@127.0.0.1:{port}", tls=tls).sender()
+        assert sender.send(b"").status is Status.ACCEPTED
+        assert service.metadata[-1]["authorization"] == "Basic bWU6c2VAY3JldA=="
+        sender.close()
+        stranger = settings_of({"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file}, f"grpcs://127.0.0.1:{port}").sender()
+        assert stranger.send(b"").status is Status.RETRY
+        stranger.close()
+    finally:
+        server.stop(None).wait(10)

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import gzip
-import ipaddress
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,20 +9,19 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver import otlp_http
 from kclient_telemetry.receiver.fanout import FanOut
 from kclient_telemetry.receiver.otlp_export import OtlpExporter
 from kclient_telemetry.receiver.otlp_http import HttpSender
-from kclient_telemetry.receiver.otlp_senders import Status, TlsFiles
+from kclient_telemetry.receiver.otlp_senders import Status
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
     ExportMetricsServiceResponse,
 )
+
+from tests.certificates import authority_and_certificate
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 
@@ -118,7 +116,8 @@ def test_the_connection_is_kept(collector, sender):
     ("code", "status"),
     [
         *((code, Status.ACCEPTED) for code in (200, 202)),
-        *((code, Status.REFUSED) for code in (400, 401, 404, 500)),
+        *((code, Status.REFUSED) for code in (401, 403, 404, 500)),
+        *((code, Status.UNREADABLE) for code in (400, 413)),
         *((code, Status.RETRY) for code in (429, 502, 503, 504)),
     ],
 )
@@ -128,8 +127,19 @@ def test_what_the_specification_says_about_answers(collector, sender, code, stat
     assert sender.send(b"x").status is Status.ACCEPTED
 
 
-@pytest.mark.parametrize(("header", "expected"), [("7", 7_000), ("Wed, 21 Oct 2026 07:28:00 GMT", None)])
-def test_retry_after(collector, sender, header, expected):
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("7", 7_000),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 90_000),
+        ("Wed, 21 Oct 2026 07:26:00 GMT", 0),
+        ("soon", None),
+        ("Wed, 99 Oct 2026", None),
+        ("", None),
+    ],
+)
+def test_retry_after(collector, sender, header, expected, monkeypatch):
+    monkeypatch.setattr(otlp_http.time, "time", lambda: dt.datetime(2026, 10, 21, 7, 26, 30, tzinfo=dt.UTC).timestamp())
     collector.answers = [(503, {"Retry-After": header}, b"later")]
     outcome = sender.send(b"x")
     assert outcome.retry_after_ms == expected
@@ -171,54 +181,8 @@ def test_a_path_is_kept_and_compression_can_be_switched_off(collector):
     assert "Content-Encoding" not in headers
 
 
-def make_certificates(folder):
-    """An authority, and a certificate of it for 127.0.0.1 that serves both ends."""
-    now = dt.datetime.now(dt.UTC)
-    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-
-    def build(subject, public_key, *, authority):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(ca_name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        )
-        if authority:
-            usage = x509.KeyUsage(
-                digital_signature=True,
-                key_cert_sign=True,
-                crl_sign=True,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                encipher_only=False,
-                decipher_only=False,
-            )
-            builder = builder.add_extension(usage, critical=True)
-        else:
-            names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    me = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    files = TlsFiles(str(folder / "ca.pem"), str(folder / "cert.pem"), str(folder / "key.pem"))
-    Path(files.ca_file).write_bytes(build(ca_name, ca_key.public_key(), authority=True))
-    Path(files.certificate_file).write_bytes(build(me, key.public_key(), authority=False))
-    Path(files.key_file).write_bytes(key.private_bytes(*pem))
-    return files
-
-
 def test_mutual_tls(tmp_path):
-    files = make_certificates(tmp_path)
+    files = authority_and_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate_file, files.key_file)
     context.load_verify_locations(files.ca_file)
@@ -235,3 +199,27 @@ def test_mutual_tls(tmp_path):
         assert "CERTIFICATE_VERIFY_FAILED" in outcome.detail
     finally:
         server.stop()
+
+
+def test_credentials_of_a_url_become_a_header(collector):
+    sender = HttpSender(f"http://me:se%40cret@127.0.0.1:{collector.port}")
+    assert sender.send(b"x").status is Status.ACCEPTED
+    sender.close()
+    path, headers, _, _ = collector.requests[0]
+    assert headers["Authorization"] == "Basic bWU6c2VAY3JldA=="
+    assert (path, headers["Host"]) == ("/v1/metrics", f"127.0.0.1:{collector.port}")
+
+
+def test_the_environments_proxy_is_asked(collector, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", f"http://p:w@127.0.0.1:{collector.port}")
+    sender = HttpSender("http://collector.example:4318")
+    assert sender.send(b"x").status is Status.ACCEPTED
+    path, headers, _, _ = collector.requests[0]
+    assert path == "http://collector.example:4318/v1/metrics"
+    assert headers["Proxy-Authorization"] == "Basic cDp3"
+    sender.close()
+    monkeypatch.setenv("no_proxy", "collector.example")
+    assert HttpSender("http://collector.example:1", timeout_ms=100).send(b"x").status is Status.RETRY
+    assert len(collector.requests) == 1

@@ -20,6 +20,7 @@ from kclient_telemetry.receiver.plugin import (
 log = logging.getLogger(__name__)
 
 _TELL_EVERY = 1_000
+_HELD_BYTES = 2_000  # of a push without its payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,6 @@ class ReceivedPush:
         payload: as the broker got it, decompressed.
         attributes: what the receiver knows about the client.
         enriched: the payload with `attributes` on every resource; an ExportMetricsServiceRequest.
-        request: the payload as sent, parsed; not to be changed, for all sinks share it.
         received_unix_ms: when it came.
     """
 
@@ -39,8 +39,17 @@ class ReceivedPush:
     payload: ClientTelemetryPayload
     attributes: Mapping[str, str]
     enriched: bytes
-    request: ExportMetricsServiceRequest
     received_unix_ms: int
+
+    @property
+    def request(self) -> ExportMetricsServiceRequest:
+        """The payload as sent, parsed at every call: a parsed one takes up to thirty times the memory of its bytes."""
+        return parse(self.payload.data)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory a push takes that waits to be dealt with."""
+        return len(self.payload.data) + len(self.enriched) + _HELD_BYTES
 
 
 @runtime_checkable
@@ -99,7 +108,7 @@ class FanOut:
         request = parse(payload.data)
         attributes = enrichment_attributes(context, payload, self._attributes)
         enriched = with_resource_attributes(payload.data, attributes, request)
-        push = ReceivedPush(context, payload, attributes, enriched, request, self._unix_ms())
+        push = ReceivedPush(context, payload, attributes, enriched, self._unix_ms())
         self.received += 1
         for index, take in enumerate(self._takers):
             try:

@@ -63,7 +63,7 @@ class JsonLinesWriter:
 
     def write(self, push: ReceivedPush) -> None:
         """Append the rows of `push`."""
-        lines = b"".join(json.dumps(row.as_dict()).encode() + b"\n" for row in rows_of(push))
+        lines = b"".join(json.dumps(row.as_dict(), allow_nan=False).encode() + b"\n" for row in rows_of(push))
         if not lines:
             return
         if self._file is None:

@@ -19,6 +19,7 @@ LINGER_MS = 200
 RETRY_FIRST_MS = 500
 RETRY_LONGEST_MS = 30_000
 GIVE_UP_AFTER_MS = 300_000
+LONGEST_ASKED_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ class ExportCounters:
 class OtlpExporter:
     """A sink that forwards pushes from a thread of its own; `accept` never waits.
 
-    Pushes are concatenated into larger exports, which protobuf defines as merging them. A batch that is refused for
-    good is sent again push by push, so that one that a collector cannot read takes no other with it.
+    Pushes are concatenated into larger exports, which protobuf defines as merging them. A batch that the collector
+    cannot read, or finds too large, is sent again in halves, so that one bad push takes no other with it; a batch
+    that is refused for any other reason is not. When a collector asks to be left alone, it is, with everything.
 
     Args:
         sender: HTTP or gRPC.
@@ -62,7 +64,8 @@ class OtlpExporter:
         batch_bytes: most that goes into one export (a larger push goes alone).
         linger_ms: how long a push may wait for company.
         retry_first_ms: after the first failure; doubled up to `retry_longest_ms`, each time ±50 %.
-        give_up_after_ms: a batch that could not be exported for so long is dropped and counted.
+        give_up_after_ms: a batch that could not be exported for so long is dropped and counted; the time for which the
+            collector asks to be left alone (an hour at most) is not part of it.
         uniform: a random number in [0, 1).
     """
 
@@ -154,9 +157,10 @@ class OtlpExporter:
 
     def _deliver(self, batch: Sequence[bytes]) -> None:
         outcome = self._export(b"".join(batch))
-        if outcome.status is Status.REFUSED and len(batch) > 1:
-            for body in batch:
-                self._account([body], self._export(body))
+        if outcome.status is Status.UNREADABLE and len(batch) > 1:
+            half = len(batch) // 2
+            self._deliver(batch[:half])
+            self._deliver(batch[half:])
         else:
             self._account(batch, outcome)
 
@@ -166,7 +170,9 @@ class OtlpExporter:
         delay_ms = self._retry_first_ms
         outcome = self._try(body, 0)
         while outcome.status is Status.RETRY:
-            wait_ms = max(outcome.retry_after_ms or 0, round(delay_ms * (0.5 + self._uniform())))
+            asked_ms = min(outcome.retry_after_ms or 0, LONGEST_ASKED_MS)
+            wait_ms = max(asked_ms, round(delay_ms * (0.5 + self._uniform())))
+            give_up_ms += asked_ms
             if not self._pause(wait_ms, give_up_ms):
                 break
             delay_ms = min(delay_ms * 2, self._retry_longest_ms)
@@ -205,7 +211,8 @@ class OtlpExporter:
             self._counters = replace(
                 counters,
                 exported=counters.exported + pushes * (outcome.status is Status.ACCEPTED),
-                dropped_refused=counters.dropped_refused + pushes * (outcome.status is Status.REFUSED),
+                dropped_refused=counters.dropped_refused
+                + pushes * (outcome.status in {Status.REFUSED, Status.UNREADABLE}),
                 dropped_expired=counters.dropped_expired + pushes * (outcome.status is Status.RETRY),
                 queued_pushes=counters.queued_pushes - pushes,
                 queued_bytes=counters.queued_bytes - sum(map(len, batch)),

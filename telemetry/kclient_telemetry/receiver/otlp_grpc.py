@@ -1,7 +1,8 @@
 """One OTLP export over gRPC: bytes out, outcome back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from kclient_telemetry.errors import MissingExtraError
@@ -13,16 +14,23 @@ except ModuleNotFoundError as error:
         "OTLP over gRPC needs grpcio: pip install 'kclient-quota[grpc]', or use HttpSender"
     ) from error
 
-from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
+from kclient_telemetry.otlp import read_varint
+from kclient_telemetry.receiver.otlp_senders import (
+    DEFAULT_TIMEOUT_MS,
+    Outcome,
+    Status,
+    TlsFiles,
+    accepted,
+    authorization_of,
+)
 
 _METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
-# The OTLP specification's list of what is worth repeating.
+# The OTLP specification's list of what is worth repeating; RESOURCE_EXHAUSTED only when the server says when.
 _RETRYABLE = frozenset(
     {
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.ABORTED,
         grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.UNAVAILABLE,
@@ -54,17 +62,19 @@ class GrpcSender:
         url = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
         if not url.netloc:
             raise ValueError(f"endpoint {endpoint!r} is no OTLP/gRPC endpoint: expected host:port")
-        if tls is None and url.scheme == "https":
+        if tls is None and url.scheme in {"https", "grpcs"}:
             tls = TlsFiles()
+        address = url.netloc.rpartition("@")[2]
+        headers = {**authorization_of(url), **(headers or {})}
         compression = grpc.Compression.Gzip if compress else grpc.Compression.NoCompression
         self._channel = (
-            grpc.insecure_channel(url.netloc, compression=compression)
+            grpc.insecure_channel(address, compression=compression)
             if tls is None
-            else grpc.secure_channel(url.netloc, _credentials(tls), compression=compression)
+            else grpc.secure_channel(address, _credentials(tls), compression=compression)
         )
         # The body is encoded already; what comes back is decoded by us.
         self._export = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)
-        self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
+        self._metadata = tuple((key.lower(), value) for key, value in headers.items())
         self._timeout_s = timeout_ms / 1000
 
     def send(self, body: bytes) -> Outcome:
@@ -72,13 +82,55 @@ class GrpcSender:
         try:
             answer = self._export(body, timeout=self._timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
-            status = Status.RETRY if error.code() in _RETRYABLE else Status.REFUSED
-            return Outcome(status, f"gRPC {error.code().name} {error.details()}")
+            delay_ms = _retry_delay_ms(error.trailing_metadata() or ())
+            return Outcome(_status(error, delay_ms), f"gRPC {error.code().name} {error.details()}", delay_ms)
         return accepted(answer)
 
     def close(self) -> None:
         """Close the channel."""
         self._channel.close()
+
+
+def _status(error: Any, delay_ms: int | None) -> Status:
+    code = error.code()
+    if code in _RETRYABLE or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and delay_ms is not None):
+        return Status.RETRY
+    is_too_large = code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or "")
+    return Status.UNREADABLE if code is grpc.StatusCode.INVALID_ARGUMENT or is_too_large else Status.REFUSED
+
+
+def _retry_delay_ms(metadata: Iterable[tuple[str, Any]]) -> int | None:
+    """The delay of a google.rpc.RetryInfo, if the status has one.
+
+    Read by hand: google.rpc.Status has `details` (3), each an Any with `type_url` (1) and `value` (2); RetryInfo has
+    `retry_delay` (1), a Duration with `seconds` (1) and `nanos` (2).
+    """
+    details = next((value for key, value in metadata if key == "grpc-status-details-bin"), b"")
+    try:
+        for detail in _fields(details).get(3, []):
+            parts = _fields(detail)
+            if parts.get(1, [b""])[0].endswith(b"/google.rpc.RetryInfo"):
+                delay = _fields(_fields(parts.get(2, [b""])[0]).get(1, [b""])[0])
+                return int(delay.get(1, [0])[0]) * 1_000 + int(delay.get(2, [0])[0]) // 1_000_000
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return None  # whatever a server puts there, it is no reason to fail
+    return None
+
+
+def _fields(message: bytes) -> dict[int, list[Any]]:
+    """Varints and length-delimited fields of a protobuf message, by number."""
+    found: dict[int, list[Any]] = {}
+    position = 0
+    while position < len(message):
+        tag, position = read_varint(message, position)
+        number, position = read_varint(message, position)
+        value: int | bytes = number
+        if tag & 7 == 2:  # noqa: PLR2004 - length-delimited
+            value, position = message[position : position + number], position + number
+        elif tag & 7:
+            raise ValueError("a wire type that these messages have not")
+        found.setdefault(tag >> 3, []).append(value)
+    return found
 
 
 def _credentials(tls: TlsFiles) -> grpc.ChannelCredentials:

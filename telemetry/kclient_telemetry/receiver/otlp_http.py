@@ -3,23 +3,35 @@
 import gzip
 import http.client
 import ssl
+import time
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from email.utils import parsedate_to_datetime
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Outcome, Status, TlsFiles, accepted
+from kclient_telemetry.receiver.otlp_senders import (
+    DEFAULT_TIMEOUT_MS,
+    Outcome,
+    Status,
+    TlsFiles,
+    accepted,
+    authorization_of,
+)
 
 HTTP_PATH = "/v1/metrics"
 
 # The OTLP specification's list of what is worth repeating.
 _RETRYABLE = frozenset({429, 502, 503, 504})
 _HTTP_OK = range(200, 300)
+# Bad data, and too much of it: a part of it may be taken.
+_UNREADABLE = frozenset({400, 413})
 
 
 class HttpSender:
-    """OTLP over HTTP, protobuf-encoded, over one kept-alive connection.
+    """OTLP over HTTP, protobuf-encoded, over one kept-alive connection, through the environment's proxy.
 
     Args:
-        endpoint: `http://` or `https://` URL; without a path it gets `/v1/metrics`.
+        endpoint: `http://` or `https://` URL; without a path it gets `/v1/metrics`; `user:password@` becomes a header.
         headers: sent with every export, as `Authorization`.
         tls: for https.
         compress: gzip the bodies.
@@ -41,13 +53,17 @@ class HttpSender:
         url = urlsplit(endpoint)
         if url.scheme not in {"http", "https"} or not url.hostname:
             raise ValueError(f"endpoint {endpoint!r} is no OTLP/HTTP endpoint: expected http://host:port[/path]")
-        path = url.path if url.path.strip("/") else HTTP_PATH
+        path = url.path or HTTP_PATH
         self._path = f"{path}?{url.query}" if url.query else path
         self._compress = compress
-        self._headers = {"Content-Type": "application/x-protobuf", **(headers or {})}
+        self._headers = {"Content-Type": "application/x-protobuf", **authorization_of(url), **(headers or {})}
         if compress:
             self._headers["Content-Encoding"] = "gzip"
-        self._connection = _http_connection(url.scheme, url.hostname, url.port, tls or TlsFiles(), timeout_ms)
+        proxy = _proxy_of(url)
+        if proxy is not None and url.scheme == "http":  # asked for the whole URL; of https it gets a tunnel
+            self._path = f"http://{url.netloc.rpartition('@')[2]}{self._path}"
+            self._headers |= _proxy_headers(proxy)
+        self._connection = _http_connection(url, proxy, tls or TlsFiles(), timeout_ms)
 
     def send(self, body: bytes) -> Outcome:
         """POST `body`."""
@@ -68,14 +84,31 @@ class HttpSender:
 
 
 def _http_connection(
-    scheme: str, host: str, port: int | None, tls: TlsFiles, timeout_ms: int
+    url: SplitResult, proxy: SplitResult | None, tls: TlsFiles, timeout_ms: int
 ) -> http.client.HTTPConnection:
-    if scheme == "http":
+    host, port = str((proxy or url).hostname), (proxy or url).port
+    if url.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=timeout_ms / 1000)
     context = ssl.create_default_context(cafile=tls.ca_file)
     if tls.certificate_file:
         context.load_cert_chain(tls.certificate_file, tls.key_file)
-    return http.client.HTTPSConnection(host, port, timeout=timeout_ms / 1000, context=context)
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout_ms / 1000, context=context)
+    if proxy is not None:
+        connection.set_tunnel(str(url.hostname), url.port or 443, _proxy_headers(proxy))
+    return connection
+
+
+def _proxy_of(url: SplitResult) -> SplitResult | None:
+    """What HTTP_PROXY, HTTPS_PROXY and NO_PROXY say of a host."""
+    proxy = getproxies().get(url.scheme)
+    if not proxy or proxy_bypass(str(url.hostname)):
+        return None
+    split = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return split if split.hostname else None
+
+
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    return {f"Proxy-{key}": value for key, value in authorization_of(proxy).items()}
 
 
 def _http_outcome(code: int, retry_after: str | None, answer: bytes) -> Outcome:
@@ -83,7 +116,17 @@ def _http_outcome(code: int, retry_after: str | None, answer: bytes) -> Outcome:
         return accepted(answer)
     detail = f"HTTP {code} {answer[:200].decode('utf-8', 'replace')}".rstrip()
     if code not in _RETRYABLE:
-        return Outcome(Status.REFUSED, detail)
-    # An HTTP date is possible as well; then our own back-off does.
-    seconds = int(retry_after) if retry_after and retry_after.isdecimal() else None
-    return Outcome(Status.RETRY, detail, None if seconds is None else seconds * 1000)
+        return Outcome(Status.UNREADABLE if code in _UNREADABLE else Status.REFUSED, detail)
+    return Outcome(Status.RETRY, detail, _retry_after_ms(retry_after, time.time()))
+
+
+def _retry_after_ms(text: str | None, now_s: float) -> int | None:
+    """`Retry-After`: seconds, or an HTTP date."""
+    if not text:
+        return None
+    if text.strip().isdecimal():
+        return int(text) * 1000
+    try:
+        return max(0, round((parsedate_to_datetime(text).timestamp() - now_s) * 1000))
+    except (ValueError, OverflowError):
+        return None

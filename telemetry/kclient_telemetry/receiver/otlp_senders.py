@@ -1,8 +1,10 @@
 """What every way of exporting OTLP has in common: the outcome, the account of a successful answer, TLS files."""
 
+import base64
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+from urllib.parse import SplitResult, unquote
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # protobuf ships no types
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
@@ -16,6 +18,8 @@ class Status(Enum):
     ACCEPTED = "accepted"
     RETRY = "worth repeating"
     REFUSED = "refused"
+    UNREADABLE = "unreadable"
+    """Refused for what is in it: a part of it may be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,14 @@ class Sender(Protocol):
     def close(self) -> None:
         """Give up the connection."""
         ...
+
+
+def authorization_of(url: SplitResult) -> dict[str, str]:
+    """The header that a URL with `user:password@` asks for."""
+    if url.username is None:
+        return {}
+    pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def accepted(answer: bytes) -> Outcome:

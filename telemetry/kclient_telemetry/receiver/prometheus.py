@@ -1,103 +1,201 @@
-"""A scrape endpoint: the last value of every series that clients have pushed, in Prometheus' text format.
+"""A scrape endpoint: the last value of every series that clients have pushed, for Prometheus.
 
 Names and label keys have every character that Prometheus does not know replaced by `_`; counters end in `_total`, once;
 units are not appended, since Kafka's names often carry them already. Deltas are added up. A series whose client has
 not pushed for three intervals is gone.
+
+What one client pushes never spoils the page for the others: labels that mean something to Prometheus are renamed, a
+name that two clients use for different things is given to the larger number of them and to the others with its kind
+behind it, and when room is short those who take most of it lose series first.
 """
 
+import logging
 import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import accumulate
+from itertools import accumulate, islice, pairwise
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
+from kclient_telemetry.receiver.exposition import Family, page
 from kclient_telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.plugin import ENRICHMENT
 from kclient_telemetry.receiver.rows import Series, series_of, text_attributes
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger(__name__)
+
 MAX_SERIES = 100_000
+MAX_BYTES = 128 * 1024 * 1024
 STALE_AFTER_INTERVALS = 3
 STALE_AFTER_MS = 60_000
+OWN_PREFIX = "kafka_client_telemetry_"
+"""What the page says about itself; clients' metrics of such names are dropped."""
 
+_MAX_LABELS = 64
+_MAX_TEXT = 4_096
+_MAX_BUCKETS = 500
+_SERIES_BYTES = 600  # what Python needs for a series without its texts, measured
+_EVICTED_PART = 100  # of what its owner has, so that not every new series looks for the largest owner
 _UNKNOWN = re.compile(r"[^a-zA-Z0-9_]")
+_RESERVED = frozenset({"le", "quantile"})
+_SUFFIXES = {
+    "gauge": ("",),
+    "counter": ("", "_total", "_created"),
+    "histogram": ("", "_bucket", "_sum", "_count", "_created"),
+}
 
 Labels = tuple[tuple[str, str], ...]
+Owner = tuple[str, str]
+"""Principal and address: whom the room that series take is put down to."""
 
 
 @lru_cache(maxsize=4096)
 def prometheus_name(name: str) -> str:
     """`name` with what Prometheus does not allow replaced by `_`."""
     clean = _UNKNOWN.sub("_", name)
-    return f"_{clean}" if clean[:1].isdigit() else clean
+    return f"_{clean}" if not clean or clean[0].isdigit() else clean
+
+
+@lru_cache(maxsize=4096)
+def label_name(key: str) -> str:
+    """A client's attribute as a label; those that mean something to Prometheus get `exported_` before them."""
+    name = prometheus_name(key)
+    return f"exported_{name}" if name in _RESERVED or name.startswith("__") else name
+
+
+class DropReason:
+    """Why a point is not on the page."""
+
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    RESERVED_NAME = "reserved_name"
+    NO_ROOM = "no_room"
+
+
+class _UnwantedError(Exception):
+    """A point that is dropped, and why."""
 
 
 @dataclass(slots=True)
 class _Value:
+    owner: Owner
+    bytes: int
     number: float = 0.0
     bounds: tuple[float, ...] = ()
     buckets: list[int] = field(default_factory=list)
     stale_at_unix_ms: int = 0
 
 
-@dataclass(slots=True)
-class _Family:
-    kind: str
-    values: dict[Labels, _Value] = field(default_factory=dict)
+_FamilyKey = tuple[str, str]
+"""A name without suffixes, and a kind."""
 
 
 class PrometheusStore:
     """What is known about every series; a sink of its own.
 
     Args:
-        max_series: most series kept; points of further ones are dropped and counted.
+        max_series: most series kept.
+        max_bytes: about how much memory they may take.
         labels: keys of the enrichment to use as labels beside those of the point and of the client's resource;
             client_instance_id is always among them, since without it clients would overwrite each other.
+
+    Attributes:
+        pushes: how many came.
+        dropped: points that are not on the page, by `DropReason`.
+        evicted_series: series of those who take most room, forgotten for the sake of others.
     """
 
-    def __init__(self, *, max_series: int = MAX_SERIES, labels: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, *, max_series: int = MAX_SERIES, max_bytes: int = MAX_BYTES, labels: tuple[str, ...] | None = None
+    ) -> None:
         self._max_series = max_series
+        self._max_bytes = max_bytes
         self._labels = labels
-        self._families: dict[str, _Family] = {}
+        self._families: dict[_FamilyKey, dict[Labels, _Value]] = {}
+        self._owned: dict[Owner, dict[tuple[_FamilyKey, Labels], None]] = {}
+        self._bytes_of: Counter[Owner] = Counter()
         self._series = 0
+        self._bytes = 0
         self._lock = threading.Lock()
         self.pushes = 0
-        self.dropped_points = 0
+        self.dropped: Counter[str] = Counter()
+        self.evicted_series = 0
 
     def accept(self, push: ReceivedPush) -> None:
         """Take over the values of `push`."""
         who = self._who(push.attributes)
+        sender = push.context.authorizable_request_context
+        owner = (sender.principal, sender.client_address or str(push.payload.client_instance_id))
         stale_at = push.received_unix_ms + max(STALE_AFTER_MS, STALE_AFTER_INTERVALS * push.context.push_interval_ms)
         with self._lock:
             self.pushes += 1
             for series in series_of(push):
-                self._take(series, who, push.received_unix_ms, stale_at)
+                try:
+                    self._take(series, who, owner, push.received_unix_ms, stale_at)
+                except _UnwantedError as reason:
+                    self._drop(str(reason), owner)
 
     def close(self, timeout_ms: int) -> None:
         """Nothing is pending."""
 
-    def render(self, now_unix_ms: int) -> str:
-        """All series that are not stale, and what happened to points, in Prometheus' text format."""
-        lines: list[str] = []
+    @property
+    def dropped_points(self) -> int:
+        """How many points are not on the page, whatever the reason."""
+        return self.dropped.total()
+
+    def families(self, now_unix_ms: int) -> list[Family]:
+        """All series that are not stale, and what happened to points."""
         with self._lock:
             self._forget_stale(now_unix_ms)
-            for name, family in sorted(self._families.items()):
-                lines.append(f"# TYPE {name} {family.kind}")
-                for labels, value in family.values.items():
-                    lines.extend(_lines(name, labels, value))
-            own = {
-                "kafka_client_telemetry_pushes_total": ("counter", self.pushes),
-                "kafka_client_telemetry_dropped_points_total": ("counter", self.dropped_points),
-                "kafka_client_telemetry_series": ("gauge", self._series),
-            }
-        for name, (kind, number) in own.items():
-            lines += (f"# TYPE {name} {kind}", f"{name} {number}")
-        return "\n".join(lines) + "\n"
+            found, renamed = self._named()
+            return [*found, *self._own(renamed)]
+
+    def _named(self) -> tuple[list[Family], int]:
+        """Families under names of which no two meet: the more clients use a name for a thing, the sooner it has it."""
+        users = {key: len({value.owner for value in values.values()}) for key, values in self._families.items()}
+        taken: set[str] = set()
+        found = []
+        renamed = 0
+        for key in sorted(self._families, key=lambda key: -users[key]):  # stable: among equals the first comer
+            name, kind = key
+            if _sample_names(name, kind) & taken:
+                renamed += 1
+                name = f"{name}_{kind}"
+                while _sample_names(name, kind) & taken:
+                    name += "_"
+            taken |= _sample_names(name, kind)
+            samples = [
+                sample for labels, value in self._families[key].items() for sample in _samples(kind, labels, value)
+            ]
+            found.append(Family(name, kind, samples, "pushed by Kafka clients"))
+        return sorted(found, key=lambda family: family.name), renamed
+
+    def _own(self, renamed: int) -> list[Family]:
+        counts: dict[str, tuple[str, str, list[tuple[str, dict[str, str], float]]]] = {
+            "pushes": ("counter", "pushes taken", [("_total", {}, self.pushes)]),
+            "dropped_points": (
+                "counter",
+                "points that are not on this page",
+                [("_total", {"reason": reason}, count) for reason, count in sorted(self.dropped.items())]
+                or [("_total", {"reason": DropReason.NO_ROOM}, 0)],
+            ),
+            "evicted_series": ("counter", "series forgotten to make room", [("_total", {}, self.evicted_series)]),
+            "series": ("gauge", "series on this page", [("", {}, self._series)]),
+            "series_bytes": ("gauge", "about how much memory they take", [("", {}, self._bytes)]),
+            "renamed_metrics": ("gauge", "metrics whose name others use for something else", [("", {}, renamed)]),
+        }
+        return [Family(f"{OWN_PREFIX}{name}", kind, samples, words) for name, (kind, words, samples) in counts.items()]
+
+    def _drop(self, reason: str, owner: Owner) -> None:
+        if not self.dropped[reason]:
+            log.warning("points of client telemetry from %s at %s are dropped: %s", *owner, reason)
+        self.dropped[reason] += 1
 
     def _who(self, attributes: Mapping[str, str]) -> dict[str, str]:
         if self._labels is None:
@@ -105,43 +203,125 @@ class PrometheusStore:
         wanted = {"client_instance_id", *self._labels}
         return {key: value for key, value in attributes.items() if key in wanted}
 
-    def _take(self, series: Series, who: Mapping[str, str], now_unix_ms: int, stale_at_unix_ms: int) -> None:
-        value = self._value(series, who, now_unix_ms)
+    def _take(
+        self, series: Series, who: Mapping[str, str], owner: Owner, now_unix_ms: int, stale_at_unix_ms: int
+    ) -> None:
+        key = _family_of(series)
+        _check(series, key[1])
+        labels = _labels_of(series, who)
+        size = _SERIES_BYTES + sum(len(name) + len(text) for name, text in labels) + 64 * _buckets(series)
+        value = self._families.get(key, {}).get(labels)
+        if value is not None and size > value.bytes:  # a histogram with more buckets than before
+            self._forget(key, labels)
+            value = None
         if value is None:
-            self.dropped_points += 1
-            return
+            value = self._new_value(key, labels, owner, size)
+        elif value.stale_at_unix_ms <= now_unix_ms:
+            value.number, value.buckets = 0.0, []
         value.stale_at_unix_ms = stale_at_unix_ms
         if isinstance(series.point, HistogramDataPoint):
             _take_histogram(series.point, value, delta=series.delta)
         else:
             value.number = value.number + series.value if series.delta else series.value
 
-    def _value(self, series: Series, who: Mapping[str, str], now_unix_ms: int) -> _Value | None:
-        """Where the series is kept; None when its name is of another kind, or when there are too many series."""
-        name = prometheus_name(series.metric.name)
-        kind = series.kind
-        if kind == "sum":
-            kind = "counter" if series.metric.sum.is_monotonic else "gauge"
-        if kind == "counter" and not name.endswith("_total"):
-            name += "_total"
-        family = self._families.setdefault(name, _Family(kind))
-        labels = _label_set({**series.resource, **text_attributes(series.point.attributes), **who})
-        value = family.values.get(labels)
-        if value is not None and value.stale_at_unix_ms <= now_unix_ms:
-            value.number, value.buckets = 0.0, []
-        if value is None and family.kind == kind and self._series < self._max_series:
-            value = family.values[labels] = _Value()
-            self._series += 1
-        return value if family.kind == kind else None
+    def _new_value(self, key: _FamilyKey, labels: Labels, owner: Owner, size: int) -> _Value:
+        if not self._has_room(owner, size):
+            raise _UnwantedError(DropReason.NO_ROOM)
+        value = _Value(owner, size)
+        self._families.setdefault(key, {})[labels] = value
+        self._owned.setdefault(owner, {})[key, labels] = None
+        self._bytes_of[owner] += size
+        self._bytes += size
+        self._series += 1
+        return value
+
+    def _has_room(self, owner: Owner, size: int) -> bool:
+        """Whether a series fits, if need be in the place of others of whoever takes most, unless that is the owner."""
+        while self._series >= self._max_series or self._bytes + size > self._max_bytes:
+            if not self._bytes_of:
+                return False
+            largest = max(self._bytes_of, key=self._bytes_of.__getitem__)
+            if largest == owner or self._bytes_of[largest] <= self._bytes_of[owner] + size:
+                return False
+            spare = self._bytes_of[largest] - self._bytes_of[owner] - size
+            for key, labels in list(islice(self._owned[largest], max(1, len(self._owned[largest]) // _EVICTED_PART))):
+                if spare <= 0:
+                    break
+                spare -= self._families[key][labels].bytes
+                self._forget(key, labels)
+                self.evicted_series += 1
+        return True
+
+    def _forget(self, key: _FamilyKey, labels: Labels) -> None:
+        value = self._families[key].pop(labels)
+        if not self._families[key]:
+            del self._families[key]
+        del self._owned[value.owner][key, labels]
+        self._bytes_of[value.owner] -= value.bytes
+        if not self._owned[value.owner]:
+            del self._owned[value.owner], self._bytes_of[value.owner]
+        self._bytes -= value.bytes
+        self._series -= 1
 
     def _forget_stale(self, now_unix_ms: int) -> None:
-        for name, family in list(self._families.items()):
-            stale = [labels for labels, value in family.values.items() if value.stale_at_unix_ms <= now_unix_ms]
-            for labels in stale:
-                del family.values[labels]
-            self._series -= len(stale)
-            if not family.values:
-                del self._families[name]
+        stale = [
+            (key, labels)
+            for key, values in self._families.items()
+            for labels, value in values.items()
+            if value.stale_at_unix_ms <= now_unix_ms
+        ]
+        for key, labels in stale:
+            self._forget(key, labels)
+
+
+def _sample_names(name: str, kind: str) -> set[str]:
+    return {name + suffix for suffix in _SUFFIXES[kind]}
+
+
+def _family_of(series: Series) -> _FamilyKey:
+    name, kind = prometheus_name(series.metric.name), series.kind
+    if not series.metric.name or len(name) > _MAX_TEXT:
+        raise _UnwantedError(DropReason.MALFORMED)
+    if name.startswith(OWN_PREFIX):
+        raise _UnwantedError(DropReason.RESERVED_NAME)
+    if kind == "sum":
+        kind = "counter" if series.metric.sum.is_monotonic else "gauge"
+    return (name.removesuffix("_total") or name if kind == "counter" else name), kind
+
+
+def _check(series: Series, kind: str) -> None:
+    """Refuse what no counter and no histogram can be."""
+    point = series.point
+    if not isinstance(point, HistogramDataPoint):
+        is_wrong = kind == "counter" and not 0 <= series.value < math.inf
+    elif len(point.explicit_bounds) > _MAX_BUCKETS:
+        raise _UnwantedError(DropReason.TOO_LARGE)
+    else:
+        bounds, counts = point.explicit_bounds, point.bucket_counts
+        is_wrong = (
+            not 0 <= point.sum < math.inf
+            or not all(map(math.isfinite, bounds))
+            or any(left >= right for left, right in pairwise(bounds))
+            or (bool(counts or bounds) and len(counts) != len(bounds) + 1)
+        )
+    if is_wrong:
+        raise _UnwantedError(DropReason.MALFORMED)
+
+
+def _buckets(series: Series) -> int:
+    return len(series.point.explicit_bounds) + 1 if isinstance(series.point, HistogramDataPoint) else 0
+
+
+def _labels_of(series: Series, who: Mapping[str, str]) -> Labels:
+    """Who it is the receiver alone says; attributes that Prometheus cannot tell apart are joined by `;`."""
+    theirs: dict[str, list[str]] = {}
+    for key, text in sorted({**series.resource, **text_attributes(series.point.attributes)}.items()):
+        theirs.setdefault(label_name(key), []).append(text)
+    labels = {name: ";".join(texts) for name, texts in theirs.items() if name not in ENRICHMENT}
+    labels |= {prometheus_name(key): text for key, text in who.items()}
+    if len(labels) > _MAX_LABELS or sum(len(name) + len(text) for name, text in labels.items()) > _MAX_TEXT:
+        raise _UnwantedError(DropReason.TOO_LARGE)
+    return tuple(sorted(labels.items()))
 
 
 def _take_histogram(point: HistogramDataPoint, value: _Value, *, delta: bool) -> None:
@@ -153,41 +333,16 @@ def _take_histogram(point: HistogramDataPoint, value: _Value, *, delta: bool) ->
         value.bounds, value.buckets, value.number = bounds, counts, point.sum
 
 
-def _label_set(attributes: Mapping[str, str]) -> Labels:
-    return tuple(sorted({prometheus_name(key): text for key, text in attributes.items()}.items()))
-
-
-def _lines(name: str, labels: Labels, value: _Value) -> list[str]:
-    if not value.buckets:
-        return [f"{name}{_braces(labels)} {_number(value.number)}"]
+def _samples(kind: str, labels: Labels, value: _Value) -> Iterable[tuple[str, dict[str, str], float]]:
+    named = dict(labels)
+    if kind != "histogram":
+        yield ("_total" if kind == "counter" else ""), named, value.number
+        return
     counts = list(accumulate(value.buckets))
-    bounds = [*map(_number, value.bounds), "+Inf"]
-    lines = [
-        f"{name}_bucket{_braces((*labels, ('le', bound)))} {count}"
-        for bound, count in zip(bounds, counts, strict=False)
-    ]
-    return [
-        *lines,
-        f"{name}_sum{_braces(labels)} {_number(value.number)}",
-        f"{name}_count{_braces(labels)} {counts[-1]}",
-    ]
-
-
-def _braces(labels: Labels) -> str:
-    escaped = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-    return f"{{{escaped}}}" if escaped else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(value)
+    for bound, count in zip((*map(repr, value.bounds), "+Inf"), counts, strict=True):
+        yield "_bucket", {**named, "le": bound}, count
+    yield "_sum", named, value.number
+    yield "_count", named, counts[-1]
 
 
 def _system_unix_ms() -> int:
@@ -195,7 +350,7 @@ def _system_unix_ms() -> int:
 
 
 class PrometheusEndpoint:
-    """A sink that serves `GET /metrics`.
+    """A sink that serves `GET /metrics`, as text or as OpenMetrics, whichever the scraper asks for.
 
     Args:
         host: address to listen on.
@@ -205,6 +360,9 @@ class PrometheusEndpoint:
 
     Attributes:
         port: the one that is listened on.
+
+    Raises:
+        MissingExtraError: prometheus_client is not installed.
     """
 
     def __init__(
@@ -215,6 +373,7 @@ class PrometheusEndpoint:
         store: PrometheusStore | None = None,
         unix_ms: Callable[[], int] = _system_unix_ms,
     ) -> None:
+        page(())  # so that a missing library is told now, not to the first scraper
         self.store = store or PrometheusStore()
         self._server = ThreadingHTTPServer((host, port), _handler(self.store, unix_ms))
         self._server.daemon_threads = True
@@ -244,9 +403,9 @@ def _handler(store: PrometheusStore, unix_ms: Callable[[], int]) -> type[BaseHTT
             if self.path.partition("?")[0] != "/metrics":
                 self.send_error(404, "only /metrics is here")
                 return
-            body = store.render(unix_ms()).encode()
+            body, content_type = page(store.families(unix_ms()), self.headers.get("Accept", ""))
             self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -13,7 +13,7 @@ from kclient_telemetry.receiver.fanout import ReceivedPush
 
 log = logging.getLogger(__name__)
 
-QUEUE_PUSHES = 10_000
+QUEUE_BYTES = 64 * 1024 * 1024
 TICK_MS = 1_000
 
 
@@ -48,13 +48,15 @@ class QueuedSink:
 
     Args:
         writer: closed by that thread when the sink closes.
-        queue_pushes: most that may wait; what comes on top is dropped and counted.
+        queue_bytes: about how much memory those that wait may take; what comes on top is dropped and counted.
     """
 
-    def __init__(self, writer: PushWriter, *, queue_pushes: int = QUEUE_PUSHES) -> None:
+    def __init__(self, writer: PushWriter, *, queue_bytes: int = QUEUE_BYTES) -> None:
         self.counters = QueuedCounters()
         self._writer = writer
-        self._queue: queue.Queue[ReceivedPush] = queue.Queue(queue_pushes)
+        self._queue_bytes = queue_bytes
+        self._held_bytes = 0
+        self._queue: queue.SimpleQueue[ReceivedPush] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)
@@ -64,7 +66,8 @@ class QueuedSink:
         """Queue `push`, or drop and count it when there is no room or the sink is closed."""
         with self._lock:
             self.counters.received += 1
-            if not self._closing.is_set() and not self._queue.full():
+            if not self._closing.is_set() and self._held_bytes + push.held_bytes <= self._queue_bytes:
+                self._held_bytes += push.held_bytes
                 self._queue.put_nowait(push)
                 return
             self.counters.dropped += 1
@@ -87,6 +90,8 @@ class QueuedSink:
                 self._safely(self._tick)
             else:
                 written = self._safely(partial(self._writer.write, push))
+                with self._lock:
+                    self._held_bytes -= push.held_bytes
                 self.counters.written += written
                 self.counters.failed += not written
                 self._safely(self._tick)

@@ -11,17 +11,17 @@ broker_id, cluster_id | string | who pushed, where to; null when unknown or not 
 | kind | string | gauge, sum or histogram |
 | temporality | string | delta or cumulative; null for gauges |
 | monotonic | boolean | of sums; else null |
-| start_unix_nano, time_unix_nano | long | as pushed; null when not given |
+| start_unix_nano, time_unix_nano | long | as pushed; null when not given, or after the year 2262 |
 | value | double | of gauges and sums; null when NaN or infinite |
-| count, sum, bounds, bucket_counts | long, double, list of double, list of long | of histograms |
+| count, sum, bounds, bucket_counts | long, double, list of double, list of long | of histograms; null if no numbers |
 | attributes | map of string to string | of the data point |
 | resource | map of string to string | what the client says about itself |
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -68,6 +68,9 @@ class PointRow:
         """The columns by name."""
         return {name: getattr(self, name) for name in COLUMNS}
 
+
+T = TypeVar("T")
+_LONGS = range(2**63)
 
 COLUMNS = tuple(field.name for field in fields(PointRow))
 _ENRICHED = (
@@ -142,16 +145,26 @@ def rows_of(push: ReceivedPush) -> Iterator[PointRow]:
             kind=series.kind,
             temporality=None if series.kind == "gauge" else "delta" if series.delta else "cumulative",
             monotonic=series.metric.sum.is_monotonic if series.kind == "sum" else None,
-            start_unix_nano=point.start_time_unix_nano or None,
-            time_unix_nano=point.time_unix_nano or None,
+            start_unix_nano=_long(point.start_time_unix_nano) or None,
+            time_unix_nano=_long(point.time_unix_nano) or None,
             value=series.value if math.isfinite(series.value) else None,
-            count=histogram.count if histogram else None,
-            sum=histogram.sum if histogram else None,
-            bounds=list(histogram.explicit_bounds) if histogram else None,
-            bucket_counts=list(histogram.bucket_counts) if histogram else None,
+            count=_long(histogram.count) if histogram else None,
+            sum=histogram.sum if histogram and math.isfinite(histogram.sum) else None,
+            bounds=_all_or_none(histogram.explicit_bounds, math.isfinite) if histogram else None,
+            bucket_counts=_all_or_none(histogram.bucket_counts, _LONGS.__contains__) if histogram else None,
             attributes=text_attributes(point.attributes),
             resource=series.resource,
         )
+
+
+def _long(number: int) -> int | None:
+    """OTLP's numbers have 64 bits without a sign, those of files have one."""
+    return number if number in _LONGS else None
+
+
+def _all_or_none(numbers: Iterable[T], is_good: Callable[[T], bool]) -> list[T] | None:
+    found = list(numbers)
+    return found if all(map(is_good, found)) else None
 
 
 def text_attributes(pairs: Iterable[KeyValue]) -> dict[str, str]:

@@ -4,12 +4,14 @@ import threading
 from dataclasses import dataclass
 
 import pytest
+from kclient_telemetry.receiver import otlp_export
 from kclient_telemetry.receiver.otlp_export import OtlpExporter
 from kclient_telemetry.receiver.otlp_grpc import GrpcSender
 from kclient_telemetry.receiver.otlp_http import HttpSender
 from kclient_telemetry.receiver.otlp_senders import Outcome, Status
 
 ACCEPTED, RETRY, REFUSED = Outcome(Status.ACCEPTED), Outcome(Status.RETRY, "busy"), Outcome(Status.REFUSED, "bad")
+UNREADABLE = Outcome(Status.UNREADABLE, "bad data")
 
 
 @dataclass
@@ -101,17 +103,56 @@ def test_what_goes_on_failing_is_given_up_and_counted(caplog):
     assert "1 pushes of client telemetry are lost" in caplog.text
 
 
-def test_one_bad_push_takes_no_other_with_it():
-    sender = Sender(lambda body: REFUSED if b"!" in body else ACCEPTED)
-    sender.gate.clear()
-    exporter = exporter_with(sender)
-    for body in (b"first", b"a", b"!", b"b"):
+def sent_at_once(sender, bodies):
+    """An exporter that has found all of these waiting together."""
+    exporter = exporter_with(sender, linger_ms=10_000, batch_bytes=sum(map(len, bodies)))
+    for body in bodies:
         exporter.accept(Push(body))
-    sender.gate.set()
     exporter.close(10_000)
-    counters = exporter.counters
-    assert (counters.exported, counters.dropped_refused) == (3, 1)
-    assert balanced(counters)
+    assert balanced(exporter.counters)
+    return exporter.counters
+
+
+def test_one_bad_push_takes_no_other_with_it():
+    bodies = [b"%03d" % number for number in range(256)]
+    bodies[77] = b"!!!"
+    sender = Sender(lambda body: UNREADABLE if b"!" in body else ACCEPTED)
+    counters = sent_at_once(sender, bodies)
+    assert (counters.exported, counters.dropped_refused) == (255, 1)
+    assert counters.requests == 1 + 2 * 8, "halves of halves"
+
+
+def test_who_is_refused_altogether_does_not_ask_push_by_push():
+    sender = Sender(lambda body: REFUSED)
+    counters = sent_at_once(sender, [b"push"] * 300)
+    assert (counters.exported, counters.dropped_refused, counters.requests) == (0, 300, 1)
+
+
+def test_a_collector_that_asks_to_be_left_alone_is_and_loses_nothing(monkeypatch):
+    """Ten minutes, though a batch is given up after five: waited out, and nothing else is sent meanwhile."""
+    clock = [0]
+    monkeypatch.setattr(otlp_export, "_now_ms", lambda: clock[0])
+    waits = []
+
+    def wait_for(condition, predicate, timeout=None):
+        if timeout and timeout > 100:
+            waits.append(timeout)
+            clock[0] += round(timeout * 1000)
+            return predicate()
+        return original(condition, predicate, timeout)
+
+    original = threading.Condition.wait_for
+    monkeypatch.setattr(threading.Condition, "wait_for", wait_for)
+    outcomes = iter([Outcome(Status.RETRY, "busy", retry_after_ms=600_000)])
+    sender = Sender(lambda body: next(outcomes, ACCEPTED), expected=3)
+    exporter = exporter_with(sender, give_up_after_ms=300_000, batch_bytes=1)
+    exporter.accept(Push(b"x"))
+    exporter.accept(Push(b"y"))
+    assert sender.reached.wait(10)
+    exporter.close(10_000)
+    assert waits == [600]
+    assert sender.bodies == [b"x", b"x", b"y"]
+    assert (exporter.counters.exported, exporter.counters.dropped_expired) == (2, 0)
 
 
 def test_a_full_queue_drops_and_counts(caplog):

@@ -2,25 +2,29 @@
 
 import math
 import re
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.exposition import page
 from kclient_telemetry.receiver.fanout import FanOut
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from kclient_telemetry.receiver.prometheus import PrometheusEndpoint, PrometheusStore, prometheus_name
+from kclient_telemetry.receiver.prometheus import MAX_BYTES, PrometheusEndpoint, PrometheusStore, prometheus_name
 
 PAYLOADS = Path(__file__).parent / "payloads"
 NOW = 1_800_000_000_000
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\n"])*",?)*\})? (\S+)')
 
 
-def push(store, data, *, client=1, at_ms=NOW, client_id="orders"):
-    context = ClientTelemetryContext(30_000, AuthorizableRequestContext(client_id=client_id))
+def push(store, data, *, client=1, at_ms=NOW, client_id="orders", address=None):
+    sender = AuthorizableRequestContext(client_id=client_id, client_address=address)
+    context = ClientTelemetryContext(30_000, sender)
     payload = ClientTelemetryPayload(UUID(int=client << 64), False, data)
     FanOut([store], unix_ms=lambda: at_ms).export_metrics(context, payload)
 
@@ -37,11 +41,15 @@ def total(name, value, *, delta=True):
     return Point(PointKey(name), MetricKind.SUM, value), delta
 
 
+def text_of(store, now=NOW):
+    return page(store.families(now))[0].decode()
+
+
 def samples(store, now=NOW):
     """`{name: {labels text: value}}` of what is rendered; every line must be well formed."""
     found = {}
-    for line in store.render(now).splitlines():
-        if line.startswith("# TYPE"):
+    for line in text_of(store, now).splitlines():
+        if line.startswith("#"):
             continue
         match = LINE.fullmatch(line)
         assert match, line
@@ -76,10 +84,11 @@ def test_names():
 def test_types_and_suffixes():
     store = PrometheusStore()
     push(store, payload_of(gauge("a.avg", 1.5), total("b.total", 2), total("c", 3)))
-    text = store.render(NOW)
+    text = text_of(store)
     assert "# TYPE a_avg gauge" in text
     assert "# TYPE b_total counter" in text
     assert "# TYPE c_total counter" in text
+    assert prometheus_name("") == "_"
 
 
 def test_deltas_are_added_up_and_cumulative_values_are_taken():
@@ -105,14 +114,14 @@ def test_histograms_are_cumulative_by_bucket():
     point = Point(PointKey("h"), MetricKind.HISTOGRAM, value)
     for _ in range(2):
         push(store, payload_of((point, True)))
-    lines = [line for line in store.render(NOW).splitlines() if line.startswith("h_")]
+    lines = [line for line in text_of(store).splitlines() if line.startswith("h_")]
     who = 'client_instance_id="AAAAAAAAAAEAAAAAAAAAAA"'
     assert lines == [
-        f'h_bucket{{{who},le="1.0"}} 2',
-        f'h_bucket{{{who},le="5.0"}} 6',
-        f'h_bucket{{{who},le="+Inf"}} 12',
+        f'h_bucket{{{who},le="1.0"}} 2.0',
+        f'h_bucket{{{who},le="5.0"}} 6.0',
+        f'h_bucket{{{who},le="+Inf"}} 12.0',
         f"h_sum{{{who}}} 40.0",
-        f"h_count{{{who}}} 12",
+        f"h_count{{{who}}} 12.0",
     ]
     push(store, payload_of((point, False)))
     assert only(store, "h_count") == 6
@@ -127,7 +136,7 @@ def test_histograms_are_cumulative_by_bucket():
 def test_numbers(value, text):
     store = PrometheusStore(labels=())
     push(store, payload_of(gauge("g", value)))
-    assert re.search(rf"^g\{{.*\}} {re.escape(text)}$", store.render(NOW), re.MULTILINE)
+    assert re.search(rf"^g\{{.*\}} {re.escape(text)}$", text_of(store), re.MULTILINE)
 
 
 def test_labels_are_escaped_and_what_the_receiver_knows_wins():
@@ -156,22 +165,58 @@ def test_the_number_of_series_is_bounded_and_drops_are_counted():
     push(store, payload_of(gauge("a", 1), gauge("b", 1), gauge("c", 1)))
     push(store, payload_of(gauge("a", 2), gauge("c", 1)))
     found = samples(store)
-    assert set(found) - {"a", "b"} == {
-        "kafka_client_telemetry_pushes_total",
-        "kafka_client_telemetry_dropped_points_total",
-        "kafka_client_telemetry_series",
-    }
+    assert {name for name in found if not name.startswith("kafka_client_telemetry_")} == {"a", "b"}
     assert only(store, "a") == 2
     assert only(store, "kafka_client_telemetry_dropped_points_total") == 2
     assert only(store, "kafka_client_telemetry_pushes_total") == 2
 
 
-def test_one_name_of_two_kinds_keeps_the_first():
+def test_one_name_of_two_kinds_is_kept_for_both():
     store = PrometheusStore()
-    push(store, payload_of(gauge("x_total", 1)))
-    push(store, payload_of(total("x", 9)), client=2)
-    assert only(store, "x_total") == 1
-    assert store.dropped_points == 1
+    push(store, payload_of(gauge("x_total", 1)), address="10.0.0.1")
+    push(store, payload_of(total("x", 9)), client=2, address="10.0.0.2")
+    assert (only(store, "x_total"), only(store, "x_counter_total")) == (1, 9)
+    assert store.dropped_points == 0
+    # the name is of those who are more: who came first with a wrong kind does not keep it from them
+    push(store, payload_of(total("x", 7)), client=3, address="10.0.0.3")
+    assert sorted(samples(store)["x_total"].values()) == [7, 9]
+    assert only(store, "x_total_gauge") == 1
+    assert only(store, "kafka_client_telemetry_renamed_metrics") == 1
+
+
+def test_who_takes_most_room_loses_it_to_others(caplog):
+    store = PrometheusStore(max_series=100)
+    push(store, payload_of(*(gauge(f"n{n}", 1) for n in range(500))), client=1, address="10.0.0.1")
+    assert store.dropped == {"no_room": 400}
+    assert caplog.text.count("from User:ANONYMOUS at 10.0.0.1 are dropped: no_room") == 1
+    for client in range(2, 12):
+        push(store, payload_of(gauge("g", client), gauge("h", 1)), client=client, address=f"10.0.0.{client}")
+    assert sorted(samples(store)["g"].values()) == list(range(2, 12))
+    assert store.evicted_series == 20
+    assert store.dropped == {"no_room": 400}
+
+
+def test_memory_is_bounded_in_bytes():
+    store = PrometheusStore(max_bytes=100_000)
+    for client in range(200):
+        push(store, payload_of(gauge("g", 1, (("topic", "t" * 3_000),))), client=client + 1)
+    assert len(samples(store)["g"]) in range(20, 40)
+    grown = HistogramValue(tuple(map(float, range(400))), (1,) * 401, 1.0)
+    small = HistogramValue((1.0,), (1, 1), 1.0)
+    store = PrometheusStore(max_bytes=50_000)
+    for value in (small, grown):
+        for number in range(10):
+            point = Point(PointKey(f"h{number}"), MetricKind.HISTOGRAM, value), True
+            push(store, payload_of(point))
+    assert len(samples(store)) <= 10 * 3 + 6
+    assert only(store, "kafka_client_telemetry_series_bytes") <= 50_000
+    assert MAX_BYTES <= 1 << 27
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kclient-quota\[prometheus\]'"):
+        PrometheusEndpoint()
 
 
 def test_the_endpoint():
@@ -179,8 +224,14 @@ def test_the_endpoint():
     try:
         push(endpoint, payload_of(gauge("g", 1)))
         with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics?x=1", timeout=10) as response:
-            assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4; charset=utf-8")
             assert "\ng{" in response.read().decode()
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{endpoint.port}/metrics", headers={"Accept": "application/openmetrics-text"}
+        )
+        with urllib.request.urlopen(asked, timeout=10) as response:
+            assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+            assert response.read().endswith(b"# EOF\n")
         with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/", timeout=10)
         refused.value.close()

@@ -2,16 +2,17 @@
 
 import json
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
-from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.fanout import FanOut, ReceivedPush
 from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from kclient_telemetry.receiver.queued import QueuedSink
+from kclient_telemetry.receiver.queued import QUEUE_BYTES, QueuedSink
 from kclient_telemetry.receiver.rows import COLUMNS, rows_of
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -140,6 +141,12 @@ def test_parquet_says_what_is_missing(tmp_path, monkeypatch):
         ParquetWriter(tmp_path)
 
 
+@dataclass
+class Queued:
+    number: int
+    held_bytes: int = 100
+
+
 class Writer:
     def __init__(self, error=None):
         self.written = []
@@ -163,31 +170,52 @@ class Writer:
 
 def test_pushes_are_written_by_a_thread_and_all_of_them_before_closing():
     writer = Writer()
-    sink = QueuedSink(writer, queue_pushes=10)
+    sink = QueuedSink(writer, queue_bytes=1_000)
     for number in range(5):
-        sink.accept(number)
+        sink.accept(Queued(number))
     writer.gate.set()
     sink.close(10_000)
-    assert writer.written == [0, 1, 2, 3, 4]
+    assert [push.number for push in writer.written] == [0, 1, 2, 3, 4]
     assert writer.closed.is_set()
     assert writer.ticks >= 5
-    sink.accept(6)
+    sink.accept(Queued(6))
     counters = sink.counters
     assert (counters.received, counters.written, counters.dropped, counters.failed) == (6, 5, 1, 0)
 
 
 def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
     writer = Writer(OSError("disk full"))
-    sink = QueuedSink(writer, queue_pushes=2)
+    sink = QueuedSink(writer, queue_bytes=250)
     for number in range(10):
-        sink.accept(number)
+        sink.accept(Queued(number))
     sink.close(10)
     writer.gate.set()
     sink.close(10_000)
     counters = sink.counters
     assert counters.received == 10
     assert counters.written == 0
-    assert counters.failed in {2, 3}
+    assert counters.failed == 2, "250 bytes hold two, the one that is being written among them"
     assert counters.dropped == 10 - counters.failed
     assert caplog.text.count("client telemetry is dropped") == 1
     assert "disk full" in caplog.text
+
+
+def test_what_waits_is_bounded_by_its_bytes_not_its_number():
+    data = PushedBytes(b"x" * 682_000)
+    writer = Writer()
+    sink = QueuedSink(writer)
+    for _ in range(10_000):
+        sink.accept(data)
+    held = sink.counters.received - sink.counters.dropped
+    assert held * data.held_bytes <= QUEUE_BYTES
+    assert held >= 40
+    writer.gate.set()
+    sink.close(10_000)
+
+
+class PushedBytes:
+    def __init__(self, data):
+        context = ClientTelemetryContext(1, AuthorizableRequestContext())
+        push = ReceivedPush(context, ClientTelemetryPayload(UUID(int=1), False, data), {}, data, NOW)
+        self.held_bytes = push.held_bytes
+        assert self.held_bytes >= 2 * len(data)

@@ -1,0 +1,182 @@
+"""Clients that push whatever they like: the others' data, the page, the files and the memory are unharmed."""
+
+import json
+import math
+import tempfile
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow.parquet as pq
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.exposition import page
+from kclient_telemetry.receiver.fanout import FanOut
+from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
+from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
+from kclient_telemetry.receiver.prometheus import PrometheusStore
+from kclient_telemetry.receiver.rows import rows_of
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+NOW = 1_800_000_000_000
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+_LIKE_OTHERS = "v.rate v v.total v_total v.count v.h v.h.bucket v_h_sum v.h.count v.h.created v.rate.gauge"
+_LIKE_OURS = "v_rate_histogram kafka_client_telemetry_series kafka.client.telemetry.pushes __name__ le 9"
+names = st.sampled_from(["", *_LIKE_OTHERS.split(), *_LIKE_OURS.split()]) | st.text(max_size=20)
+keys = st.sampled_from(
+    ["le", "quantile", "__name__", "client_id", "client_instance_id", "principal", "a.b", "a_b", "job", ""]
+)
+texts = st.text(max_size=20) | st.sampled_from(["x" * 5_000, "\n", '"', "\\", "\0", "\u2028"])
+attributes = st.dictionaries(keys | st.text(max_size=8), texts, max_size=4).map(
+    lambda pairs: [KeyValue(key=key, value=AnyValue(string_value=text)) for key, text in pairs.items()]
+)
+times = st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+doubles = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1.0])
+numbers = st.builds(
+    lambda attributes, time, value: NumberDataPoint(
+        attributes=attributes, start_time_unix_nano=time, time_unix_nano=time, **value
+    ),
+    attributes,
+    times,
+    doubles.map(lambda value: {"as_double": value})
+    | st.integers(-(2**63), 2**63 - 1).map(lambda value: {"as_int": value})
+    | st.just({}),
+)
+histograms = st.builds(
+    lambda attributes, time, total, count, bounds, counts: HistogramDataPoint(
+        attributes=attributes, time_unix_nano=time, sum=total, count=count, explicit_bounds=bounds, bucket_counts=counts
+    ),
+    attributes,
+    times,
+    doubles,
+    times,
+    st.lists(doubles, max_size=4) | st.just([float(bound) for bound in range(600)]),
+    st.lists(times, max_size=5),
+)
+temporality = st.integers(0, 2)
+metrics = st.one_of(
+    st.builds(
+        lambda name, points: Metric(name=name, gauge=Gauge(data_points=points)), names, st.lists(numbers, max_size=3)
+    ),
+    st.builds(
+        lambda name, points, kind, monotonic: Metric(
+            name=name, sum=Sum(data_points=points, aggregation_temporality=kind, is_monotonic=monotonic)
+        ),
+        names,
+        st.lists(numbers, max_size=3),
+        temporality,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda name, points, kind: Metric(
+            name=name, histogram=Histogram(data_points=points, aggregation_temporality=kind)
+        ),
+        names,
+        st.lists(histograms, max_size=3),
+        temporality,
+    ),
+    st.builds(lambda name: Metric(name=name), names),
+)
+pushes = st.builds(
+    lambda resource, found: ExportMetricsServiceRequest(
+        resource_metrics=[
+            ResourceMetrics(resource=Resource(attributes=resource), scope_metrics=[ScopeMetrics(metrics=found)])
+        ]
+    ).SerializeToString(),
+    attributes,
+    st.lists(metrics, max_size=4),
+)
+
+
+def push(fan, data, client, address):
+    context = ClientTelemetryContext(30_000, AuthorizableRequestContext(client_id=f"c{client}", client_address=address))
+    fan.export_metrics(context, ClientTelemetryPayload(UUID(int=client), False, data))
+
+
+def good():
+    points = [
+        Point(PointKey("v.rate", (("topic", "t"),)), MetricKind.GAUGE, 1.5),
+        Point(PointKey("v.total"), MetricKind.SUM, 4),
+        Point(PointKey("v.h"), MetricKind.HISTOGRAM, HistogramValue((1.0, 2.0), (1, 2, 3), 9.0)),
+    ]
+    return encode([PushPoint(point, point.value, 1, 2, delta=False) for point in points], (), 0).payload
+
+
+VICTIMS = range(1, 4)
+EXPECTED = {"v_rate": [1.5], "v_total": [4], "v_h_sum": [9], "v_h_count": [6], "v_h_bucket": [1, 3, 6]}
+
+
+def of_victims(families):
+    found = {}
+    for family in families:
+        for sample in family.samples:
+            if sample.labels.get("client_id") in {f"c{client}" for client in VICTIMS}:
+                found.setdefault((sample.name, sample.labels["client_id"]), []).append(sample.value)
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(pushes, max_size=6), st.booleans())
+@example([], True)
+def test_a_page_with_hostile_clients_shows_what_the_others_pushed(hostile, first):
+    store = PrometheusStore(max_series=60)
+    fan = FanOut([store], unix_ms=lambda: NOW)
+    everything = [lambda client=client: push(fan, good(), client, f"10.0.0.{client}") for client in VICTIMS]
+    bad = [lambda data=data: push(fan, data, 99, "10.6.6.6") for data in hostile]
+    for act in [*bad, *everything] if first else [*everything, *bad]:
+        act()
+    assert fan.failures == [0]
+    for accept, parse in (("", parse_text), (OPENMETRICS, parse_openmetrics)):
+        body = page(store.families(NOW), accept)[0].decode()
+        found = of_victims(parse(body))
+        assert found == {(name, f"c{client}"): values for name, values in EXPECTED.items() for client in VICTIMS}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(pushes, min_size=1, max_size=4))
+def test_files_with_hostile_clients_hold_what_the_others_pushed(hostile):
+    with tempfile.TemporaryDirectory() as folder:
+        jsonl, parquet = JsonLinesWriter(folder), ParquetWriter(folder)
+
+        class Writers:
+            def export_metrics(self, context, payload):
+                raise AssertionError
+
+            def accept(self, received):
+                list(rows_of(received))
+                jsonl.write(received)
+                parquet.write(received)
+
+            def close(self, timeout_ms):
+                pass
+
+        fan = FanOut([Writers()], unix_ms=lambda: NOW)
+        for data in hostile:
+            push(fan, data, 99, "10.6.6.6")
+            push(fan, good(), 1, "10.0.0.1")
+        assert fan.failures == [0]
+        jsonl.close()
+        parquet.close()
+        (lines,), (table,) = Path(folder).glob("*.jsonl"), Path(folder).glob("*.parquet")
+        rows = [json.loads(line, parse_constant=lambda text: 1 / 0) for line in lines.read_text().splitlines()]
+        for found in (rows, pq.read_table(table).to_pylist()):
+            mine = [row for row in found if row["client_id"] == "c1"]
+            assert len(mine) == 3 * len(hostile)
+            assert [row["value"] for row in mine[:2]] == [1.5, 4]
+            assert mine[2]["bucket_counts"] == [1, 2, 3]
