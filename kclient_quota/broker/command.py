@@ -1,11 +1,15 @@
 """`kclient-quota broker`, the same as `python -m kclient_quota.broker`: brokers on the command line until Ctrl-C."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kclient_telemetry.errors import MissingExtraError
+from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
 
 from kclient_quota.broker.manners import KAFKA, MANNERS
 from kclient_quota.broker.server import EmbeddedBroker
@@ -57,20 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics-port", type=int, metavar="PORT", help="serve a Prometheus page there (0: a free port)"
     )
     parser.add_argument(
-        "--otlp",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="forward client telemetry (KIP-714) to this collector, such as http://127.0.0.1:4318 (OTLP over HTTP) or "
-        "grpc://127.0.0.1:4317; may be repeated",
-    )
-    parser.add_argument(
         "--client-metrics-interval-ms",
         type=int,
         default=10_000,
         metavar="MS",
         help="with --otlp: how often every client shall push all its metrics (default: %(default)s)",
     )
+    add_otlp_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         data_dir=options.data,
         metrics_port=options.metrics_port,
         manner=options.manner,
-        exporters=[_exporter(url) for url in options.otlp],
+        exporters=exporters_of(options),
     )
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -150,19 +147,30 @@ def _pair(option: str, text: str, separator: str) -> tuple[str, str]:
     return key, value
 
 
-def _exporter(url: str) -> "OtlpExporter":
+def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -> "list[OtlpExporter]":
+    """An exporter for each `--otlp`.
+
+    Args:
+        options: with those of `add_otlp_arguments`.
+        give_up_after_ms: a batch that could not be exported for so long is dropped and counted.
+
+    Raises:
+        ConfigError: an option, a variable of the environment or a file cannot be used.
+    """
+    if not options.otlp:
+        return []
     # protobuf, and for gRPC a library that starts threads, are loaded by those who forward telemetry only
     from kclient_telemetry.receiver.otlp_export import OtlpExporter  # noqa: PLC0415
-    from kclient_telemetry.receiver.otlp_http import HttpSender  # noqa: PLC0415
 
-    scheme, found, address = url.partition("://")
-    if scheme == "grpc" and address:
-        from kclient_telemetry.receiver.otlp_grpc import GrpcSender  # noqa: PLC0415
-
-        return OtlpExporter(GrpcSender(address))
-    if not found or scheme not in {"http", "https"}:
-        raise ConfigError(f"--otlp {url}: write http://HOST:PORT, https://HOST:PORT or grpc://HOST:PORT")
-    return OtlpExporter(HttpSender(url))
+    try:
+        return [
+            OtlpExporter(settings.sender(), give_up_after_ms=give_up_after_ms)
+            for settings in otlp_settings(options, os.environ)
+        ]
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(error)) from error
+    except MissingExtraError as error:
+        raise ConfigError(f"--otlp: {error}") from error
 
 
 def _set_quota(broker: EmbeddedBroker, text: str) -> None:

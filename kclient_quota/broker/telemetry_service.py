@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 PUSHES_KEPT = 10_000
+PUSHES_KEPT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,13 @@ class ClientTelemetryService:
 
     Attributes:
         exporter: gets every push before it is recorded; None forwards nothing.
-        pushes: the last that were taken, oldest first.
+        pushes: the last that were taken, oldest first; of large ones fewer are kept.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.exporter: ClientTelemetryExporter | None = None
-        self.pushes: deque[SeenPush] = deque(maxlen=PUSHES_KEPT)
+        self.pushes: deque[SeenPush] = deque()
+        self._pushed_bytes = 0
         self._cluster = cluster
         self._scheduler = scheduler
         self._managers: dict[int, ClientMetricsManager] = {}
@@ -117,7 +119,7 @@ class ClientTelemetryService:
         if self.exporter is not None:
             self.exporter.export_metrics(context, payload)
         sender = context.authorizable_request_context
-        self.pushes.append(
+        self._keep(
             SeenPush(
                 at_ms=self._scheduler.now_ms(),
                 broker_id=sender.broker_id or 0,
@@ -129,6 +131,13 @@ class ClientTelemetryService:
                 context=sender,
             )
         )
+
+    def _keep(self, push: SeenPush) -> None:
+        """Keep a push in the place of the oldest, whose number and bytes are bounded; the last is always kept."""
+        self._pushed_bytes += len(push.payload)
+        while self.pushes and (len(self.pushes) >= PUSHES_KEPT or self._pushed_bytes > PUSHES_KEPT_BYTES):
+            self._pushed_bytes -= len(self.pushes.popleft().payload)
+        self.pushes.append(push)
 
     def _note(self, resource_type: int, name: str) -> None:  # noqa: ARG002 - the observer's signature
         self._is_stale |= resource_type == CLIENT_METRICS

@@ -43,6 +43,12 @@ _COMMANDS = (
         "fairness, throttle times, settling time.",
     ),
     _Command(
+        "receive",
+        "kclient_quota.cli.receive",
+        "client telemetry out of a topic, to collectors, Prometheus, files",
+        "Reads pushes of clients (KIP-714) from a topic and hands them on, each at least once, until Ctrl-C.",
+    ),
+    _Command(
         "pipeline",
         "kclient_quota.cli.pipeline",
         "Spark jobs over what clients have pushed",

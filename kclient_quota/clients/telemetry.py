@@ -19,6 +19,7 @@ from kclient_telemetry import metric as push
 from kclient_telemetry.client.collector import Collector
 from kclient_telemetry.client.reporter import TelemetryReporter
 from kclient_telemetry.client.runner import TelemetryRunner
+from kclient_telemetry.messages import KafkaUuid
 from kclient_telemetry.metric import MetricKind
 from kclient_telemetry.naming import point_of, resource_labels
 
@@ -137,7 +138,8 @@ class ClientTelemetry:
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """The id, or None when no broker has given one within `timeout_ms`."""
-        return self._runner.client_instance_id(timeout_ms)
+        found = self._runner.client_instance_id(timeout_ms)
+        return None if found is None else KafkaUuid(int=found.int)
 
     def register(self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind) -> None:
         """Push a metric of the application's."""

@@ -72,6 +72,13 @@ def uuid_text(value: UUID) -> str:
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
+class KafkaUuid(UUID):
+    """A UUID that prints as Kafka's does, so that it can be looked up in what brokers and collectors show."""
+
+    def __str__(self) -> str:
+        return uuid_text(self)
+
+
 def uuid_from_text(text: str) -> UUID:
     """The inverse of `uuid_text`.
 

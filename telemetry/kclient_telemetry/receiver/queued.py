@@ -62,6 +62,11 @@ class QueuedSink:
         self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory those that wait take."""
+        return self._held_bytes
+
     def accept(self, push: ReceivedPush) -> None:
         """Queue `push`, or drop and count it when there is no room or the sink is closed."""
         with self._lock:

@@ -1,0 +1,142 @@
+"""`kclient-quota receive`: client telemetry out of a topic, to collectors, to a page for Prometheus, into files."""
+
+import argparse
+import signal
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kclient_telemetry.errors import MissingExtraError
+from kclient_telemetry.receiver.otlp_options import add_otlp_arguments
+
+from kclient_quota.cli.quota_options import add_cluster_options, configuration
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kclient_telemetry.receiver.otlp_export import OtlpExporter
+    from kclient_telemetry.receiver.queued import QueuedSink
+
+    from kclient_quota.operate.topic_receiver import Sink
+
+_GIVE_UP_MS = 24 * 3_600_000
+_CLOSE_MS = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "--from-topic",
+        required=True,
+        metavar="NAME",
+        help="a topic whose records are OTLP metrics, as our TopicWriter and OpenTelemetry's Kafka exporter write them",
+    )
+    add_cluster_options(parser)
+    parser.add_argument("--group", default="kclient-quota-receive", metavar="ID", help="default: %(default)s")
+    parser.add_argument("--from-beginning", action="store_true", help="where this group has not read yet")
+    parser.add_argument(
+        "--idle-exit", type=float, metavar="SECONDS", help="end when nothing has come for so long (default: never)"
+    )
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="a page for Prometheus (0: a free port)")
+    parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
+    parser.add_argument("--jsonl", type=Path, metavar="DIR", help="write JSON lines there")
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help="write Parquet files there")
+    add_otlp_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Receive until Ctrl-C or SIGTERM.
+
+    Raises:
+        ConfigError: an option cannot be used.
+        ClusterError: the topic cannot be read.
+    """
+    if not (options.otlp or options.jsonl or options.parquet or options.metrics_port is not None):
+        raise ConfigError("nowhere to put it: give --otlp, --metrics-port, --jsonl or --parquet")
+    if options.metrics_port is not None and options.metrics_port not in range(65_536):
+        raise ConfigError(f"--metrics-port {options.metrics_port}: write a port from 0 to 65535")
+    if options.idle_exit is not None and not options.idle_exit > 0:
+        raise ConfigError(f"--idle-exit {options.idle_exit:g}: write seconds, greater than 0")
+    from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
+    from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - as above
+
+    conf: dict[str, Any] = {
+        **configuration(options),
+        "group.id": options.group,
+        "client.id": "kclient-quota-receive",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest" if options.from_beginning else "latest",
+        "enable.metrics.push": False,  # or it would receive what it pushes about receiving
+    }
+    sinks, closers = _sinks(options)
+    stopped = threading.Event()
+    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        consumer = Consumer(conf)
+        try:
+            consumer.subscribe([options.from_topic])
+            receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK)
+            idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
+            receiver.run(stopped.is_set, idle_ms=idle_ms)
+            for close in closers:
+                close(_CLOSE_MS)
+            closers = []
+            receiver.finish()
+        finally:
+            consumer.close()
+    finally:
+        for close in closers:
+            close(_CLOSE_MS)
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    told = receiver.received
+    print(f"{told.records} records, {told.pushes} pushes, {told.unreadable} unreadable")
+    return 0
+
+
+def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
+    from kclient_telemetry.receiver import files  # noqa: PLC0415 - protobuf is slow to load for --help
+    from kclient_telemetry.receiver.prometheus import PrometheusEndpoint  # noqa: PLC0415 - as above
+    from kclient_telemetry.receiver.queued import QueuedSink  # noqa: PLC0415 - as above
+
+    from kclient_quota.broker.command import exporters_of  # noqa: PLC0415 - as above
+    from kclient_quota.operate.topic_receiver import Sink  # noqa: PLC0415 - as above
+
+    sinks: list[Sink] = []
+    closers: list[Any] = []
+    try:
+        for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
+            sinks.append(Sink(exporter.accept, partial(_waiting_to_export, exporter)))
+            closers.append(exporter.close)
+        for directory, writer in ((options.jsonl, files.JsonLinesWriter), (options.parquet, files.ParquetWriter)):
+            if directory is not None:
+                queued = QueuedSink(writer(directory))
+                sinks.append(Sink(queued.accept, partial(_waiting_to_be_written, queued)))
+                closers.append(queued.close)
+        if options.metrics_port is not None:
+            endpoint: PrometheusEndpoint = PrometheusEndpoint(options.metrics_host, options.metrics_port)
+            sinks.append(Sink(endpoint.accept, lambda: (0, 0)))
+            closers.append(endpoint.close)
+            print(f"metrics: http://{options.metrics_host}:{endpoint.port}/metrics", flush=True)
+    except (OSError, OverflowError, MissingExtraError) as error:
+        for close in closers:
+            close(0)
+        raise ConfigError(str(error)) from error
+    except ConfigError:
+        for close in closers:
+            close(0)
+        raise
+    print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
+    return sinks, closers
+
+
+def _waiting_to_export(exporter: "OtlpExporter") -> tuple[int, int]:
+    counters = exporter.counters
+    return counters.queued_pushes, counters.queued_bytes
+
+
+def _waiting_to_be_written(sink: "QueuedSink") -> tuple[int, int]:
+    counters = sink.counters
+    return counters.received - counters.written - counters.failed - counters.dropped, sink.held_bytes

@@ -1,0 +1,190 @@
+"""Client telemetry out of a Kafka topic: read, handed to sinks, committed when these have done with it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kclient_telemetry.errors import TelemetryError
+from kclient_telemetry.messages import uuid_from_text
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.fanout import ReceivedPush
+from kclient_telemetry.receiver.plugin import (
+    ENRICHMENT,
+    AuthorizableRequestContext,
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+)
+from kclient_telemetry.receiver.rows import text_attributes
+
+from kclient_quota.clients import KafkaException, TopicPartition
+from kclient_quota.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kclient_quota.clients.consumer import Consumer
+    from kclient_quota.clock import Clock
+
+logger = logging.getLogger("kclient_quota")
+
+PUSH_INTERVAL_MS: Final = 60_000
+"""Records do not say how often their client pushes; this decides when a silent client's series go."""
+FULL_BYTES: Final = 32 << 20
+"""When a sink has so much to deal with, no more is read."""
+_POLL_S = 0.2
+_COMMIT_MS = 2_000
+
+
+@dataclass(slots=True)
+class Sink:
+    """Something that takes pushes.
+
+    Attributes:
+        accept: hand a push over.
+        waiting: how many pushes it has not dealt with yet, and about how many bytes they take.
+    """
+
+    accept: Callable[[ReceivedPush], None]
+    waiting: Callable[[], tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Received:
+    """Where every record has gone: `records` = `pushes` + `unreadable`."""
+
+    records: int = 0
+    pushes: int = 0
+    unreadable: int = 0
+
+
+def push_of_record(value: bytes, received_unix_ms: int) -> ReceivedPush:
+    """The push that a record holds, with what its receiver knew about the client.
+
+    Args:
+        value: an OTLP ExportMetricsServiceRequest, as `TopicWriter` and OpenTelemetry's Kafka exporter write it.
+        received_unix_ms: when it came.
+
+    Raises:
+        InvalidPayloadError: it is none.
+    """
+    request = parse(value)
+    resource = text_attributes(request.resource_metrics[0].resource.attributes) if request.resource_metrics else {}
+    known = {name: resource[name] for name in ENRICHMENT if name in resource}
+    try:
+        instance = uuid_from_text(known.get("client_instance_id", "A" * 22))
+    except ValueError:
+        instance = uuid_from_text("A" * 22)
+    broker = known.get("broker_id", "")
+    sender = AuthorizableRequestContext(
+        client_id=known.get("client_id"),
+        client_address=known.get("client_source_address"),
+        principal=known.get("principal", ""),
+        client_software_name=known.get("client_software_name"),
+        client_software_version=known.get("client_software_version"),
+        broker_id=int(broker) if broker.isdecimal() and len(broker) < 10 else None,  # noqa: PLR2004 - 32 bits
+        cluster_id=known.get("cluster_id"),
+    )
+    context = ClientTelemetryContext(PUSH_INTERVAL_MS, sender)
+    return ReceivedPush(context, ClientTelemetryPayload(instance, False, value), known, value, received_unix_ms)
+
+
+class TopicReceiver:
+    """Reads a topic until it is stopped. What a sink has not dealt with is read again after a crash.
+
+    Args:
+        consumer: subscribed, without automatic commits.
+        sinks: where pushes go.
+        clock: for commits and idleness.
+    """
+
+    def __init__(self, consumer: Consumer, sinks: Sequence[Sink], clock: Clock) -> None:
+        self._consumer = consumer
+        self._sinks = tuple(sinks)
+        self._clock = clock
+        self._handed = 0
+        self._positions: dict[tuple[str, int], int] = {}
+        self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque()
+        self._checked_ms = clock.now_ms()
+        self._paused: list[Any] = []
+        self.received = Received()
+
+    def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> None:
+        """Receive until `stopped`, or until nothing has come for `idle_ms`.
+
+        Raises:
+            ClusterError: the consumer failed for good.
+        """
+        last_ms = self._clock.now_ms()
+        while not stopped():
+            self._hold_or_go_on()
+            message = self._consumer.poll(_POLL_S)
+            if message is not None and self._take(message):
+                last_ms = self._clock.now_ms()
+            self._commit()
+            if idle_ms is not None and self._clock.now_ms() - last_ms >= idle_ms and not self._paused:
+                return
+
+    def finish(self) -> None:
+        """Commit what sinks have dealt with in the end."""
+        self._checkpoints.append((self._handed, dict(self._positions)))
+        self._commit_done(asynchronous=False)
+
+    def _take(self, message: Any) -> bool:
+        error = message.error()
+        if error is not None:
+            if error.fatal():
+                raise ClusterError(f"the topic cannot be read: {error}", error_code=error.code())
+            logger.warning("receiving client telemetry: %s", error)
+            return False
+        self.received.records += 1
+        self._positions[message.topic(), message.partition()] = message.offset() + 1
+        _, unix_ms = message.timestamp()
+        try:
+            push = push_of_record(message.value() or b"", unix_ms)
+        except TelemetryError as reason:
+            self.received.unreadable += 1
+            where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
+            logger.warning("%s is no client telemetry and is passed over: %s", where, reason)
+            return True
+        for sink in self._sinks:
+            sink.accept(push)
+        self._handed += 1
+        self.received.pushes += 1
+        return True
+
+    def _hold_or_go_on(self) -> None:
+        """Polling goes on while sinks are full, so that the group does not lose us; but nothing is fetched."""
+        is_full = any(sink.waiting()[1] > FULL_BYTES for sink in self._sinks)
+        if is_full and not self._paused:
+            self._paused = self._consumer.assignment()
+            self._consumer.pause(self._paused)
+        elif self._paused and not is_full:
+            still = [part for part in self._consumer.assignment() if part in self._paused]
+            self._consumer.resume(still)
+            self._paused = []
+
+    def _commit(self) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms - self._checked_ms < _COMMIT_MS:
+            return
+        self._checked_ms = now_ms
+        self._checkpoints.append((self._handed, dict(self._positions)))
+        self._commit_done(asynchronous=True)
+
+    def _commit_done(self, *, asynchronous: Literal[True, False]) -> None:
+        """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order."""
+        left = max((sink.waiting()[0] for sink in self._sinks), default=0)
+        done = None
+        while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:
+            done = self._checkpoints.popleft()[1]
+        mine = {(part.topic, part.partition) for part in self._consumer.assignment()} if done else set()
+        offsets = [TopicPartition(*where, offset) for where, offset in (done or {}).items() if where in mine]
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=asynchronous)
+        except KafkaException as error:  # in the middle of a rebalance, say: whoever comes next reads it again
+            logger.warning("offsets of client telemetry were not committed: %s", error)

@@ -1,0 +1,91 @@
+"""`kclient-quota receive` on a topic of the embedded broker."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from uuid import UUID
+
+import confluent_kafka
+import pytest
+from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.otlp import parse, with_resource_attributes
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.cli.main import main
+
+PAYLOAD = (Path(__file__).parents[1] / "unit" / "telemetry" / "payloads" / "java-producer-0.bin").read_bytes()
+WHO = {"client_id": "shop", "client_instance_id": uuid_text(UUID(int=7)), "principal": "User:alice", "broker_id": "1"}
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedBroker(topics={"telemetry": 2}) as running:
+        producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap_servers})
+        value = with_resource_attributes(PAYLOAD, WHO, parse(PAYLOAD))
+        for number in range(20):
+            producer.produce("telemetry", value, key=str(number))
+        producer.produce("telemetry", b"\xffno telemetry")
+        producer.produce("telemetry", b"")
+        assert producer.flush(10) == 0
+        yield running
+
+
+@pytest.fixture
+def collector():
+    """Refuses twice, then takes all; what it took."""
+    posted, answers = [], [503, 503]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            code = answers.pop() if answers else 200
+            if code == 200:
+                posted.append((self.headers, body))
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", posted
+        server.shutdown()
+
+
+def receive(cluster, *more):
+    where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetry", "--from-beginning"]
+    return main(["receive", *where, "--idle-exit", "1.5", *map(str, more)])
+
+
+def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, tmp_path, capsys, monkeypatch):
+    url, posted = collector
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+    assert receive(cluster, "--otlp", "--otlp-header", "x-tenant=shop", "--jsonl", tmp_path) == 0
+    assert "22 records, 21 pushes, 1 unreadable" in capsys.readouterr().out
+    resources = sum(len(parse(body).resource_metrics) for _, body in posted)
+    assert resources == 20 * len(parse(with_resource_attributes(PAYLOAD, WHO, parse(PAYLOAD))).resource_metrics)
+    assert posted[0][0]["x-tenant"] == "shop"
+    rows = [json.loads(line) for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert {(row["client_id"], row["principal"], row["broker_id"]) for row in rows} == {("shop", "User:alice", "1")}
+    # what was handed on is committed: nothing is read again
+    assert receive(cluster, "--jsonl", tmp_path) == 0
+    assert "0 records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nowhere to put it"),
+        (["--otlp", "http://"], "this is no URL"),
+        (["--otlp", "http://c", "--otlp-header", "x"], "write it as KEY=VALUE"),
+        (["--otlp", "https://c", "--otlp-ca", "/none/ca.pem"], "No such file"),
+        (["--metrics-port", "99999"], "write a port"),
+        (["--jsonl", "/proc/none"], "/proc/none"),
+    ],
+)
+def test_wrong_options(arguments, words, capsys):
+    assert main(["receive", "--bootstrap-server", "127.0.0.1:1", "--from-topic", "t", *arguments]) == 1
+    assert words in capsys.readouterr().err
