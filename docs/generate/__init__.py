@@ -1,0 +1,1 @@
+"""What the reference is made of: `python -m docs.generate` writes docs/reference/, a test compares it with the code."""

@@ -1,0 +1,131 @@
+"""Cause and remedy of every message, by its beginning; whoever adds a warning adds its line here."""
+
+_APPLICATION = "an exception in code of yours; its traceback follows"
+_SLOW_SINK = "the sink takes less than clients push"
+
+CAUSES: dict[str, tuple[str, str]] = {
+    "%d pushes of client telemetry are lost": (
+        "the collector refused them for good, or did not answer in any try",
+        "look at the status in the message; check the exporter's address, credentials and TLS files",
+    ),
+    "%d pushes of client telemetry were not written": (
+        "the broker closed before its sink was done",
+        "close it later, or a faster sink",
+    ),
+    "%s failed with client telemetry": ("an exporter raised; its traceback follows; others go on", "mend the exporter"),
+    "%s partition %d: offsets": (
+        "retention deleted what a Spark stream had not read",
+        "longer retention, or `failOnDataLoss=true` to stop instead",
+    ),
+    "%s was answered with %s": (
+        "a broker that answers another request than it was asked",
+        "report it to whoever makes that broker",
+    ),
+    "%s: %d bytes shuffled": ("what a Spark job cost", "nothing"),
+    "An event of librdkafka's": (
+        "an exception of our own while reading statistics; its traceback follows",
+        "report it; messages are not affected",
+    ),
+    "Batch %s: %d rows written": (
+        "a Spark sink was throttled by its quota",
+        "nothing, unless batches take too long: then have the quota raised, or write less at once",
+    ),
+    "Broker %s throttles client": (
+        "the broker has answered with a throttle time: the quota in the message is used up, by this client or by others on it",
+        "nothing: the client waits. If waits grow too long: [which quota do I need](../how-to/which-quota.md)",
+    ),
+    "Client %r fetches nothing yet": (
+        "the group's own requests are throttled by a request quota",
+        "have `request_percentage` raised for this client or user",
+    ),
+    "Client %r has not polled": (
+        "the application does too much between two polls",
+        "do less between polls, raise `max.poll.interval.ms`, or [keep the group alive](../how-to/rebalances.md)",
+    ),
+    "Client %r queues or fetches in sizes": (
+        "`queued.max.messages.kbytes` or `fetch.*` were set by hand and are too large for this quota",
+        "leave them out, or make the client anew now that the quota is known",
+    ),
+    "Client %r, broker %d: messages come again": (
+        "a stall has ended: the quota was raised, or the large batch is over",
+        "nothing",
+    ),
+    "Client %r, broker %d: %s": (
+        "the next batch is larger than the quota of a whole window; Kafka will never deliver it",
+        "raise the quota to what the message says, or have producers write smaller batches (`batch.size`)",
+    ),
+    "Error executing interceptor": (_APPLICATION, "mend the interceptor; the message went on without it"),
+    "Failed to close interceptor": (_APPLICATION, "mend its `close()`"),
+    "Producer closes after a fatal error": (
+        "librdkafka has given up this producer, for instance because it was fenced",
+        "make a new producer; messages without a report were not delivered",
+    ),
+    "Producer closes with %d messages": (
+        "`close()` waited `max.block.ms` and the quota did not let them all through; each is reported to its callback as purged",
+        "`flush()` for longer before closing, or raise `max.block.ms`",
+    ),
+    "Producer closes with a transaction open": (
+        "the transaction coordinator did not answer in time",
+        "nothing: the coordinator aborts it after `transaction.timeout.ms`",
+    ),
+    "The consumer quota of client": ("the quota was changed, or found", "nothing"),
+    "The producer quota of client": ("the quota was changed, or found", "nothing"),
+    "The open transaction is about to outlive": (
+        "waiting for the quota takes longer than `transaction.timeout.ms`",
+        "smaller transactions, a longer time-out, or `quota.transaction.timeout=abort`: [transactions](../how-to/transactions.md)",
+    ),
+    "The quota of this client is learnt": (
+        "the cluster did not tell the quota; the message says why",
+        "grant DESCRIBE_CONFIGS on the cluster, or give the limit by hand (`producer_byte_rate`, `consumer_byte_rate`)",
+    ),
+    "This librdkafka waits out throttles itself": ("a librdkafka with KIP-219", "nothing"),
+    "Throttling of client %r has ended": ("no throttled answer for a while", "nothing"),
+    "a push may have %d bytes": (
+        "more metrics than the broker's `telemetry.max.bytes` allows in one push",
+        "subscribe to fewer metrics, or raise `telemetry.max.bytes`; what waits comes with the next push",
+    ),
+    "a push of client instance": (
+        "a client sent what is no OTLP, or an exporter failed",
+        "look at the reason in the message",
+    ),
+    "client telemetry could not be delivered": (
+        "the collector did not answer until the broker closed",
+        "check the collector",
+    ),
+    "client telemetry could not be written": ("the sink raised; its traceback follows", "check disk and rights"),
+    "client telemetry is dropped: %d bytes": (
+        "the collector takes less than clients push",
+        "a longer push interval, fewer metrics, or a larger queue",
+    ),
+    "client telemetry is dropped: %d pushes": (_SLOW_SINK, "a longer push interval, fewer metrics, or a faster disk"),
+    "client telemetry was not delivered to": ("the topic's broker refused it", "look at the reason in the message"),
+    "client.id is librdkafka's default": (
+        "no `client.id` is set, and everybody who set none shares one quota",
+        "set `client.id`",
+    ),
+    "metric %s is an exponential histogram": ("KIP-714 has no place for those", "give the instrument explicit buckets"),
+    "telemetry cannot be compressed with": (
+        "a codec failed or its extra is missing",
+        "nothing: the next codec is taken",
+    ),
+    "telemetry could not be encoded": (
+        "a metric has a name or value that OTLP cannot hold; the traceback follows",
+        "mend that metric",
+    ),
+    "telemetry met an error it does not know": (
+        "an error of our own; its traceback follows",
+        "report it; messages are not affected",
+    ),
+    "the broker answered a telemetry subscription": (
+        "a broker that breaks KIP-714",
+        "report it to whoever makes that broker",
+    ),
+    "the broker found %d bytes of telemetry too large": (
+        "the broker's bound is below what it told",
+        "nothing: pushes are halved",
+    ),
+    "the broker refused telemetry with": (
+        "look at the error's name; often a receiver plug-in failed",
+        "nothing: it is asked again",
+    ),
+}

@@ -1,0 +1,71 @@
+"""docs/reference/metrics.md: what `metrics()` gives, asked of a producer and a consumer that have done some work."""
+
+import time
+
+from kclient_telemetry.naming import telemetry_name
+
+from docs.generate.page import head
+from kclient_quota import Consumer, MetricName, Producer
+from kclient_quota.broker import EmbeddedBroker
+
+_STATISTICS_S = 1.2
+_WORDS = {
+    "throttle-time-avg": "mean throttle time of all answers of the last minute, zeros too, as Java's client counts, ms",
+    "throttle-time-max": "longest throttle time of the last minute, ms",
+    "throttle-time-total": "sum of all throttle times, ms",
+    "throttle-time-last": "the latest throttle time that was not zero, ms",
+    "throttle-count": "answers that carried a throttle time",
+    "quota-wait-time-total": "how long calls have waited for the quota, summed over threads, ms",
+    "quota-wait-time-avg": "mean wait of a call that had to wait for the quota, ms",
+    "quota-wait-time-max": "longest wait of one call for the quota, ms",
+    "fetch-stalled-brokers": "brokers whose next batch is larger than the quota will ever let through",
+    "last-poll-seconds-ago": "since the application last polled, s",
+    "poll-headroom-ms": "what is left of max.poll.interval.ms, ms",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    with EmbeddedBroker(topics={"orders": 1}) as cluster:
+        cluster.set_quota(client_id="app", producer_byte_rate=50_000, consumer_byte_rate=50_000)
+        conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app"}
+        with (
+            Producer(conf) as producer,
+            Consumer({**conf, "group.id": "app", "auto.offset.reset": "earliest"}) as consumer,
+        ):
+            producer.produce("orders", b"1")
+            producer.flush(10)
+            consumer.subscribe(["orders"])
+            consumer.poll(10)
+            time.sleep(_STATISTICS_S)
+            producer.poll(0)
+            consumer.poll(0)
+            tables = [_table("Producers", producer.metrics()), _table("Consumers", consumer.metrics())]
+    return "\n".join(
+        [
+            head(
+                "Metrics",
+                "`metrics()` of every client returns `{MetricName(name, group, tags): value}`, named as Kafka's Java client "
+                "names them. Groups that end in `-node-metrics` have a tag `node-id` and are there once for each broker. "
+                "They are pushed as client telemetry (KIP-714) under the last column's names, with more that only telemetry "
+                "has: see [client telemetry](../explanation/telemetry.md).",
+            ),
+            *tables,
+        ]
+    )
+
+
+def _table(title: str, metrics: dict[MetricName, float]) -> str:
+    lines = [f"## {title}\n", "| name | group | meaning | pushed as |", "|---|---|---|---|"]
+    for name, group in sorted({(metric.name, metric.group) for metric in metrics}):
+        lines.append(f"| `{name}` | `{group}` | {_meaning(name)} | `{telemetry_name(group, name)}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(name: str) -> str:
+    """A metric without a meaning here is an error: whoever adds one says what it means."""
+    if name in _WORDS:
+        return _WORDS[name]
+    prefix, _, kind = name.partition("-")
+    words = {"produce": "byte quota of producing", "fetch": "byte quota of fetching", "request": "all quotas"}[prefix]
+    return f"{_WORDS[kind]} ({words})"
