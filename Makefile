@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check lint bench bench-quick lock dist clean
+.PHONY: demo test check lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -30,6 +30,11 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	$(BIN)/python -m benchmarks --quick
 
+# The reference from the code, then everything as a site in build/site; a link that leads nowhere fails it.
+docs: $(STAMP)
+	$(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 # What makes the virtual environment, and says what is missing where it cannot be made.
 define make-venv
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kclient-quota needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
@@ -44,7 +49,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $(STAMP) $(DEMO_STAMP)
 
-# Only what the demo needs, a fifteenth of everything.
+# Only what the demo needs, a fifth of everything.
 $(DEMO_STAMP): requirements-demo.lock pyproject.toml
 	$(make-venv)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-demo.lock

@@ -13,6 +13,22 @@ CAUSES: dict[str, tuple[str, str]] = {
         "close it later, or a faster sink",
     ),
     "%s failed with client telemetry": ("an exporter raised; its traceback follows; others go on", "mend the exporter"),
+    "%s is no client telemetry": (
+        "something else stands in the topic that the receiver reads",
+        "give telemetry a topic of its own; the record is left out",
+    ),
+    "offsets of client telemetry were not committed": (
+        "the group was lost in between, or the brokers did not answer",
+        "nothing: what was received since is received again",
+    ),
+    "points of client telemetry from": (
+        "a point that breaks OTLP; the others of its push are kept",
+        "mend that client",
+    ),
+    "receiving client telemetry": (
+        "an error of the topic's consumer; it goes on by itself",
+        "check the brokers if it stays",
+    ),
     "%s partition %d: offsets": (
         "retention deleted what a Spark stream had not read",
         "longer retention, or `failOnDataLoss=true` to stop instead",
