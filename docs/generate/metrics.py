@@ -8,7 +8,7 @@ from docs.generate.page import head
 from kclient_quota import Consumer, MetricName, Producer
 from kclient_quota.broker import EmbeddedBroker
 
-_STATISTICS_S = 1.2
+_WORK_S = 3.5
 _WORDS = {
     "throttle-time-avg": "mean throttle time of all answers of the last minute, zeros too, as Java's client counts, ms",
     "throttle-time-max": "longest throttle time of the last minute, ms",
@@ -20,6 +20,7 @@ _WORDS = {
     "quota-wait-time-max": "longest wait of one call for the quota, ms",
     "fetch-stalled-brokers": "brokers whose next batch is larger than the quota will ever let through",
     "last-poll-seconds-ago": "since the application last polled, s",
+    "poll-idle-ratio-avg": "part of the time that the application spends inside poll()",
     "poll-headroom-ms": "what is left of max.poll.interval.ms, ms",
 }
 
@@ -37,9 +38,10 @@ def page() -> str:
             producer.flush(10)
             consumer.subscribe(["orders"])
             consumer.poll(10)
-            time.sleep(_STATISTICS_S)
-            producer.poll(0)
-            consumer.poll(0)
+            end = time.monotonic() + _WORK_S  # some figures need several polls and statistics
+            while time.monotonic() < end:
+                producer.poll(0)
+                consumer.poll(0.1)
             tables = [_table("Producers", producer.metrics()), _table("Consumers", consumer.metrics())]
     return "\n".join(
         [

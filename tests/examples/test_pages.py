@@ -84,9 +84,3 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
-
-
-def test_every_how_to_is_found_from_its_index() -> None:
-    folder = ROOT / "docs" / "how-to"
-    linked = {link.partition("#")[0] for link in _LINK.findall((folder / "index.md").read_text())}
-    assert {page.name for page in folder.glob("*.md")} - linked <= {"index.md"}
