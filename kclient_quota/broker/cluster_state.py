@@ -24,6 +24,7 @@ _LOG_KEYS = {
 }
 """Topic keys that logs obey, and the broker's keys of their defaults."""
 
+Change = tuple[str | int | None, ...]
 QuotaEntity = ClientQuotaEntity
 QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
 
@@ -102,8 +103,9 @@ class ClusterState:
         manner: how its brokers throttle.
         on_quota: called with every quota that is set (None: removed).
         on_config: called with the type and name of every resource whose configuration is set.
-        on_save: called before a change is acknowledged, if it is to be kept; or None.
-        is_changed: whether there is something to save.
+        on_save: called with what has changed before that is acknowledged, if it is to be kept; or None. An OSError of
+            it means that nothing of it was kept, and that it has been undone.
+        changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), in order.
     """
 
     def __init__(
@@ -127,8 +129,8 @@ class ClusterState:
         self.manner: ThrottleManner = KAFKA
         self.on_quota: list[QuotaObserver] = []
         self.on_config: list[Callable[[int, str], None]] = []
-        self.on_save: Callable[[ClusterState], None] | None = None
-        self.is_changed = False
+        self.on_save: Callable[[ClusterState, Mapping[Change, None]], None] | None = None
+        self.changes: dict[Change, None] = {}
         self._new_topic_id = new_topic_id
         self._new_log = new_log
         self._next_leader = 0
@@ -167,7 +169,7 @@ class ClusterState:
         made = Topic(name, topic_id or self._new_topic_id(), [], replication_factor)
         self.topics[name] = made
         self.topics_by_id[made.topic_id] = made
-        self.is_changed = True
+        self.changed("topic", name)
         if assignment:
             for index in sorted(assignment):
                 self._add_partition(made, assignment[index])
@@ -177,7 +179,7 @@ class ClusterState:
 
     def add_partitions(self, topic: Topic, total: int, assignment: list[list[int]] | None = None) -> None:
         """Let `topic` have `total` partitions; `assignment` gives the broker ids of each that is added."""
-        self.is_changed = True
+        self.changed("topic", topic.name)
         given = iter(assignment) if assignment else iter(list[list[int]]())
         while len(topic.partitions) < total:
             self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor))
@@ -190,10 +192,11 @@ class ClusterState:
         """
         topic = self.topics.pop(name)
         del self.topics_by_id[topic.topic_id]
-        self.configs.pop((TOPIC, name), None)
+        if self.configs.pop((TOPIC, name), None) is not None:
+            self.changed("config", TOPIC, name)
         for partition in topic.partitions:
             partition.log.close()
-        self.is_changed = True
+        self.changed("topic", name)
         return topic
 
     def _next_replicas(self, replication_factor: int) -> list[int]:
@@ -213,13 +216,14 @@ class ClusterState:
     def set_broker_up(self, broker_id: int, *, is_up: bool) -> None:
         """Take a broker out of service or back in; partitions are led by their first replica that is up."""
         self.brokers[broker_id].is_up = is_up
-        for partition in self.partitions():
-            leader = self._elect(partition.replicas)
-            if leader != partition.leader:
-                partition.leader = leader
-                partition.leader_epoch += 1
-                self.is_changed = True
-                partition.log.wake()
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                leader = self._elect(partition.replicas)
+                if leader != partition.leader:
+                    partition.leader = leader
+                    partition.leader_epoch += 1
+                    self.changed("topic", topic.name)
+                    partition.log.wake()
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition of every topic."""
@@ -247,7 +251,7 @@ class ClusterState:
             values[key] = value
         if not values:
             del self.configs[resource_type, name]
-        self.is_changed = True
+        self.changed("config", resource_type, name)
         for observer in self.on_config:
             observer(resource_type, name)
         if resource_type in {TOPIC, BROKER}:
@@ -282,15 +286,25 @@ class ClusterState:
             values[key] = value
         if not values:
             del self.quotas[entity]
-        self.is_changed = True
+        self.changed("quota", *quota_key(entity))
         for observer in self.on_quota:
             observer(entity, key, value)
 
+    # -- keeping
+
+    def changed(self, *what: str | int | None) -> None:
+        """Note that something is to be saved before it is acknowledged."""
+        self.changes[what] = None
+
     def save(self) -> None:
-        """Let what has changed be kept."""
-        self.is_changed = False
+        """Let what has changed be kept.
+
+        Raises:
+            OSError: it could not be kept (a full disk), and has been undone.
+        """
+        changes, self.changes = self.changes, {}
         if self.on_save is not None:
-            self.on_save(self)
+            self.on_save(self, changes)
 
     # -- producers
 
@@ -302,3 +316,14 @@ class ClusterState:
     def reserve_producer_ids(self, first_free: int) -> None:
         """Hand out no producer id below `first_free` again (ids read back from disk)."""
         self._next_producer_id = max(self._next_producer_id, first_free)
+
+
+def quota_key(entity: ClientQuotaEntity) -> Change:
+    """An entity as plain values: kind, name, kind, name."""
+    return tuple(part for pair in sorted(entity.wire_entries()) for part in pair)
+
+
+def quota_entity(key: Change) -> ClientQuotaEntity:
+    """The entity of a `quota_key`."""
+    names = [None if name is None else str(name) for name in key[1::2]]
+    return ClientQuotaEntity(dict(zip(map(str, key[::2]), names, strict=True)))

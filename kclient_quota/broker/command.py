@@ -55,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-port", type=int, default=0, help="of the first broker's TLS listener")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything there across restarts")
     parser.add_argument(
+        "--fsync",
+        default="close",
+        metavar="WHEN",
+        help="with --data: when the disk itself must have what was acknowledged: always (before), a number of "
+        "milliseconds (at least so often), close (when the system likes, and at the end; default, as Kafka's)",
+    )
+    parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="Kafka's broker property; may be repeated"
     )
     parser.add_argument(
@@ -88,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
         tls_ports=options.tls_port,
         sasl_ports=options.sasl_port,
         data_dir=options.data,
+        fsync=options.fsync,
         metrics_port=options.metrics_port,
         manner=options.manner,
         exporters=exporters_of(options),

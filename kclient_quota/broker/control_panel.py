@@ -142,7 +142,19 @@ class ControlPanel(ABC):
         return self._call(lambda: self._running().kill_connections(client_id))
 
 
+def save(cluster: ClusterState) -> None:
+    """Keep what has changed.
+
+    Raises:
+        ClusterError: it could not be kept (a full disk), and has been undone.
+    """
+    try:
+        cluster.save()
+    except OSError as error:
+        raise ClusterError(f"the change could not be kept, and is undone: {error}; make room in data_dir") from error
+
+
 def _replace(cluster: ClusterState, name: str, wanted: Mapping[str, str]) -> None:
     for key in {**cluster.configs.get((CLIENT_METRICS, name), {}), **wanted}:
         cluster.set_config(CLIENT_METRICS, name, key, wanted.get(key))
-    cluster.save()
+    save(cluster)

@@ -20,7 +20,8 @@ from kclient_quota.broker.request.context import Scheduler, Services
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Controls, SeenRequest
 from kclient_quota.broker.request.node import REQUESTS_KEPT, Node
-from kclient_quota.broker.storage.cluster_storage import Storage
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage
+from kclient_quota.errors import ConfigError
 
 _BACKLOG = 512
 _TURNS = 4
@@ -55,7 +56,7 @@ class Runtime:
         self.nodes: dict[int, Node] = {}
         self.services: Services | None = None
         self._scheduler: Scheduler | None = None
-        self._storage: Storage | None = None
+        self._storage: ClusterStorage | None = None
         self._metrics_server: asyncio.Server | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
@@ -92,13 +93,17 @@ class Runtime:
 
     # -- brokers
 
-    async def start(self, scheduler: Scheduler, storage: Storage | None) -> None:
+    async def start(self, scheduler: Scheduler, storage: ClusterStorage | None) -> None:
         """Read back what is stored, if anything is, and serve on every broker."""
         self._scheduler = scheduler
         self.services = Services(self.cluster, scheduler)
         if storage is not None:
             self._storage = storage
-            storage.restore(self.cluster, self.services.get(GroupService))
+            try:
+                storage.restore(self.cluster, self.services.get(GroupService))
+            except OSError as error:
+                raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
+            storage.sync_every(scheduler)
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)
 

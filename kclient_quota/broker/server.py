@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kclient_quota.broker.cluster_state import TOPIC
 from kclient_quota.broker.configs.broker_properties import BrokerProperties
+from kclient_quota.broker.configs.resource_configs import topic_config_problem
 from kclient_quota.broker.configs.topic_names import topic_name_problem
-from kclient_quota.broker.control_panel import ControlPanel
+from kclient_quota.broker.control_panel import ControlPanel, save
 from kclient_quota.broker.manners import KAFKA, ThrottleManner, manner_of
 from kclient_quota.broker.network.endpoints import (
     PLAINTEXT,
@@ -23,7 +24,7 @@ from kclient_quota.broker.network.endpoints import (
 from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.security.bearer_tokens import TokenRules
-from kclient_quota.broker.storage.cluster_storage import Storage
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
@@ -69,6 +70,9 @@ class EmbeddedBroker(ControlPanel):
         throttle_rule: Kafka's, or the draft of KIP-124.
         metrics_port: serve a Prometheus page there, see `metrics_url`; 0 picks a free port, None serves none.
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
+        fsync: when the disk itself must have what was acknowledged, so that even a power cut does not cost it: "always"
+            (before the acknowledgement), a number of milliseconds (at least this often), or "close" (in the system's
+            own time, and when the broker closes; Kafka's default). The end of the process alone never costs anything.
         manner: whose brokers to throttle like: "kafka", "redpanda", "event-hubs", "managed" (Kafka whose provider
             keeps quotas from clients), or one of your own; see `kclient_quota.broker.manners`.
         exporters: take every telemetry push (KIP-714) on: sinks of `kclient_telemetry.receiver`, closed with the
@@ -97,6 +101,7 @@ class EmbeddedBroker(ControlPanel):
         throttle_rule: ThrottleRule = ThrottleRule.KAFKA,
         metrics_port: int | None = None,
         data_dir: Path | str | None = None,
+        fsync: str | int = "close",
         manner: str | ThrottleManner = KAFKA,
         exporters: "Sequence[TelemetrySink | ClientTelemetryExporter]" = (),
     ) -> None:
@@ -120,6 +125,7 @@ class EmbeddedBroker(ControlPanel):
         }
         self._metrics_port = metrics_port
         self._data_dir = None if data_dir is None else Path(data_dir)
+        self._fsync = Fsync.of(fsync)
         self._exporters = tuple(exporters)
         self._fan_out: FanOut | None = None
         self._metrics_url: str | None = None
@@ -145,7 +151,7 @@ class EmbeddedBroker(ControlPanel):
         """
         if self._loop is not None:
             return self
-        storage = None if self._data_dir is None else Storage(self._data_dir)
+        storage = None if self._data_dir is None else ClusterStorage(self._data_dir, self._fsync)
         try:
             runtime = self._bind()
         except ConfigError:
@@ -209,7 +215,7 @@ class EmbeddedBroker(ControlPanel):
         self._fan_out = FanOut(self._exporters)
         self._call(lambda: setattr(self._telemetry(), "exporter", self._fan_out))
 
-    def _prepare(self, runtime: Runtime, storage: Storage | None) -> None:
+    def _prepare(self, runtime: Runtime, storage: ClusterStorage | None) -> None:
         cluster = runtime.cluster
         if storage is not None:
             cluster.cluster_id = storage.cluster_id(cluster.cluster_id)
@@ -271,7 +277,8 @@ class EmbeddedBroker(ControlPanel):
         """Create a topic, its leaders spread over the brokers in turn.
 
         Raises:
-            ConfigError: the name or a number cannot be used, or the topic exists.
+            ConfigError: the name, a number or a configuration cannot be used, or the topic exists.
+            ClusterError: it could not be kept in `data_dir`.
         """
         problem = topic_name_problem(name)
         if problem or partitions < 1 or not 1 <= replication <= len(self._ids):
@@ -281,12 +288,17 @@ class EmbeddedBroker(ControlPanel):
                 f"replication 1 to {len(self._ids)} (not {replication})"
             )
         cluster = self._running().cluster
+        for key, value in (configs or {}).items():
+            if problem := topic_config_problem(key, value):
+                raise ConfigError(f"topic {name!r}: {problem}")
 
         def create() -> None:
+            if name in cluster.topics:
+                raise ConfigError(f"topic {name!r} exists already")
             for key, value in (configs or {}).items():
                 cluster.set_config(TOPIC, name, key, value)
             cluster.create_topic(name, partitions, replication_factor=replication)
-            cluster.save()
+            save(cluster)
 
         self._call(create)
 
@@ -334,7 +346,7 @@ class EmbeddedBroker(ControlPanel):
         def alter() -> None:
             for key in {**cluster.quotas.get(entity, {}), **limits}:
                 cluster.set_quota(entity, key, limits.get(key))
-            cluster.save()
+            save(cluster)
 
         self._call(alter)
 

@@ -59,8 +59,9 @@ class OffsetStore:
 
     def delete(self, group_id: str, topic: str, partition: int) -> None:
         """Forget a position, also one that a transaction is about to set."""
-        if self._offsets.get(group_id, {}).pop((topic, partition), None) is not None:
+        if (topic, partition) in self._offsets.get(group_id, {}):
             self._changed(group_id, topic, partition, None)
+            del self._offsets[group_id][topic, partition]
         for positions in self._pending.values():
             positions.pop((group_id, topic, partition), None)
 
@@ -105,8 +106,9 @@ class OffsetStore:
         return any((group_id, topic, partition) in positions for positions in self._pending.values())
 
     def _set(self, group_id: str, topic: str, partition: int, entry: tuple[int, CommittedOffset]) -> None:
-        self._offsets.setdefault(group_id, {})[topic, partition] = entry
+        # told first: what cannot be kept is not so
         self._changed(group_id, topic, partition, entry[1])
+        self._offsets.setdefault(group_id, {})[topic, partition] = entry
 
     def _changed(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         if self.observer is not None:

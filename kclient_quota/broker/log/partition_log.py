@@ -8,6 +8,7 @@ is returned whole however large it is, and only where the caller asks for that.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
 from kclient_quota.broker.log.segments import Segment, SegmentPool
@@ -51,6 +52,18 @@ class LogConfig:
     retention_bytes: int = -1
 
 
+class LogStore(Protocol):
+    """Where a log's batches are kept beside memory."""
+
+    def append(self, batch: memoryview, *, begins_segment: bool) -> None:
+        """Keep a batch; an OSError of it refuses the batch."""
+        ...
+
+    def start_moved(self) -> None:
+        """What lies before the log's start is not needed any more."""
+        ...
+
+
 class PartitionLog:
     """Batches of one partition.
 
@@ -63,7 +76,8 @@ class PartitionLog:
         end_offset: the offset that the next record gets; also the high watermark, replicas being one.
         producers: sequence numbers of idempotent producers.
         transactions: those that are open and those that were aborted.
-        on_append: called with every batch as it was stored, or None; an OSError of it refuses the batch.
+        damaged: stretches of offsets (first and last) whose batches on the disk are damaged, lowest first.
+        store: keeps every batch, or None; an OSError of it refuses the batch.
     """
 
     def __init__(self, pool: SegmentPool, config: LogConfig | None = None) -> None:
@@ -72,7 +86,8 @@ class PartitionLog:
         self.end_offset = 0
         self.producers = ProducerStates()
         self.transactions = TransactionIndex()
-        self.on_append: Callable[[memoryview], None] | None = None
+        self.damaged: list[tuple[int, int]] = []
+        self.store: LogStore | None = None
         self._pool = pool
         self._segments: list[Segment] = []
         self._watchers: dict[Callable[[], None], None] = {}
@@ -136,10 +151,12 @@ class PartitionLog:
         """Store a batch read back from disk at the offset it says; batches must come in order.
 
         Raises:
-            WireError: it is no batch.
+            WireError: it is no batch, or lies behind the last one.
         """
         header = parse_header(batch)
-        if not self._segments:
+        if header.base_offset < self.end_offset:
+            raise WireError(f"a batch at offset {header.base_offset} behind offset {self.end_offset}")
+        if not self._segments and not self.damaged:
             self.start_offset = header.base_offset
         self.end_offset = header.base_offset
         self._copy_in(batch, header)
@@ -148,6 +165,17 @@ class PartitionLog:
             self.producers.fence(header.producer_id, header.producer_epoch)
         elif header.producer_id != NO_PRODUCER_ID:
             self._remember(header, header.base_offset, header.max_timestamp)
+
+    def restore_damage(self, first_offset: int, last_offset: int) -> None:
+        """Note that the next batch on the disk is damaged: its offsets can neither be read nor be used again."""
+        if not self._segments and not self.damaged:
+            self.start_offset = first_offset
+        self.damaged.append((first_offset, last_offset))
+        self.end_offset = last_offset + 1
+
+    def skip_to(self, offset: int) -> None:
+        """Let an empty log begin at `offset`."""
+        self.start_offset = self.end_offset = offset
 
     def _refusal(self, batch: Buffer, header: BatchHeader) -> Appended | None:
         """Kafka's `ProduceRequest.validateRecords` and `UnifiedLog.analyzeAndValidateRecords`."""
@@ -177,9 +205,9 @@ class PartitionLog:
         if self.config.uses_log_append_time:
             append_time_ms = segment.max_timestamps[-1] = now_ms
             patch_append_time(segment.view, at, now_ms)
-        if self.on_append is not None:
+        if self.store is not None:
             try:
-                self.on_append(segment.view[at : segment.size])
+                self.store.append(segment.view[at : segment.size], begins_segment=at == 0)
             except OSError as error:
                 self._take_back(segment, base_offset)
                 return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -224,6 +252,10 @@ class PartitionLog:
         Returns:
             A view of the log, empty at its end or when the first batch does not fit; never more than one segment.
         """
+        if self.damaged:
+            following = bisect_left(self.damaged, (offset, offset))
+            if following < len(self.damaged):
+                end_offset = min(self.damaged[following][0], self.end_offset if end_offset is None else end_offset)
         if offset >= (self.end_offset if end_offset is None else end_offset):
             return memoryview(b"")
         segment, batch = self._find(offset)
@@ -235,9 +267,16 @@ class PartitionLog:
             max_bytes = first_size
         stop = segment.size
         if end_offset is not None and end_offset < self.end_offset:
-            last_segment, following = self._find(end_offset)
-            stop = segment.positions[following] if last_segment is segment else stop
+            following = bisect_left(segment.offsets, end_offset)
+            stop = segment.positions[following] if following < len(segment.offsets) else stop
         return segment.view[start : min(start + max_bytes, stop)]
+
+    def damage_at(self, offset: int) -> tuple[int, int] | None:
+        """The damaged stretch (first and last offset) that `offset` lies in, or None."""
+        following = bisect_right(self.damaged, offset, key=_first) - 1
+        if following >= 0 and offset <= self.damaged[following][1]:
+            return self.damaged[following]
+        return None
 
     def aborted_in(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
         """Aborted transactions that concern a read of `size_bytes` from `offset` on."""
@@ -293,8 +332,11 @@ class PartitionLog:
         """Move `start_offset` forward to `offset` and drop the segments that lie before it."""
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         self.transactions.forget_before(self.start_offset)
+        self.damaged = [stretch for stretch in self.damaged if stretch[1] >= self.start_offset]
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
             self._pool.give_back(self._segments.pop(0))
+        if self.store is not None:
+            self.store.start_moved()
 
     def close(self) -> None:
         """Give all memory back and wake whoever waits; the log is empty afterwards."""
@@ -325,6 +367,10 @@ class PartitionLog:
         if self._watchers:
             for callback in list(self._watchers):
                 callback()
+
+
+def _first(stretch: tuple[int, int]) -> int:
+    return stretch[0]
 
 
 def _base_offset(segment: Segment) -> int:

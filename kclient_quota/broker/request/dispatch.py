@@ -21,6 +21,7 @@ from kclient_quota.broker.request.registry import Registration, advertised
 from kclient_quota.errors import WireError
 from kclient_quota.quota.managers import Throttle
 from kclient_quota.wire.codec import decode
+from kclient_quota.wire.error_answer import error_answer
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.frame import RequestHeader, decode_request_header, encode_response, response_header_version
 from kclient_quota.wire.messages import (
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _API_VERSIONS = 18
+_COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
+"""APIs that a coordinator of groups or transactions answers."""
 _LENGTH_AND_CORRELATION_ID = 8
 _LENGTH_OF_RECORDS = 4
 
@@ -164,7 +167,15 @@ class _Exchange:
             return None
         if isinstance(request, FetchRequest):
             self._before_fetch(request, context.now_ms)
-        drive = Drive(entry.call(context, request), lambda response: self._answer(context, response), self._fail)
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, OSError):
+                _LOG.error("broker %s: %s", self._node.info.id, error)
+                self._answer(context, self._not_kept())
+            else:
+                self._fail(error)
+
+        drive = Drive(entry.call(context, request), lambda response: self._answer(context, response), failed)
         if drive.is_finished:
             return None
         # what is charged ends where the waiting begins, as in Kafka
@@ -215,8 +226,9 @@ class _Exchange:
         if self._busy_ns < 0:
             self._busy_ns = self._elapsed_ns()
         now_ms = self._node.scheduler.now_ms()
-        if self._node.cluster.is_changed:
-            self._node.cluster.save()
+        if self._node.cluster.changes and not self._is_kept():
+            assert self._request is not None
+            response = self._not_kept()
         try:
             throttle, parts = self._judge(context, response, now_ms)
         except WireError as error:
@@ -235,6 +247,22 @@ class _Exchange:
         else:
             outcome.late_ms = self._held_ms(context, time_ms, now_ms)
         self._done(outcome)
+
+    def _not_kept(self) -> Response | None:
+        assert self._request is not None
+        # Kafka's group coordinator tells its clients so, who then ask for it again
+        to_coordinator = self._header.api_key in _COORDINATED
+        code = ErrorCode.NOT_COORDINATOR if to_coordinator else ErrorCode.KAFKA_STORAGE_ERROR
+        return error_answer(self._request, self._header.api_version, code)
+
+    def _is_kept(self) -> bool:
+        """Whether what the request has changed could be kept; if not, it has been undone."""
+        try:
+            self._node.cluster.save()
+        except OSError as error:
+            _LOG.error("broker %s: a change could not be kept: %s", self._node.info.id, error)
+            return False
+        return True
 
     def _held_ms(self, context: Context, throttle_ms: int, now_ms: int) -> int:
         """What is left of the last throttle of this API, whose place `throttle_ms` takes."""

@@ -1,60 +1,105 @@
 """What a cluster keeps across restarts in one directory: topics, records, committed offsets, quotas, configurations.
 
     metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, committed offsets
-    logs/<topic id>/<partition>/*.log  `LogFiles`: record batches as they are
+    logs/<topic id>/<partition>/*.log  `LogFiles`: record batches, each behind a frame
     lock                               held while a broker uses the directory
 
 What is flushed when: a batch, a commit or a change of metadata has been handed to the operating system before the
-client hears of it, so the end of the process, `kill -9` included, loses nothing acknowledged. Nothing waits for the
-disk itself except `close`, which syncs everything: a power cut can cost what the system had not yet written back, as
-with Kafka's own default of `log.flush.interval.messages`. Members of groups are not kept, they join again; transactions
-that were open are aborted.
+client hears of it, so the end of the process, `kill -9` included, loses nothing acknowledged. When the disk itself has
+it is `Fsync`'s to say. Members of groups are not kept, they join again; transactions that were open are aborted.
+
+What cannot be written (a full disk) is not acknowledged: records are refused with KAFKA_STORAGE_ERROR, a change of
+metadata is undone in memory.
 """
 
 import fcntl
+import logging
 import os
-import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kclient_quota.broker.cluster_state import ClusterState, Partition, Topic
+from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.journal import Journal, Key
-from kclient_quota.broker.storage.log_files import FILE_BYTES, LogFiles
+from kclient_quota.broker.storage.kept import KINDS
+from kclient_quota.broker.storage.topic_files import TopicFiles
 from kclient_quota.broker.transactions.transaction_service import abort_open_transactions
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import ClientQuotaEntity
 
-FORMAT = 1
+FORMAT = 2
+_READABLE_FORMATS = (None, 1, FORMAT)
 PRODUCER_IDS_PER_RUN = 1_000_000
+_LOG = logging.getLogger(__name__)
 
 
-class Storage:
+@dataclass(frozen=True, slots=True)
+class Fsync:
+    """When the disk itself must have what was acknowledged, so that a power cut cannot cost it.
+
+    Attributes:
+        is_always: before the acknowledgement (Kafka: `log.flush.interval.messages=1`).
+        every_ms: at least this often (Kafka: `log.flush.interval.ms`); 0 only when the broker closes, which is Kafka's
+            default as well: the operating system writes back in its own time.
+    """
+
+    is_always: bool = False
+    every_ms: int = 0
+
+    @classmethod
+    def of(cls, given: "str | int | Fsync") -> "Fsync":
+        """From "close", "always" or a number of milliseconds.
+
+        Raises:
+            ConfigError: it is none of these.
+        """
+        if isinstance(given, Fsync):
+            return given
+        if given == "close":
+            return cls()
+        if given == "always":
+            return cls(is_always=True)
+        if not str(given).isdecimal() or int(given) < 1:
+            raise ConfigError(f"fsync={given!r}: use 'close', 'always' or a number of milliseconds from 1 on")
+        return cls(every_ms=int(given))
+
+
+class ClusterStorage:
     """A directory in use by one cluster.
 
     Args:
         directory: created when absent.
-        file_bytes: size beyond which a partition begins a new file.
+        fsync: when the disk itself must have what was acknowledged.
+        disk: the file system.
 
     Raises:
-        ConfigError: another broker uses the directory, or it holds something else.
+        ConfigError: another broker uses the directory, it holds something else, or it cannot be written.
     """
 
-    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._logs_directory = directory / "logs"
-        self._file_bytes = file_bytes
-        self._files: dict[tuple[UUID, int], LogFiles] = {}
-        self._topics: dict[str, UUID] = {}
-        self._lock_fd = _lock(directory / "lock")
+    def __init__(self, directory: Path, fsync: Fsync | None = None, disk: Disk | None = None) -> None:
+        self._fsync = fsync or Fsync()
+        disk = disk or Disk()
         try:
-            self._journal = _journal(directory / "metadata.jsonl")
-        except ConfigError:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = _lock(directory / "lock")
+        except OSError as error:
+            raise ConfigError(f"data_dir {directory}: {error}; name a directory that can be written") from error
+        try:
+            self._journal = _journal(directory / "metadata.jsonl", disk, syncs=self._fsync.is_always)
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise ConfigError(f"data_dir {directory}: {error}; make room on the disk, or name another one") from error
+        except BaseException:
             os.close(self._lock_fd)
             raise
+        self._files = TopicFiles(directory / "logs", self._journal, disk, syncs=self._fsync.is_always)
+        self._topics: dict[str, UUID] = {}
+        self._unsaved: dict[Change, None] = {}
 
     def cluster_id(self, fresh: str) -> str:
         """The id of the cluster that lives here; `fresh` becomes it in an empty directory."""
@@ -71,16 +116,13 @@ class Storage:
         self._journal.set("runs", value=runs + 1)
         for key, value in self._journal.items("topic"):
             self._restore_topic(cluster, str(key[1]), value)
-        for key, value in self._journal.items("config"):
-            for config, setting in value.items():
-                cluster.set_config(int(key[1] or 0), str(key[2]), config, setting)
-        for key, value in self._journal.items("quota"):
-            for quota, limit in value.items():
-                cluster.set_quota(_entity(key[1:]), quota, limit)
+        for kind, kept in KINDS.items():
+            for key, value in self._journal.items(kind):
+                kept.write(cluster, key[1:], value)
         for key, value in self._journal.items("offset"):
             self._restore_offset(cluster, groups, key, value)
         groups.offsets.observer = self._keep_offset
-        self._remove_orphans(cluster)
+        self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.save()
         abort_open_transactions(cluster)
@@ -101,111 +143,138 @@ class Storage:
         )
         for partition, part in zip(topic.partitions, value["partitions"], strict=True):
             partition.leader_epoch = part["leader_epoch"]
-            log = partition.log
-            base = self._files_of(topic, partition).restore(log.restore)
-            if base is not None and log.end_offset < base:
-                log.start_offset = log.end_offset = base
-            log.delete_before(part["start_offset"])
+        self._files.restore(topic, [part.get("start_offset", 0) for part in value["partitions"]])
+        self._topics[name] = topic.topic_id
 
     def _restore_offset(self, cluster: ClusterState, groups: GroupService, key: Key, value: list[Any]) -> None:
         _, group_id, topic, partition = key
-        if topic not in cluster.topics:
-            self._journal.set(*key, value=None)
+        committed_in, value = (value[3], value[:3]) if len(value) > 3 else (None, value)  # noqa: PLR2004
+        current = cluster.topics.get(str(topic))
+        if current is None or committed_in not in {None, current.topic_id.hex}:
+            self._journal.set(*key, value=None, twice=False)
             return
         groups.coordinator.get_or_create(str(group_id))
         groups.commit(str(group_id), str(topic), int(partition or 0), CommittedOffset(*value))
 
-    def _remove_orphans(self, cluster: ClusterState) -> None:
-        """Files of topics whose deletion a crash has interrupted."""
-        if not self._logs_directory.exists():
-            return
-        for directory in self._logs_directory.iterdir():
-            if UUID(directory.name) not in cluster.topics_by_id:
-                shutil.rmtree(directory)
-
     # -- keeping
 
-    def save(self, cluster: ClusterState) -> None:
-        """Keep what has changed in topics, configurations and quotas; to be called before a change is acknowledged."""
-        for topic in cluster.topics.values():
-            self._keep_topic(topic)
-        for name in [name for name, topic_id in self._topics.items() if _is_gone(cluster, name, topic_id)]:
+    def save(self, cluster: ClusterState, changes: Mapping[Change, None]) -> None:
+        """Keep what has changed in topics, configurations and quotas; to be called before a change is acknowledged.
+
+        Raises:
+            OSError: it could not be kept; the cluster is again as it was, but for topics that are gone already.
+        """
+        former = {change: self._journal.get(*change) for change in changes}
+        wanted = {**self._unsaved, **changes}
+        try:
+            for change in wanted:
+                self._keep(cluster, change)
+        except OSError as error:
+            _LOG.error("what has changed could not be kept, and is undone: %s", error)
+            for change, value in former.items():
+                self._undo(cluster, change, value)
+            cluster.changes.clear()
+            # written next time, so that the journal says what memory says
+            self._unsaved = wanted
+            raise
+        self._unsaved = {}
+
+    def _keep(self, cluster: ClusterState, change: Change) -> None:
+        kind, *name = change
+        if kind == "topic":
+            self._keep_topic(cluster, str(name[0]))
+        else:
+            self._journal.set(*change, value=KINDS[str(kind)].read(cluster, tuple(name)))
+
+    def _undo(self, cluster: ClusterState, change: Change, value: Any) -> None:
+        kind, *name = change
+        if kind != "topic":
+            KINDS[str(kind)].write(cluster, tuple(name), value)
+            return
+        topic = cluster.topics.get(str(name[0]))
+        if topic is None:
+            return
+        if value is None or value["id"] != str(topic.topic_id):
+            cluster.delete_topic(topic.name)
+        else:
+            for partition in topic.partitions[len(value["partitions"]) :]:
+                partition.log.close()
+            del topic.partitions[len(value["partitions"]) :]
+
+    def _keep_topic(self, cluster: ClusterState, name: str) -> None:
+        topic, former = cluster.topics.get(name), self._topics.get(name)
+        if topic is None:
+            self._forget_topic(name, former)
+            return
+        self._journal.set("topic", name, value=_topic_value(topic))
+        self._topics[name] = topic.topic_id
+        if former not in {None, topic.topic_id}:
+            assert former is not None
+            self._files.remove(former)
+        self._files.attach(topic)
+
+    def _forget_topic(self, name: str, topic_id: UUID | None) -> None:
+        try:
             self._journal.set("topic", name, value=None)
-            self._remove_files(self._topics.pop(name))
-        self._keep_all("config", {key: dict(values) for key, values in cluster.configs.items()})
-        self._keep_all("quota", {_entity_key(entity): dict(values) for entity, values in cluster.quotas.items()})
-
-    def _keep_topic(self, topic: Topic) -> None:
-        partitions = [
-            {"replicas": p.replicas, "leader_epoch": p.leader_epoch, "start_offset": p.log.start_offset}
-            for p in topic.partitions
-        ]
-        value = {"id": str(topic.topic_id), "replication_factor": topic.replication_factor, "partitions": partitions}
-        former = self._topics.get(topic.name)
-        if former is not None and former != topic.topic_id:
-            self._remove_files(former)
-        self._journal.set("topic", topic.name, value=value)
-        self._topics[topic.name] = topic.topic_id
-        for partition in topic.partitions:
-            files = self._files_of(topic, partition)
-            if partition.log.on_append is None:
-                partition.log.on_append = files.append
-            files.delete_before(partition.log.start_offset)
-
-    def _remove_files(self, topic_id: UUID) -> None:
-        for key in [key for key in self._files if key[0] == topic_id]:
-            self._files.pop(key).close()
-        shutil.rmtree(self._logs_directory / topic_id.hex, ignore_errors=True)
-
-    def _keep_all(self, kind: str, values: Mapping[Key, dict[str, Any]]) -> None:
-        for key, _ in self._journal.items(kind):
-            if key[1:] not in values:
-                self._journal.set(*key, value=None)
-        for name, value in values.items():
-            self._journal.set(kind, *name, value=value or None)
+        except OSError:
+            if topic_id is None:
+                raise
+            # deleting a topic is how room is made on a full disk: its records go first
+            self._files.remove(topic_id)
+            self._journal.set("topic", name, value=None)
+        if topic_id is not None:
+            self._files.remove(topic_id)
+            del self._topics[name]
 
     def _keep_offset(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
-        value = None if committed is None else [committed.offset, committed.leader_epoch, committed.metadata]
-        self._journal.set("offset", group_id, topic, partition, value=value)
+        value = None
+        if committed is not None:
+            topic_id = self._topics.get(topic)
+            value = [committed.offset, committed.leader_epoch, committed.metadata]
+            value += [] if topic_id is None else [topic_id.hex]
+        self._journal.set("offset", group_id, topic, partition, value=value, twice=False)
 
-    def _files_of(self, topic: Topic, partition: Partition) -> LogFiles:
-        key = (topic.topic_id, partition.index)
-        if key not in self._files:
-            directory = self._logs_directory / topic.topic_id.hex / str(partition.index)
-            self._files[key] = LogFiles(directory, self._file_bytes)
-        return self._files[key]
+    # -- the disk itself
 
-    # -- the end
+    def sync_every(self, scheduler: Scheduler) -> None:
+        """Sync from time to time, if that is wanted."""
+        if self._fsync.every_ms:
+            scheduler.call_at(scheduler.now_ms() + self._fsync.every_ms, lambda: self._sync_now(scheduler))
+
+    def _sync_now(self, scheduler: Scheduler) -> None:
+        try:
+            self.sync()
+        except OSError as error:
+            _LOG.error("data could not be synced: %s", error)
+        self.sync_every(scheduler)
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk itself."""
+        for files in self._files.dirty():
+            files.sync()
+        self._journal.sync()
 
     def close(self) -> None:
         """Sync everything and let another broker use the directory."""
-        for files in self._files.values():
-            files.close()
-        self._journal.close()
-        os.close(self._lock_fd)
+        try:
+            self._files.close()
+            self._journal.close()
+        finally:
+            os.close(self._lock_fd)
 
 
-def _journal(path: Path) -> Journal:
-    journal = Journal(path)
-    if journal.get("format") not in {None, FORMAT}:
+def _topic_value(topic: Topic) -> dict[str, Any]:
+    partitions = [{"replicas": p.replicas, "leader_epoch": p.leader_epoch} for p in topic.partitions]
+    return {"id": str(topic.topic_id), "replication_factor": topic.replication_factor, "partitions": partitions}
+
+
+def _journal(path: Path, disk: Disk, *, syncs: bool) -> Journal:
+    journal = Journal(path, disk, syncs=syncs)
+    if journal.get("format") not in _READABLE_FORMATS:
         journal.close()
         raise ConfigError(f"{path}: written by another version of the broker; use another directory")
     journal.set("format", value=FORMAT)
     return journal
-
-
-def _is_gone(cluster: ClusterState, name: str, topic_id: UUID) -> bool:
-    topic = cluster.topics.get(name)
-    return topic is None or topic.topic_id != topic_id
-
-
-def _entity_key(entity: ClientQuotaEntity) -> Key:
-    return tuple(part for pair in sorted(entity.wire_entries()) for part in pair)
-
-
-def _entity(key: Key) -> ClientQuotaEntity:
-    names = [None if name is None else str(name) for name in key[1::2]]
-    return ClientQuotaEntity(dict(zip(map(str, key[::2]), names, strict=True)))
 
 
 def _lock(path: Path) -> int:

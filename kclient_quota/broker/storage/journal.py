@@ -1,20 +1,24 @@
 """A key/value journal in one file of JSON lines: small, append-only, rewritten when it has grown stale.
 
 A value is with the operating system when `set` returns: it survives the end of the process, `kill -9` included, but a
-power cut only after the system's own write-back or a `sync`. A last line that a crash has torn is cut off at opening.
+power cut only after the system's own write-back or a `sync`. Every line carries a checksum, and what must not be lost
+is written twice: a damaged line is passed over and named in the log. A last line that a crash has torn is cut off.
 """
 
 import json
-import os
+import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import crc32c
+
+from kclient_quota.broker.storage.disk import AppendedFile, Disk
 from kclient_quota.errors import ConfigError
 
 Key = tuple[str | int | None, ...]
 MIN_STALE_LINES = 1000
+_LOG = logging.getLogger(__name__)
 
 
 class Journal:
@@ -22,20 +26,28 @@ class Journal:
 
     Args:
         path: the file; created when absent.
+        disk: where it is.
+        syncs: whether every change waits for the disk itself.
+
+    Attributes:
+        damaged_lines: how many lines could not be read.
 
     Raises:
         ConfigError: the file holds something else.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None, *, syncs: bool = False) -> None:
         self._path = path
+        self._disk = disk or Disk()
+        self._syncs = syncs
         self._values: dict[Key, Any] = {}
         self._lines = 0
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.damaged_lines = 0
+        self._file = AppendedFile(path, self._disk)
         try:
             self._load()
         except ConfigError:
-            os.close(self._fd)
+            self._file.close()
             raise
 
     def get(self, *key: str | int | None) -> Any:
@@ -48,15 +60,27 @@ class Journal:
             if key[: len(prefix)] == prefix:
                 yield key, value
 
-    def set(self, *key: str | int | None, value: Any) -> None:
+    def set(self, *key: str | int | None, value: Any, twice: bool = True) -> None:
         """Keep a value, unless it is the one there already; None forgets the key.
+
+        Args:
+            key: any parts.
+            value: anything that JSON can tell.
+            twice: write it twice, so that one damaged line does not lose it.
 
         Raises:
             OSError: it could not be written (a full disk); the journal is as it was before.
         """
         if self._values.get(key) == value:
             return
-        write_whole(self._fd, _line(key, value))
+        before = self._file.size
+        self._file.append(_lines(key, value, twice=twice))
+        if self._syncs:
+            try:
+                self._file.sync()
+            except OSError:
+                self._file.cut(before)
+                raise
         self._lines += 1
         if value is None:
             del self._values[key]
@@ -65,58 +89,76 @@ class Journal:
         if self._lines > 2 * len(self._values) + MIN_STALE_LINES:
             self._rewrite()
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something has not been synced."""
+        return self._file.is_dirty
+
     def sync(self) -> None:
         """Wait until everything is on the disk itself."""
-        os.fsync(self._fd)
+        self._file.sync()
 
     def close(self) -> None:
         """Sync and let go of the file."""
-        self.sync()
-        os.close(self._fd)
+        self._file.close()
 
     def _load(self) -> None:
-        data = self._path.read_bytes()
+        data = bytes(self._disk.read(self._path))
         whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].splitlines(), 1):
-            try:
-                entry = json.loads(line)
-                key, value = tuple(entry["k"]), entry["v"]
-            except (ValueError, TypeError, KeyError) as error:
-                raise ConfigError(f"{self._path}, line {number}: not a line of a broker's journal ({error})") from None
-            self._values.pop(key, None) if value is None else self._values.update({key: value})
-            self._lines += 1
-        os.ftruncate(self._fd, whole)
+        lines = [(number, line) for number, line in enumerate(data[:whole].split(b"\n"), 1) if line]
+        is_checked = any(b'"c":' in line for _, line in lines[:2])
+        for number, line in lines:
+            entry = _entry(line, is_checked=is_checked)
+            if entry is None:
+                self.damaged_lines += 1
+                _LOG.error("%s, line %s is damaged: %.60r", self._path, number, line)
+            else:
+                key, value = entry
+                self._values.pop(key, None) if value is None else self._values.update({key: value})
+                self._lines += 1
+        if lines and self.damaged_lines == len(lines):
+            raise ConfigError(f"{self._path}, line {lines[0][0]}: not a line of a broker's journal")
+        self._file.cut(whole)
+        if lines and not is_checked:
+            self._rewrite()
 
     def _rewrite(self) -> None:
+        """Write what still counts into a new file; where that fails, the old one goes on."""
         fresh = self._path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.writelines(_line(key, value) for key, value in self._values.items())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        os.close(self._fd)
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND)
+        try:
+            self._disk.unlink(fresh)
+            file = AppendedFile(fresh, self._disk)
+            try:
+                file.append(b"".join(_lines(key, value, twice=True) for key, value in self._values.items()))
+                file.sync()
+                self._disk.replace(fresh, self._path)
+            except OSError:
+                file.close()
+                raise
+        except OSError as error:
+            _LOG.warning("%s: could not be made smaller (%s)", self._path, error)
+            self._lines = len(self._values)
+            return
+        former, self._file = self._file, file
         self._lines = len(self._values)
+        former.is_dirty = False
+        former.close()
+        if self._syncs:
+            self._disk.sync_directory(self._path.parent)
 
 
-def _line(key: Key, value: Any) -> bytes:
-    return json.dumps({"k": key, "v": value}, separators=(",", ":")).encode() + b"\n"
+def _lines(key: Key, value: Any, *, twice: bool) -> bytes:
+    body = json.dumps({"k": key, "v": value}, separators=(",", ":"))
+    line = f'{body[:-1]},"c":"{crc32c.crc32c(body.encode()):08x}"}}\n'.encode()
+    # the empty line keeps the copies apart even when a line's end is damaged
+    return b"\n" + line + b"\n" + line if twice else line
 
 
-def write_whole(fd: int, *parts: bytes | memoryview) -> None:
-    """Append all of it or nothing.
-
-    Raises:
-        OSError: as the system said; what had been written of it is cut off again.
-    """
-    size = os.fstat(fd).st_size
-    wanted = sum(len(part) for part in parts)
+def _entry(line: bytes, *, is_checked: bool) -> tuple[Key, Any] | None:
+    """Key and value of a sound line; the first version wrote lines without a checksum."""
     try:
-        written = os.writev(fd, parts)
-        rest = b"".join(parts)[written:] if written < wanted else b""
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-    except OSError:
-        with suppress(OSError):  # the first error is the one to report
-            os.ftruncate(fd, size)
-        raise
+        entry = json.loads(line)
+        key, value = tuple(entry["k"]), entry["v"]
+        return (key, value) if not is_checked or line + b"\n" == _lines(key, value, twice=False) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

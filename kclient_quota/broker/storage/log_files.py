@@ -1,21 +1,20 @@
-"""A partition's batches on disk, as they are, in append-only files named by their first offset.
+"""A partition's batches on disk in append-only files named by their first offset, one for each segment in memory.
 
-A batch is with the operating system when `append` returns. At opening, files are read in order, every batch is checked
-against its checksum, and everything from the first torn or damaged batch on is cut off.
+A batch is with the operating system when `append` returns. At opening, every batch is checked; what is damaged is named
+in the log and kept where it is, everything sound around it is read, and an unfinished write at the end is cut off.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import logging
 from itertools import pairwise
 from pathlib import Path
 
-from kclient_quota.broker.storage.journal import write_whole
-from kclient_quota.errors import WireError
-from kclient_quota.wire.batches import check_crc, parse_header
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.storage.disk import AppendedFile, Disk
+from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, frame_of, scan
+from kclient_quota.wire.batches import parse_header
 
-FILE_BYTES = 128 * 1024 * 1024
 SUFFIX = ".log"
+_LOG = logging.getLogger(__name__)
 
 
 class LogFiles:
@@ -23,101 +22,104 @@ class LogFiles:
 
     Args:
         directory: holds nothing but this partition; created at the first append.
-        file_bytes: size beyond which a new file is begun.
+        disk: where it is.
+        syncs: whether every append waits for the disk itself.
     """
 
-    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None, *, syncs: bool = False) -> None:
         self._directory = directory
-        self._file_bytes = file_bytes
-        self._fd: int | None = None
-        self._size = 0
+        self._disk = disk or Disk()
+        self._syncs = syncs
+        self._file: AppendedFile | None = None
+        self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
 
-    def append(self, batch: memoryview) -> None:
-        """Write a stored batch behind the others.
+    def append(self, batch: memoryview, *, begins_segment: bool = False) -> None:
+        """Write a stored batch behind the others; in a new file if it begins a segment.
 
         Raises:
-            OSError: it could not be written; the file ends where it ended before.
+            OSError: it could not be written, or not be synced; the file ends where it ended before.
         """
-        if self._fd is None or self._size + len(batch) > self._file_bytes:
-            self._begin_file(parse_header(batch).base_offset)
-        assert self._fd is not None
-        write_whole(self._fd, batch)
-        self._size += len(batch)
+        if self._file is None or begins_segment:
+            self._open(parse_header(batch).base_offset, is_new=begins_segment or not self._bases)
+        file = self._file
+        assert file is not None
+        before = file.size
+        file.append(frame_of(batch), batch)
+        if self._syncs:
+            try:
+                file.sync()
+            except OSError:
+                file.cut(before)
+                raise
 
-    def restore(self, take: Callable[[memoryview], None]) -> int | None:
-        """Hand every whole batch to `take`, oldest first.
+    def restore(self, log: PartitionLog) -> None:
+        """Fill an empty log with what is here."""
+        for base in self._bases:
+            path = self._path(base)
+            if base > log.end_offset:
+                self._skip_to(base, log)
+            data = self._disk.read(path)
+            for found in scan(data, log.end_offset):
+                if isinstance(found, Sound):
+                    log.restore(memoryview(data)[found.start : found.end])
+                elif isinstance(found, Damaged):
+                    _LOG.error("%s: the batch of offsets %s to %s is damaged", path, *_offsets(found))
+                    log.restore_damage(found.first_offset, found.last_offset)
+                elif isinstance(found, Stale):
+                    _LOG.error("%s: a batch at offset %s lies behind and is passed over", path, found.first_offset)
+                else:
+                    self._cut(path, found, len(data), log.end_offset)
 
-        Returns:
-            The offset at which the newest file begins, or None without files: the end of the log if nothing was taken.
-        """
-        paths = self._paths()
-        for position, path in enumerate(paths):
-            data = path.read_bytes()
-            whole = 0
-            for whole, batch in _whole_batches(data):  # noqa: B007 - where the last one ends is needed below
-                take(batch)
-            if whole < len(data):
-                os.truncate(path, whole)
-                for later in paths[position + 1 :]:
-                    later.unlink()
-                break
-        remaining = self._paths()
-        return int(remaining[-1].stem) if remaining else None
+    def _skip_to(self, base: int, log: PartitionLog) -> None:
+        if log.end_offset > log.start_offset or log.damaged:
+            _LOG.error("%s: offsets %s to %s are not on the disk", self._directory, log.end_offset, base - 1)
+            log.restore_damage(log.end_offset, base - 1)
+        else:
+            log.skip_to(base)
+
+    def _cut(self, path: Path, tail: Tail, size: int, next_offset: int) -> None:
+        lost = size - tail.start
+        _LOG.warning("%s: an unfinished write of %s bytes at offset %s is cut off", path, lost, next_offset)
+        file = AppendedFile(path, self._disk)
+        file.cut(tail.start)
+        file.close()
 
     def delete_before(self, offset: int) -> None:
         """Remove the files that hold nothing from `offset` on; the newest stays."""
-        paths = self._paths()
-        for path, following in pairwise(paths):
-            if int(following.stem) > offset:
+        for base, following in list(pairwise(self._bases)):
+            if following > offset:
                 break
-            path.unlink()
+            self._disk.unlink(self._path(base))
+            self._bases.remove(base)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something has not been synced."""
+        return self._file is not None and self._file.is_dirty
 
     def sync(self) -> None:
         """Wait until everything is on the disk itself."""
-        if self._fd is not None:
-            os.fsync(self._fd)
+        if self._file is not None:
+            self._file.sync()
 
     def close(self) -> None:
         """Sync and let go of the file."""
-        if self._fd is not None:
-            self.sync()
-            os.close(self._fd)
-            self._fd = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
-    def remove(self) -> None:
-        """Delete the partition from the disk."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-        for path in self._paths():
-            path.unlink()
-        with suppress(FileNotFoundError):
-            self._directory.rmdir()
+    def _open(self, base_offset: int, *, is_new: bool) -> None:
+        self.close()
+        base = base_offset if is_new else self._bases[-1]
+        self._file = AppendedFile(self._path(base), self._disk)
+        if not self._bases or self._bases[-1] < base:
+            self._bases.append(base)
+        if self._syncs:
+            self._disk.sync_directory(self._directory)
 
-    def _begin_file(self, base_offset: int) -> None:
-        paths = self._paths()
-        path = self._directory / f"{base_offset:020d}{SUFFIX}"
-        if self._fd is not None:
-            os.close(self._fd)
-        elif paths and paths[-1].stat().st_size < self._file_bytes:
-            path = paths[-1]
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._size = os.fstat(self._fd).st_size
-
-    def _paths(self) -> list[Path]:
-        return sorted(self._directory.glob(f"*{SUFFIX}"))
+    def _path(self, base_offset: int) -> Path:
+        return self._directory / f"{base_offset:020d}{SUFFIX}"
 
 
-def _whole_batches(data: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Each sound batch and where it ends, up to the first that is not."""
-    view, at = memoryview(data), 0
-    while at < len(data):
-        try:
-            header = parse_header(view, at)
-        except WireError:
-            return
-        if not check_crc(view, at, header):
-            return
-        yield at + header.size, view[at : at + header.size]
-        at += header.size
+def _offsets(found: Damaged) -> tuple[int, int]:
+    return found.first_offset, found.last_offset

@@ -5,6 +5,7 @@ from aiokafka.record import MemoryRecords
 
 from kclient_quota.broker.log.partition_log import LogConfig, PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import parse_header, patch
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, control_batch
@@ -111,17 +112,30 @@ def test_log_append_time_is_stamped_under_a_new_checksum():
     assert log.batch_at(1_001) is None
 
 
+class FullDisk:
+    def append(self, batch, *, begins_segment):
+        raise OSError("No space left on device")
+
+
+class Kept:
+    def __init__(self, kept):
+        self._kept = kept
+
+    def append(self, batch, *, begins_segment):
+        self._kept.append(bytes(batch))
+
+    def start_moved(self):
+        pass
+
+
 def test_what_cannot_be_kept_on_disk_is_refused_and_forgotten():
     log = make_log()
     append(log, batch_of(1))
 
-    def full(_):
-        raise OSError("No space left on device")
-
-    log.on_append = full
+    log.store = FullDisk()
     refused = append(log, batch_of(1, producer_id=9, producer_epoch=0, base_sequence=0))
     assert (refused.error, refused.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
-    log.on_append = None
+    log.store = None
     assert append(log, batch_of(1, producer_id=9, producer_epoch=0, base_sequence=0)).base_offset == 1
     assert stored(log.read(0, 1 << 20, min_one_batch=True)) == [0, 1]
 
@@ -228,7 +242,7 @@ def test_memory_that_nobody_refers_to_is_used_again():
 
 def test_batches_read_back_from_disk_stand_where_they_stood():
     log, kept = make_log(), []
-    log.on_append = lambda batch: kept.append(bytes(batch))
+    log.store = Kept(kept)
     for first in (0, 3):
         append(log, sequenced(first, 3))
     again = make_log()
@@ -255,3 +269,35 @@ def test_watchers_are_called_after_every_append_until_they_leave():
     log.unwatch(watcher)
     append(log, batch_of(2))
     assert calls == [2]
+
+
+# -- damage
+
+
+def test_what_is_damaged_on_disk_keeps_its_offsets_and_hides_nothing_else():
+    log, kept = make_log(), []
+    log.store = Kept(kept)
+    for _ in range(3):
+        append(log, batch_of(2))
+    again = make_log()
+    again.restore(kept[0])
+    again.restore_damage(2, 3)
+    again.restore(kept[2])
+    assert (again.start_offset, again.end_offset) == (0, 6)
+    assert stored(again.read(0, 1 << 20, min_one_batch=True)) == [0, 1], "a read ends where the damage begins"
+    assert stored(again.read(0, 1 << 20, min_one_batch=True, end_offset=5)) == [0, 1]
+    assert stored(again.read(4, 1 << 20, min_one_batch=True)) == [4, 5]
+    assert [again.damage_at(offset) for offset in range(6)] == [None, None, (2, 3), (2, 3), None, None]
+    with pytest.raises(WireError, match="behind offset 6"):
+        again.restore(kept[0])
+    again.delete_before(4)
+    assert not again.damaged
+
+
+def test_a_log_may_begin_with_damage():
+    log = make_log()
+    log.restore_damage(0, 4)
+    assert (log.start_offset, log.end_offset, log.damage_at(0)) == (0, 5, (0, 4))
+    assert append(log, batch_of(1)).base_offset == 5
+    assert not log.read(0, 1 << 20, min_one_batch=True)
+    assert stored(log.read(5, 1 << 20, min_one_batch=True)) == [5]

@@ -12,11 +12,17 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
-from kclient_quota.broker.storage.cluster_storage import Storage
-from kclient_quota.broker.storage.journal import MIN_STALE_LINES, Journal, write_whole
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync
+from kclient_quota.broker.storage.disk import AppendedFile, Disk
+from kclient_quota.broker.storage.framing import FRAME_BYTES
+from kclient_quota.broker.storage.journal import MIN_STALE_LINES, Journal
 from kclient_quota.broker.storage.log_files import LogFiles
+from kclient_quota.broker.storage.topic_files import PartitionStore
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
+from kclient_quota.wire.batches import parse_header
+from kclient_quota.wire.error_codes import ErrorCode
+from tests.unit.broker.handler_node import ManualScheduler
 
 
 def batch(records, *, producer_id=-1, base_sequence=-1, transactional=0):
@@ -38,15 +44,15 @@ def batch(records, *, producer_id=-1, base_sequence=-1, transactional=0):
 class Life:
     """One run of a cluster on a directory."""
 
-    def __init__(self, path, *, brokers=1, **changes):
-        self.storage = Storage(path, **changes)
-        pool = SegmentPool(1 << 20)
+    def __init__(self, path, *, brokers=1, segment_bytes=1 << 20, **changes):
+        self.storage = ClusterStorage(path, **changes)
+        pool = SegmentPool(segment_bytes)
         ids = iter(range(1 + len(list(path.glob("logs/*"))), 1000))
         self.cluster = ClusterState(
             cluster_id=self.storage.cluster_id("fresh"),
             brokers=[BrokerInfo(i, "127.0.0.1") for i in range(1, brokers + 1)],
             new_topic_id=lambda: UUID(int=next(ids)),
-            new_log=lambda _: PartitionLog(pool),
+            new_log=lambda config: PartitionLog(pool, config),
         )
         self.groups = GroupService(self.cluster, None)
         self.storage.restore(self.cluster, self.groups)
@@ -65,18 +71,23 @@ class Life:
         self.cluster.save()
 
 
+def offsets(log):
+    return [parse_header(each).base_offset for each in log.batches()]
+
+
 def test_everything_is_there_after_a_restart(tmp_path):
     life = Life(tmp_path, brokers=2)
     life.create("t", 2)
-    life.cluster.configs[TOPIC, "t"] = {"retention.bytes": "9"}
-    life.cluster.configs[BROKER, ""] = {"num.partitions": "3"}
-    life.cluster.quotas[ClientQuotaEntity({"user": "alice", "client-id": None})] = {"producer_byte_rate": 1024.0}
+    life.cluster.set_config(TOPIC, "t", "retention.bytes", "9")
+    life.cluster.set_config(BROKER, "", "num.partitions", "3")
+    life.cluster.set_quota(ClientQuotaEntity({"user": "alice", "client-id": None}), "producer_byte_rate", 1024.0)
     life.cluster.save()
     life.append(b"a", b"b")
     life.append(b"c")
     life.groups.commit("g", "t", 0, CommittedOffset(2, 0, "note"))
     before = life.bytes()
     life.cluster.topics["t"].partitions[1].leader_epoch = 4
+    life.cluster.changed("topic", "t")
     life.cluster.save()
     life.storage.close()
 
@@ -133,13 +144,13 @@ def test_deletions_are_kept_too(tmp_path):
     life.create("u")
     life.append(b"a")
     entity = ClientQuotaEntity({"user": "alice"})
-    life.cluster.quotas[entity] = {"request_percentage": 1.5}
+    life.cluster.set_quota(entity, "request_percentage", 1.5)
     life.cluster.save()
     life.groups.commit("g", "t", 0, CommittedOffset(1))
     life.groups.commit("g", "u", 0, CommittedOffset(1))
     life.cluster.delete_topic("t")
     life.groups.offsets.delete("g", "u", 0)
-    del life.cluster.quotas[entity]
+    life.cluster.set_quota(entity, "request_percentage", None)
     life.cluster.save()
     life.storage.close()
     again = Life(tmp_path)
@@ -186,14 +197,14 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(tmp_path, lost):
     os.truncate(path, path.stat().st_size - lost)
     again = Life(tmp_path)
     assert again.bytes() == whole
-    assert path.stat().st_size == len(whole)
+    assert path.stat().st_size == len(whole) + FRAME_BYTES
     assert again.append(b"next").base_offset == 1
     again.storage.close()
     assert Life(tmp_path).log().end_offset == 2
 
 
-def test_a_damaged_byte_ends_the_log_there_also_across_files(tmp_path):
-    life = Life(tmp_path, file_bytes=100)
+def test_a_damaged_byte_costs_its_batch_and_nothing_else(tmp_path, caplog):
+    life = Life(tmp_path, segment_bytes=100)
     life.create()
     for letter in (b"a", b"b", b"c", b"d"):
         life.append(letter)
@@ -203,15 +214,86 @@ def test_a_damaged_byte_ends_the_log_there_also_across_files(tmp_path):
     data = bytearray(paths[2].read_bytes())
     data[-2] ^= 1
     paths[2].write_bytes(data)
-    again = Life(tmp_path, file_bytes=100)
-    assert again.log().end_offset == 2
-    assert again.append(b"e").base_offset == 2
+    again = Life(tmp_path, segment_bytes=100)
+    assert "the batch of offsets 2 to 2 is damaged" in caplog.text
+    assert (again.log().end_offset, again.log().damaged) == (4, [(2, 2)])
+    assert again.append(b"e").base_offset == 4
     again.storage.close()
-    assert Life(tmp_path, file_bytes=100).log().end_offset == 3
+    third = Life(tmp_path, segment_bytes=100)
+    assert (third.log().end_offset, third.log().damaged) == (5, [(2, 2)])
+    assert offsets(third.log()) == [0, 1, 3, 4]
+
+
+def test_a_file_that_is_gone_costs_its_own_offsets_only(tmp_path, caplog):
+    life = Life(tmp_path, segment_bytes=100)
+    life.create()
+    for letter in (b"a", b"b", b"c"):
+        life.append(letter)
+    life.storage.close()
+    sorted(tmp_path.glob("logs/*/*/*.log"))[1].unlink()
+    again = Life(tmp_path, segment_bytes=100)
+    assert "offsets 1 to 1 are not on the disk" in caplog.text
+    assert (offsets(again.log()), again.log().damaged, again.log().end_offset) == ([0, 2], [(1, 1)], 3)
+
+
+@pytest.mark.parametrize("bit", range(8 * (FRAME_BYTES + 72)))
+def test_one_flipped_bit_costs_one_batch_at_most(tmp_path, bit):
+    """Fifty batches, one bit of the fifth: of its frame, of its header (offset, length, epoch), of its record."""
+    log, stored = PartitionLog(SegmentPool(1 << 20)), []
+    files = LogFiles(tmp_path)
+    log.store = PartitionStore(files, log, lambda start: None)
+    for _ in range(50):
+        log.append(batch([b"0123"]), leader_epoch=3, now_ms=0)
+    files.close()
+    stored = [bytes(each) for each in log.batches()]
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    size = len(data) // 50
+    assert size == FRAME_BYTES + 72
+    data[4 * size + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    again = PartitionLog(SegmentPool(1 << 20))
+    LogFiles(tmp_path).restore(again)
+    assert (again.start_offset, again.end_offset) == (0, 50)
+    read = [bytes(each) for each in again.batches()]
+    assert read in (stored, stored[:4] + stored[5:])
+    assert again.damaged == ([] if len(read) == 50 else [(4, 4)])
+
+
+def test_files_of_the_first_version_are_read(tmp_path):
+    """It wrote batches without frames and journals without checksums."""
+    topic = UUID(int=5)
+    lines = [
+        {"k": ["format"], "v": 1},
+        {
+            "k": ["topic", "t"],
+            "v": {
+                "id": str(topic),
+                "replication_factor": 1,
+                "partitions": [{"replicas": [1], "leader_epoch": 0, "start_offset": 1}],
+            },
+        },
+        {"k": ["offset", "g", "t", 0], "v": [2, -1, ""]},
+    ]
+    (tmp_path / "metadata.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    path = tmp_path / "logs" / topic.hex / "0" / f"{0:020d}.log"
+    path.parent.mkdir(parents=True)
+    log = PartitionLog(SegmentPool(1 << 20))
+    for letter in (b"a", b"b", b"c"):
+        log.append(batch([letter]), leader_epoch=0, now_ms=0)
+    path.write_bytes(b"".join(bytes(each) for each in log.batches()))
+    life = Life(tmp_path)
+    assert (life.log().start_offset, life.log().end_offset) == (1, 3)
+    assert life.groups.committed("g", "t", 0).offset == 2
+    life.append(b"d")
+    life.storage.close()
+    again = Life(tmp_path)
+    assert (again.log().start_offset, again.log().end_offset) == (1, 4)
+    assert offsets(again.log()) == [0, 1, 2, 3]
 
 
 def test_what_lies_before_the_start_is_removed_from_the_disk(tmp_path):
-    life = Life(tmp_path, file_bytes=100)
+    life = Life(tmp_path, segment_bytes=100)
     life.create()
     for letter in (b"a", b"b", b"c", b"d"):
         life.append(letter)
@@ -219,7 +301,7 @@ def test_what_lies_before_the_start_is_removed_from_the_disk(tmp_path):
     life.cluster.save()
     life.storage.close()
     assert [int(path.stem) for path in sorted(tmp_path.glob("logs/*/*/*.log"))] == [2, 3]
-    again = Life(tmp_path, file_bytes=100)
+    again = Life(tmp_path, segment_bytes=100)
     assert (again.log().start_offset, again.log().end_offset) == (2, 4)
 
 
@@ -246,18 +328,18 @@ def test_fewer_brokers_than_before(tmp_path):
 def test_one_broker_at_a_time(tmp_path):
     life = Life(tmp_path)
     with pytest.raises(ConfigError, match="another broker uses this directory"):
-        Storage(tmp_path)
+        ClusterStorage(tmp_path)
     life.storage.close()
-    Storage(tmp_path).close()
+    ClusterStorage(tmp_path).close()
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "metadata.jsonl").write_text("hello\n")
     with pytest.raises(ConfigError, match="line 1"):
-        Storage(tmp_path)
+        ClusterStorage(tmp_path)
     (tmp_path / "metadata.jsonl").write_text('{"k":["format"],"v":99}\n')
     with pytest.raises(ConfigError, match="another version"):
-        Storage(tmp_path)
+        ClusterStorage(tmp_path)
 
 
 def test_a_torn_journal_line_is_cut(tmp_path):
@@ -285,71 +367,90 @@ def test_a_stale_journal_is_rewritten_and_stays_true(tmp_path):
     journal.set("gone", value=1)
     journal.set("gone", value=None)
     journal.close()
-    lines = path.read_text().splitlines()
-    assert len(lines) <= MIN_STALE_LINES + 5
+    lines = path.read_text().split()
+    assert len(lines) <= 2 * (MIN_STALE_LINES + 5)
     assert all(json.loads(line) for line in lines)
     assert dict(Journal(path).items()) == {("offset",): 3 * MIN_STALE_LINES - 1}
 
 
-def test_a_full_disk_leaves_no_half_of_a_batch(tmp_path, monkeypatch):
-    files = LogFiles(tmp_path / "p")
-    stored = batch([b"a"])
-    files.append(memoryview(stored))
-    monkeypatch.setattr(os, "writev", lambda fd, parts: os.write(fd, bytes(parts[0][:10])))
+class Halting(Disk):
+    """Takes so many bytes and is full then."""
 
-    real, calls = os.write, []
+    def __init__(self, room):
+        self.room = room
+        self.piece = 1 << 30
+        self.refuses_to_truncate = False
 
-    def full(fd, data):
-        calls.append(data)
-        if len(calls) == 1:
-            return real(fd, data)
-        raise OSError(28, "No space left on device")
+    def write(self, fd, parts):
+        data = b"".join(parts)[: self.piece]
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        taken = super().write(fd, [data[: self.room]])
+        self.room -= taken
+        return taken
 
-    monkeypatch.setattr(os, "write", full)
+    def truncate(self, fd, size):
+        if self.refuses_to_truncate:
+            raise OSError(5, "Input/output error")
+        super().truncate(fd, size)
+
+
+@pytest.mark.parametrize("refuses_to_truncate", [False, True])
+def test_a_full_disk_leaves_no_half_of_a_piece(tmp_path, refuses_to_truncate):
+    disk = Halting(10)
+    file = AppendedFile(tmp_path / "f", disk)
+    file.append(b"abcdef")
+    disk.refuses_to_truncate = refuses_to_truncate
     with pytest.raises(OSError, match="No space"):
-        files.append(memoryview(stored))
-    monkeypatch.undo()
-    taken = []
-    LogFiles(tmp_path / "p").restore(lambda b: taken.append(bytes(b)))
-    assert taken == [stored]
+        file.append(b"gh", b"ijkl")
+    disk.room = 100
+    if refuses_to_truncate:
+        with pytest.raises(OSError, match="Input/output"):
+            file.append(b"never behind the half")
+    disk.refuses_to_truncate = False
+    file.append(b"mn")
+    file.close()
+    assert (tmp_path / "f").read_bytes() == b"abcdefmn"
 
 
-def test_a_short_write_is_continued(tmp_path, monkeypatch):
-    fd = os.open(tmp_path / "f", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    monkeypatch.setattr(os, "writev", lambda fd, parts: os.write(fd, parts[0][:1]))
-    write_whole(fd, b"abc", b"def")
-    os.close(fd)
+def test_a_short_write_is_continued(tmp_path):
+    disk = Halting(100)
+    disk.piece = 1
+    file = AppendedFile(tmp_path / "f", disk)
+    file.append(b"abc", b"def")
+    file.close()
     assert (tmp_path / "f").read_bytes() == b"abcdef"
 
 
 def test_cut_at_any_byte_a_log_is_whole_up_to_the_cut(tmp_path):
-    batches = [batch([b"a"]), batch([b"b" * 20, b"c"]), batch([b"d"])]
-    whole = tmp_path / "whole"
-    files = LogFiles(whole)
-    for stored in batches:
-        files.append(memoryview(stored))
+    log = PartitionLog(SegmentPool(1 << 20))
+    files = LogFiles(tmp_path / "whole")
+    log.store = PartitionStore(files, log, lambda start: None)
+    for records in ([b"a"], [b"b" * 20, b"c"], [b"d"]):
+        log.append(batch(records), leader_epoch=0, now_ms=0)
     files.close()
-    data = next(whole.iterdir()).read_bytes()
-    ends = [sum(map(len, batches[:count])) for count in range(len(batches) + 1)]
+    stored = [bytes(each) for each in log.batches()]
+    data = next((tmp_path / "whole").iterdir()).read_bytes()
+    ends = [sum(len(each) + FRAME_BYTES for each in stored[:count]) for count in range(len(stored) + 1)]
     for cut in range(len(data) + 1):
-        directory = tmp_path / "cut"
+        directory = tmp_path / f"cut-{cut}"
         directory.mkdir()
         path = directory / f"{0:020d}.log"
         path.write_bytes(data[:cut])
-        taken = []
-        LogFiles(directory).restore(lambda stored, taken=taken: taken.append(bytes(stored)))
+        again = PartitionLog(SegmentPool(1 << 20))
+        LogFiles(directory).restore(again)
         survivors = sum(end <= cut for end in ends[1:])
-        assert taken == batches[:survivors]
+        assert [bytes(each) for each in again.batches()] == stored[:survivors]
+        # all but the frame is there: the batch behind it is known not to be whole
         assert path.stat().st_size == ends[survivors]
-        path.unlink()
-        directory.rmdir()
+        assert not again.damaged
 
 
 def test_cut_at_any_byte_a_journal_is_as_it_once_was(tmp_path):
     path = tmp_path / "j"
     journal, states, ends = Journal(path), [{}], [0]
     for key, value in (("a", 1), ("b", {"x": "ü"}), ("a", None), ("a", [2])):
-        journal.set(key, value=value)
+        journal.set(key, value=value, twice=False)
         states.append(dict(journal.items()))
         ends.append(path.stat().st_size)
     journal.close()
@@ -359,3 +460,208 @@ def test_cut_at_any_byte_a_journal_is_as_it_once_was(tmp_path):
         again = Journal(path)
         assert dict(again.items()) == states[sum(end <= cut for end in ends) - 1]
         again.close()
+
+
+def test_one_flipped_bit_costs_a_journal_nothing_that_was_written_twice(tmp_path):
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.set("format", value=2)
+    journal.set("topic", "t", value={"id": "x", "partitions": [1, 2]})
+    journal.set("topic", "u", value=None)
+    journal.close()
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        again = Journal(path)
+        assert dict(again.items()) == {("format",): 2, ("topic", "t"): {"id": "x", "partitions": [1, 2]}}, bit
+        again.close()
+
+
+# -- a full disk
+
+
+def test_a_topic_that_cannot_be_kept_is_not_there(tmp_path):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.create("before")
+    disk.room = 0
+    life.cluster.set_config(TOPIC, "t", "retention.bytes", "9")
+    life.cluster.create_topic("t", 1)
+    entity = ClientQuotaEntity({"user": "alice"})
+    life.cluster.set_quota(entity, "request_percentage", 1.5)
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    assert list(life.cluster.topics) == ["before"]
+    assert not life.cluster.configs
+    assert not life.cluster.quotas
+    assert not life.cluster.changes
+    disk.room = 1 << 30
+    life.create("t")
+    assert not life.append(b"a").error
+    life.storage.close()
+    assert Life(tmp_path).log().end_offset == 1
+
+
+def test_of_two_topics_that_are_made_together_both_or_none_are_kept(tmp_path):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    disk.room = 450
+    life.cluster.create_topic("t", 1)
+    life.cluster.create_topic("u", 1)
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    assert not life.cluster.topics
+    disk.room = 1 << 30
+    life.create("v")
+    life.storage.close()
+    assert list(Life(tmp_path).cluster.topics) == ["v"]
+
+
+def test_added_partitions_that_cannot_be_kept_are_not_there(tmp_path):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.create("t", 2)
+    disk.room = 0
+    life.cluster.add_partitions(life.cluster.topics["t"], 5)
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    assert len(life.cluster.topics["t"].partitions) == 2
+
+
+def test_a_topic_can_be_deleted_on_a_full_disk_and_makes_room(tmp_path):
+    class Full(Halting):
+        def remove_tree(self, path):
+            super().remove_tree(path)
+            self.room = 1 << 30
+
+    disk = Full(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.create("t")
+    life.append(b"a" * 100)
+    disk.room = 0
+    life.cluster.delete_topic("t")
+    life.cluster.save()
+    life.storage.close()
+    assert not Life(tmp_path).cluster.topics
+    assert not list((tmp_path / "logs").iterdir())
+
+
+def test_records_of_a_topic_whose_name_is_lost_are_left_alone(tmp_path, caplog):
+    life = Life(tmp_path)
+    life.create("t")
+    life.append(b"a")
+    life.storage.close()
+    path = tmp_path / "metadata.jsonl"
+    path.write_text(path.read_text().replace('"topic"', '"tropic"'))
+    life = Life(tmp_path)
+    assert not life.cluster.topics
+    assert "left where they are" in caplog.text
+    assert len(list(tmp_path.glob("logs/*/*/*.log"))) == 1
+
+
+# -- retention
+
+
+def test_retention_frees_the_disk_and_the_start_is_kept(tmp_path):
+    life = Life(tmp_path, segment_bytes=1000)
+    life.create()
+    life.cluster.set_config(TOPIC, "t", "retention.bytes", "2000")
+    life.cluster.save()
+    for _ in range(200):
+        life.append(b"x" * 100)
+    on_disk = sum(path.stat().st_size for path in tmp_path.glob("logs/*/*/*.log"))
+    start = life.log().start_offset
+    assert start > 180
+    assert on_disk < 2000 + 2 * 1300
+    life.storage.close()
+    again = Life(tmp_path, segment_bytes=1000)
+    assert (again.log().start_offset, again.log().end_offset) == (start, 200)
+
+
+def test_retention_goes_on_when_the_disk_is_full(tmp_path):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, segment_bytes=1000, disk=disk)
+    life.create()
+    for _ in range(30):
+        life.append(b"x" * 100)
+    disk.room = 0
+    life.log().delete_before(20)
+    assert min(int(path.stem) for path in tmp_path.glob("logs/*/*/*.log")) > 10
+    assert life.append(b"y").error is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.room = 1 << 30
+    assert life.append(b"y").base_offset == 30
+    life.storage.close()
+    assert Life(tmp_path, segment_bytes=1000).log().end_offset == 31
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_gone_after_a_restart(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.groups.commit("g", "t", 0, CommittedOffset(7))
+    life.cluster.delete_topic("t")
+    life.cluster.save()
+    life.create()
+    life.storage.close()
+    again = Life(tmp_path)
+    assert again.groups.committed("g", "t", 0) is None
+
+
+# -- fsync
+
+
+class Watched(Disk):
+    """Counts what has been synced."""
+
+    def __init__(self):
+        self.synced = 0
+
+    def sync(self, fd):
+        self.synced += 1
+        super().sync(fd)
+
+
+def test_fsync_always_syncs_before_every_answer(tmp_path):
+    disk = Watched()
+    life = Life(tmp_path, disk=disk, fsync=Fsync.of("always"))
+    life.create()
+    before = disk.synced
+    life.append(b"a")
+    life.append(b"b")
+    assert disk.synced == before + 2
+    life.groups.commit("g", "t", 0, CommittedOffset(1))
+    assert disk.synced == before + 3
+
+
+def test_fsync_close_syncs_at_the_end_only(tmp_path):
+    disk = Watched()
+    life = Life(tmp_path, disk=disk)
+    life.create()
+    life.append(b"a")
+    assert not disk.synced
+    life.storage.close()
+    assert disk.synced == 2
+
+
+def test_fsync_every_so_often(tmp_path):
+    disk, scheduler = Watched(), ManualScheduler()
+    life = Life(tmp_path, disk=disk, fsync=Fsync.of("200"))
+    life.storage.sync_every(scheduler)
+    life.create()
+    life.append(b"a")
+    scheduler.pass_ms(199)
+    assert not disk.synced
+    scheduler.pass_ms(1)
+    assert disk.synced == 2
+    scheduler.pass_ms(1000)
+    assert disk.synced == 2, "what has not changed is not synced again"
+    life.append(b"b")
+    scheduler.pass_ms(200)
+    assert disk.synced == 3
+
+
+@pytest.mark.parametrize("given", ["sometimes", 0, -5, "1.5", ""])
+def test_an_fsync_policy_that_is_none(given):
+    with pytest.raises(ConfigError, match="use 'close', 'always' or a number of milliseconds"):
+        Fsync.of(given)

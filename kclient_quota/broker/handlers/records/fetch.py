@@ -4,7 +4,8 @@ Fetch (1) v4-18. KIP-74, KIP-98, KIP-320, KIP-516.
 
 Behaviour: follows `ReplicaManager.fetchMessages`: partitions are read in the order asked for, the first batch found is
 returned whole, everything later is cut at the limits; with less than `min_bytes` the answer waits for `max_wait_ms` or
-for an append. Limits set by quotas have been put into the request before it comes here.
+for an append. Offsets whose batch is damaged on the disk are answered with CORRUPT_MESSAGE. Limits set by quotas have
+been put into the request before it comes here.
 Versions: 4 isolation level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions (KIP-227); 8 answered before it is
 throttled (KIP-219); 9 leader epochs (KIP-320); 10 zstd; 11 rack (KIP-392); 12 flexible; 13 topic ids (KIP-516);
 14 tiered storage; 15 replica state; 16 leaders' addresses (KIP-951); 17 directory ids; 18 high watermark (KIP-1166).
@@ -84,6 +85,8 @@ def _refusal(context: Context, partition: Partition, asked: FetchRequest.FetchPa
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
+    if partition.log.damaged and partition.log.damage_at(asked.fetch_offset) is not None:
+        return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
 
 

@@ -169,7 +169,6 @@ def _delete(
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             log.delete_before(wanted)
-            context.cluster.is_changed = True
             low_watermark = log.start_offset
     return DeleteRecordsResponse.DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error

@@ -1,0 +1,130 @@
+"""The few calls on the file system that storage makes: one place to put a full, slow or dying disk in a test."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class Disk:
+    """The operating system's file system. A test overrides what it wants to fail."""
+
+    def open_append(self, path: Path) -> int:
+        """Open a file for appending, made with its directories when absent."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, fd: int, parts: Sequence[bytes | memoryview]) -> int:
+        """Append; how many bytes were taken, maybe fewer than given."""
+        return os.writev(fd, parts)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut a file off."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Wait until a file is on the disk itself."""
+        os.fsync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until the names in a directory are on the disk itself."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, fd: int) -> int:
+        """Bytes in an open file."""
+        return os.fstat(fd).st_size
+
+    def close(self, fd: int) -> None:
+        """Let go of an open file."""
+        os.close(fd)
+
+    def read(self, path: Path) -> bytearray:
+        """A whole file."""
+        size = path.stat().st_size
+        data = bytearray(size)
+        with path.open("rb") as file:
+            return data[: file.readinto(data)]
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename a file over another."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file; nothing if there is none."""
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory with all that is in it, as far as that is possible."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class AppendedFile:
+    """A file that grows by whole pieces or not at all.
+
+    Args:
+        path: made when absent.
+        disk: where it is.
+
+    Attributes:
+        size: bytes in it that count.
+        is_dirty: whether something was appended since the last `sync`.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._disk = disk
+        self._fd = disk.open_append(path)
+        self.size = disk.size(self._fd)
+        self.is_dirty = False
+        self._is_torn = False
+
+    def append(self, *parts: bytes | memoryview) -> None:
+        """Write all of it or nothing.
+
+        Raises:
+            OSError: as the system said; what had been written of it is cut off again, now or before the next append.
+        """
+        if self._is_torn:
+            self._mend()
+        wanted = sum(map(len, parts))
+        self.is_dirty = True
+        try:
+            written = self._disk.write(self._fd, parts)
+            rest = memoryview(b"".join(parts))[written:] if written < wanted else memoryview(b"")
+            while rest:
+                rest = rest[self._disk.write(self._fd, [rest]) :]
+        except OSError:
+            self.cut(self.size)
+            raise
+        self.size += wanted
+
+    def cut(self, size: int) -> None:
+        """Let the file end at `size`; when the disk refuses that now, it is made up for before the next append."""
+        self.size, self._is_torn = size, True
+        try:
+            self._mend()
+        except OSError:
+            return  # nothing is appended behind what should be gone: `append` tries again first
+
+    def _mend(self) -> None:
+        self._disk.truncate(self._fd, self.size)
+        self._is_torn = False
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk itself."""
+        if self.is_dirty:
+            self._disk.sync(self._fd)
+            self.is_dirty = False
+
+    def close(self) -> None:
+        """Sync and let go."""
+        try:
+            self.sync()
+        finally:
+            self._disk.close(self._fd)
