@@ -3,8 +3,7 @@
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,39 +12,34 @@ from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.metrics import MetricName
 
-SLICE_S: Final = 0.1
-"""Longest time a worker polls on: how soon one is free again after a cancellation."""
 _REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")
 
 
 class _InnerConsumer(Consumer):
     """Our Consumer that takes messages back which nobody was there to receive; its polls are slices of one of ours."""
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Time what the application takes for one poll."""
-        self._idle.began(self._clock.now_ms())
-        try:
-            yield
-        finally:
-            self._idle.ended(self._clock.now_ms())
+    def receive(self, count: int, within_s: float, began: float, *, is_last: bool) -> list[Message] | None:
+        """Up to `count` messages, or None where there are fewer and time is left.
 
-    def _timed(self, count: int, timeout: float) -> list[Message]:
-        return self._receive(count, timeout)
-
-    def _sample(self) -> None:
-        pass
+        Args:
+            count: messages wanted.
+            within_s: how long to wait for them now.
+            began: when the application has called.
+            is_last: whether the application's time is over then.
+        """
+        there = self._gather(count, time.monotonic() + within_s)
+        return self._hand_over(min(there, count), began) if is_last or there >= count else None
 
     def take_back(self, messages: list[Message]) -> None:
         """Hold `messages` before everything else that is held, as if they had not been received."""
-        held = self._held
-        later = held.take(len(held))
-        held.add([*messages, *later])
-        self._gate.review()
+        self._settle()
+        self._detour = True
+        self._held.put_back(messages)
 
 
 class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
@@ -135,19 +129,20 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         return await asyncio.get_running_loop().run_in_executor(self.executor, ask, timeout)
 
     async def _receive(self, count: int, within_s: float) -> list[Message]:
-        deadline_s = None if within_s < 0 else time.monotonic() + within_s
-        with self._consumer.timed():
-            while True:
-                slice_s = SLICE_S if deadline_s is None else min(SLICE_S, max(0.0, deadline_s - time.monotonic()))
-                messages = await self._run(self._consume, self._unreceived, count, slice_s)
-                if messages or (deadline_s is not None and time.monotonic() >= deadline_s):
-                    return list(messages)
+        began = time.monotonic()
+        while True:
+            left_s = SLICE_S if within_s < 0 else max(0.0, began + within_s - time.monotonic())
+            is_last = within_s >= 0 and left_s <= SLICE_S
+            messages = await self._run(self._take, self._unreceived, count, min(left_s, SLICE_S), began, is_last)
+            if messages is not None:
+                return list(messages)
 
-    def _consume(self, count: int, within_s: float) -> list[Message]:
-        # Looked up when it is its turn: the consumer may have stepped in or aside meanwhile.
-        return self._consumer.consume(count, within_s)
+    def _take(self, count: int, within_s: float, began: float, is_last: bool) -> list[Message] | None:
+        if not 0 < count <= MOST_AT_ONCE:
+            return self._consumer.consume(count, within_s)
+        return self._consumer.receive(count, within_s, began, is_last=is_last)
 
-    def _unreceived(self, messages: list[Message]) -> None:
+    def _unreceived(self, messages: list[Message] | None) -> None:
         if messages:
             self._consumer.take_back(messages)
 

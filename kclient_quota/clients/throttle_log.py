@@ -4,7 +4,6 @@ import logging
 from typing import Final
 
 from kclient_quota.clients.limits import Limit
-from kclient_quota.clients.request_quota import request_words
 from kclient_quota.config import Backoff
 
 logger = logging.getLogger("kclient_quota")
@@ -78,3 +77,11 @@ def words(limit: Limit) -> str:
     if limit.request_percentage is not None:
         return request_words(limit)
     return "none" if limit.unlimited else "not known, being learnt"
+
+
+def request_words(limit: Limit) -> str:
+    """A request quota in words."""
+    if limit.request_percentage is None:
+        return "request_percentage, its value is not known"
+    by = f", {limit.decided_by}" if limit.decided_by else ""
+    return f"request_percentage={limit.request_percentage:g} per broker, from {limit.source}{by}"

@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from kclient_quota.clients.held import MOST_MESSAGES, HeldMessages
+from kclient_quota.clients.consumer.held import MOST_MESSAGES, HeldMessages
 
 
 def _message(partition: int, offset: int, size: int = 10) -> Message:

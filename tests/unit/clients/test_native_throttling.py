@@ -7,15 +7,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import ThrottleEvent
 
-from kclient_quota.clients import consumer_settings, producer_settings
+from kclient_quota.clients import producer_settings
 from kclient_quota.clients.aside import CallbackGuard
-from kclient_quota.clients.consumer_gate import ConsumerGate
 from kclient_quota.clients.gate import ProducerGates
-from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.native_throttling import LAST_WITHOUT, NEEDED, NativeThrottling
 from kclient_quota.config import Backoff, LimitSource
-from kclient_quota.pacing.fetch_sizes import with_sizes
 from kclient_quota.testing.clock import ManualClock
 
 LATER = LAST_WITHOUT + 0x10000
@@ -136,18 +133,3 @@ def test_a_producer_is_not_throttled_twice_but_what_is_on_its_way_stays_bounded(
     assert 1 <= admitted <= 20
     gates.settled(gate, gate.handed)
     assert gates.admit(gate, 1_000) == 0
-
-
-def test_a_consumer_is_not_spaced_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    later_version(monkeypatch)
-    clock = ManualClock()
-    limit = Limit(10_000, None, LimitSource.CONFIG)
-    _, sizes = with_sizes({}, 10_000, follow=True)
-    gate = ConsumerGate(Backoff.BLOCK, "app", limit, sizes, 300_000, clock)
-    conf = consumer_settings.with_callbacks(
-        {}, gate, limit=limit, after_statistics=lambda: None, interceptors=ConsumerInterceptors([])
-    )
-    assert gate.paced
-    throttled_by(conf, clock, "Fetch")
-    assert not gate.paced
-    assert gate.ask() == 0

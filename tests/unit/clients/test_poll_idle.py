@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.clients.poll_idle import PollIdle
+from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.metrics import MetricName
 
 NAME = MetricName("poll-idle-ratio-avg", "consumer-metrics", (("client-id", "app"),))
@@ -10,8 +10,7 @@ NAME = MetricName("poll-idle-ratio-avg", "consumer-metrics", (("client-id", "app
 
 def polled(idle: PollIdle, *polls: tuple[int, int]) -> None:
     for began_ms, ended_ms in polls:
-        idle.began(began_ms)
-        idle.ended(ended_ms)
+        idle.polled(began_ms, ended_ms)
 
 
 @pytest.mark.parametrize(
@@ -36,30 +35,9 @@ def test_the_first_poll_and_polls_that_took_no_time_say_nothing() -> None:
     idle = PollIdle()
     polled(idle, (0, 50))
     assert idle.metrics("app", 50) == {}
-    idle.forget()
+    idle = PollIdle()
     polled(idle, (60, 60), (60, 60))
     assert idle.metrics("app", 60) == {}
-
-
-def test_polls_that_were_not_timed_are_not_taken_for_time_outside() -> None:
-    idle = PollIdle()
-    polled(idle, (0, 10), (10, 20))
-    before = idle.metrics("app", 20)
-    idle.forget()
-    polled(idle, (20_000, 20_010))
-    assert idle.metrics("app", 20_010) == before
-    polled(idle, (20_010, 20_020))
-    assert idle.metrics("app", 20_020) == before == {NAME: 0.5}
-
-
-def test_two_polls_are_wanted_for_a_sample() -> None:
-    idle = PollIdle()
-    idle.sample()
-    wanted = []
-    for at_ms in (0, 10, 20):
-        polled(idle, (at_ms, at_ms))
-        wanted.append(idle.wanted)
-    assert wanted == [1, 0, 0]
 
 
 def test_it_is_a_minutes_mean() -> None:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from kclient_quota.clients.consumer.poll_watch import PollWatch, Watched
 from kclient_quota.clients.heartbeat import Heartbeat
-from kclient_quota.clients.poll_watch import PollWatch, Watched
 from kclient_quota.testing.clock import ManualClock
 
 

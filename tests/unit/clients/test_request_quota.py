@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
+from kclient_quota.clients.consumer.joining import PATIENCE_MS, JoinWatch, is_request_throttle
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.request_quota import PATIENCE_MS, JoinWatch, is_request_throttle, request_words
-from kclient_quota.clients.throttle_log import words
+from kclient_quota.clients.throttle_log import request_words, words
 from kclient_quota.config import LimitSource
 from kclient_quota.testing.clock import ManualClock
-from tests.unit.clients.test_consumer_gate import gate_of, statistics
+from tests.unit.clients.test_consumer_core import gate_of, statistics
 
 BY_REQUESTS = Limit(None, 0.01, LimitSource.CLUSTER, "{client-id=app}")
 BY_BYTES = Limit(50_000.0, None, LimitSource.CLUSTER, "{client-id=app}")
@@ -47,31 +47,30 @@ def said(caplog):
         (UNKNOWN, "request_percentage, its value is not known"),
     ],
 )
-def test_a_consumer_that_is_held_up_says_so_once(caplog, limit, name):
+def test_a_consumer_that_is_held_up_says_so_once(limit, name):
     watch = JoinWatch("app")
+    lines = []
     for second in range(20):
         watch.on_throttle(1_000, 1_000 * second)
-        watch.check(limit, 1_000 * second, fetches=False)
-        assert len(said(caplog)) == (1 if 1_000 * second >= PATIENCE_MS else 0)
-    (line,) = said(caplog)
+        lines.append(watch.check(limit, 1_000 * second, fetches=False))
+        assert len([line for line in lines if line]) == (1 if 1_000 * second >= PATIENCE_MS else 0)
+    (line,) = [line for line in lines if line]
     assert line == (
         f"Client 'app' fetches nothing yet: a request quota ({name}) holds up joining its group, brokers have "
         "throttled 6 answers for 6000 ms in all; have request_percentage raised"
     )
 
 
-def test_who_fetches_in_time_says_nothing_then_or_later(caplog):
+def test_who_fetches_in_time_says_nothing_then_or_later():
     watch = JoinWatch("app")
     watch.on_throttle(1_000, 0)
-    watch.check(BY_REQUESTS, PATIENCE_MS - 1, fetches=True)
+    assert watch.check(BY_REQUESTS, PATIENCE_MS - 1, fetches=True) is None
     watch.on_throttle(1_000, 20_000)
-    watch.check(BY_REQUESTS, 60_000, fetches=False)
-    assert said(caplog) == []
+    assert watch.check(BY_REQUESTS, 60_000, fetches=False) is None
 
 
-def test_who_is_not_throttled_may_wait_for_ever(caplog):
-    JoinWatch("app").check(UNKNOWN, 600_000, fetches=False)
-    assert said(caplog) == []
+def test_who_is_not_throttled_may_wait_for_ever():
+    assert JoinWatch("app").check(UNKNOWN, 600_000, fetches=False) is None
 
 
 def test_a_request_quota_in_words():
@@ -83,7 +82,7 @@ def test_a_request_quota_in_words():
 def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):
     clock = ManualClock()
     gate = gate_of(clock, None, sized_for=None)
-    gate.limit = UNKNOWN
+    gate.core.limit = UNKNOWN
     for _ in range(40):
         clock.sleep_ms(500)
         gate.on_throttle("b1:9092/1", 1, 1_000)
@@ -94,7 +93,7 @@ def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):
         gate.on_statistics(statistics(clock.now_ms(), received=500))
     (state,) = gate.state().values()
     assert (state.rate, state.stall, state.throttled_until_ms) == (float("inf"), None, 1_000)
-    assert not gate.paced
+    assert not gate.core.paced
     assert [line for line in said(caplog) if "next batch" in line or "sizes" in line] == []
     clock.sleep_ms(500)
     gate.on_statistics(statistics(clock.now_ms(), received=1_000_000))

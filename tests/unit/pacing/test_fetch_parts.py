@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kclient_quota.clients.stall import StallWatch
+from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
 from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for, with_sizes

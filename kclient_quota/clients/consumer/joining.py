@@ -5,12 +5,10 @@ quota window at most (Kafka's `ClientRequestQuotaManager`). Finding the coordina
 dozen answers, so that a small percentage delays joining by as many seconds, in which a consumer seems to do nothing.
 """
 
-import logging
 from typing import Final
 
 from kclient_quota.clients.limits import Limit
-
-logger = logging.getLogger("kclient_quota")
+from kclient_quota.clients.throttle_log import request_words
 
 PATIENCE_MS: Final = 5_000
 """How long a consumer may be held up before it is told."""
@@ -51,25 +49,14 @@ class JoinWatch:
         self._count += 1
         self._total_ms += throttle_ms
 
-    def check(self, limit: Limit, now_ms: int, *, fetches: bool) -> None:
-        """Say what holds the consumer up, if it has been held up for long."""
+    def check(self, limit: Limit, now_ms: int, *, fetches: bool) -> str | None:
+        """What holds the consumer up, in words, once, when it has been held up for long."""
         self._is_over = self._is_over or fetches
         if self._is_over or self._since_ms is None or now_ms - self._since_ms < PATIENCE_MS:
-            return
+            return None
         self._is_over = True
-        logger.warning(
-            "Client %r fetches nothing yet: a request quota (%s) holds up joining its group, brokers have throttled "
-            "%d answers for %d ms in all; have request_percentage raised",
-            self._client_id,
-            request_words(limit),
-            self._count,
-            self._total_ms,
+        return (
+            f"Client {self._client_id!r} fetches nothing yet: a request quota ({request_words(limit)}) holds up "
+            f"joining its group, brokers have throttled {self._count} answers for {self._total_ms} ms in all; have "
+            "request_percentage raised"
         )
-
-
-def request_words(limit: Limit) -> str:
-    """A request quota in words."""
-    if limit.request_percentage is None:
-        return "request_percentage, its value is not known"
-    by = f", {limit.decided_by}" if limit.decided_by else ""
-    return f"request_percentage={limit.request_percentage:g} per broker, from {limit.source}{by}"

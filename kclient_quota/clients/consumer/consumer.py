@@ -1,25 +1,29 @@
 # ruff: noqa: SLF001 - callbacks of a consumer that must not keep it alive live beside it, not in it
 """`Consumer`: a drop-in for confluent_kafka's that takes messages at the pace of its quota."""
 
+import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, cimpl
 
-from kclient_quota.clients import consumer_settings as settings
-from kclient_quota.clients.consumer_gate import ConsumerGate
+from kclient_quota.clients.consumer import settings
+from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.poll_watch import POLL_WATCH, Watched
+from kclient_quota.clients.consumer.receiving import Receiving
 from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client_id
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.paced_consumer import DOORS, PacedConsumer
-from kclient_quota.clients.poll_watch import POLL_WATCH, Watched
+from kclient_quota.clients.limits import LimitWatch
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.stepping_aside import aside
-from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
+from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
+from kclient_quota.clients.throttle_log import ThrottleLog
+from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetch_sizes import with_sizes
@@ -31,22 +35,13 @@ NO_OFFSET: Final = 0
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 
 
-class Consumer(PacedConsumer, TelemetryMethods):
-    """confluent_kafka's Consumer under a quota.
+class PacedConsumer(Receiving, TelemetryMethods):
+    """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
-    While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly, and
-    never wait longer than the caller's own `timeout`. While none applies they are confluent_kafka's own.
+    _stores = False
 
-    Args:
-        config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
-        kwargs: further configuration, as confluent_kafka takes it.
-
-    Raises:
-        ConfigError: one of our keys is misspelt or cannot be used.
-    """
-
-    def __init__(self, config: dict[str, Any] | None = None, /, **kwargs: Any) -> None:
-        given = {**(config or {}), **kwargs}
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = settings.merged(args, kwargs)
         conf, ours = split(given)
         self._asks_with = dict(conf)
         finder = settings.limit_finder(ours, self._asks_with)
@@ -60,36 +55,37 @@ class Consumer(PacedConsumer, TelemetryMethods):
         )
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
-        gate = ConsumerGate(ours.backoff, client_id, limit, sizes, settings.max_poll_interval_ms(conf))
-        self._prepare(gate, interceptors)
+        clock = SYSTEM_CLOCK
+        interval_ms = settings.max_poll_interval_ms(conf)
+        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms())
+        listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
+        self._prepare(listener, interceptors)
+        self._metrics = partial(settings.metrics, core, self._idle, self._waited, client_id, clock)
+        self._telemetry = listener.telemetry = new_telemetry(CONSUMER, conf, self._metrics)
+        final = listener.callbacks(conf, interceptors)
+        if self._telemetry is not None:
+            final[ENABLE_KEY] = False
         self._stores = settings.stores_offsets(conf)
+        if self._stores:
+            final[settings.STORE_KEY] = False
         self._stored: dict[tuple[str, int], int] = {}
-        self._stored_at_ms = gate.clock.now_ms()
-        self._watched = Watched(client_id, gate.heartbeat, gate.clock)
-        self._stop_poll_watch = weakref.finalize(self, POLL_WATCH.remove, gate.heartbeat)
-        self._metrics = partial(settings.metrics, gate, self._idle, self._waited, client_id)
-        self._telemetry = new_telemetry(CONSUMER, conf, self._metrics)
-        me = weakref.ref(self)
+        self._stored_at_ms = clock.now_ms()
         try:
-            super().__init__(
-                settings.with_callbacks(
-                    conf,
-                    gate,
-                    limit=limit,
-                    after_statistics=partial(_after_statistics, me),
-                    interceptors=interceptors,
-                    telemetry=self._telemetry,
-                )
-            )
+            super().__init__(final)
         except KafkaException as error:
             raise explained(error) from None
+        except SystemError as error:
+            raise settings.what_went_wrong(error) from None
+        self._is_open = True
+        self._review()
+        self._watched = Watched(client_id, core.heartbeat, clock)
+        self._stop_poll_watch = weakref.finalize(self, POLL_WATCH.remove, core.heartbeat)
         self._start_telemetry()
-        gate.on_stance = partial(_take_stance, me)
-        watch = settings.watch(finder, gate)
-        gate.ask_soon = watch.ask_soon
+        watch = LimitWatch(finder, core.on_limit)
+        listener.ask_soon = watch.ask_soon
         self._stop_watch = weakref.finalize(self, watch.close)
-        gate.review()
-        if ours.backoff is not Backoff.OFF:
+        listener.tell()
+        if ours.backoff is not Backoff.OFF and finder.may_change:
             watch.start()
 
     # Offsets: what the application has received -------------------------------------------------------------------
@@ -97,8 +93,16 @@ class Consumer(PacedConsumer, TelemetryMethods):
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """As confluent_kafka's: what the application has received."""
         found = super().position(partitions)
+        if self._in_doubt and not self._listener.in_callback:
+            self._recover()
+            found = super().position(partitions)
         first = self._held.first_offsets() if self._held else {}
-        return [_at(part, first.get((part.topic, part.partition))) for part in found]
+        sought = self._sought
+        return [
+            _at(part, first.get(key) or (sought.get(key) if part.offset < NO_OFFSET else None))
+            for part in found
+            for key in ((part.topic, part.partition),)
+        ]
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """As confluent_kafka's, which refuses it unless `enable.auto.offset.store` is false."""
@@ -126,20 +130,24 @@ class Consumer(PacedConsumer, TelemetryMethods):
     def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[False]) -> list[TopicPartition]: ...
     def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
         """As confluent_kafka's; without arguments it commits what the application has received."""
-        self._store_received()
-        began_ms = self._clock.now_ms()
+        named = {**dict(zip(("message", "offsets"), args, strict=False)), **kwargs}
+        if named.get("message") is None and named.get("offsets") is None:
+            self._store_received()
+        began_ms = SYSTEM_CLOCK.now_ms()
         done = cast("list[TopicPartition] | None", super().commit(*args, **kwargs))
         if done is not None and self._telemetry is not None:
             self._telemetry.on_commit(began_ms)
-        if done is not None and self._interceptors:
+        if done is not None and self._is_open and self._interceptors:
             self._interceptors.on_commit([part for part in done if part.error is None])
         return done
 
     def _store_received(self, partitions: list[TopicPartition] | None = None) -> None:
         """Store the position of every assigned partition that has moved, as librdkafka would have done by itself."""
-        if not self._stores or self._closed:
+        if not (self._is_open and self._stores):
             return
         assigned = super().assignment() if partitions is None else partitions
+        if self._last is not None:
+            self._settle()
         moved = [
             part
             for part in self.position(assigned)
@@ -175,7 +183,7 @@ class Consumer(PacedConsumer, TelemetryMethods):
         callbacks.setdefault("on_assign", partial(_on_assign, None))
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
         super().subscribe(topics, **callbacks)
-        self._gate.heartbeat.on_poll(self._clock.now_ms())
+        self._core.heartbeat.on_poll(self._clock.now_ms())
         POLL_WATCH.add(self._watched)
         if self._telemetry is not None:
             self._telemetry.rebalance_began()
@@ -184,13 +192,19 @@ class Consumer(PacedConsumer, TelemetryMethods):
         """As confluent_kafka's."""
         self._store_received()
         super().unsubscribe()
-        POLL_WATCH.remove(self._gate.heartbeat)
+        POLL_WATCH.remove(self._core.heartbeat)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
         self._store_received()
         super().assign(partitions)
         self._forget(None)
+        self._received.begin(partitions)
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """As confluent_kafka's."""
+        super().incremental_assign(partitions)
+        self._received.begin(partitions)
 
     def unassign(self) -> None:
         """As confluent_kafka's."""
@@ -210,22 +224,28 @@ class Consumer(PacedConsumer, TelemetryMethods):
         self._store_received([partition])
         super().seek(partition)
         self._held.drop([partition])
-        self._after_held()
+        self._sought.pop((partition.topic, partition.partition), None)
+        self._received.begin([partition])
+        self._resume_ours()
 
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         self._held.drop(partitions)
+        self._detour = bool(self._interceptors or self._held)
         if partitions is None:
+            self._received.forget()
+            self._sought.clear()
             self._paused.clear()
             self._paused_by_us = []
             self._stored.clear()
-        else:
-            gone = {(part.topic, part.partition) for part in partitions}
-            self._paused -= gone
-            self._paused_by_us = [part for part in self._paused_by_us if (part.topic, part.partition) not in gone]
-            for partition in gone:
-                self._stored.pop(partition, None)
-        self._gate.review()
+            return
+        gone = {(part.topic, part.partition) for part in partitions}
+        self._received.begin([TopicPartition(topic, number) for topic, number in gone])
+        self._paused -= gone
+        self._paused_by_us = [part for part in self._paused_by_us if (part.topic, part.partition) not in gone]
+        for partition in gone:
+            self._stored.pop(partition, None)
+            self._sought.pop(partition, None)
 
     # Being seen and ending ----------------------------------------------------------------------------------------
 
@@ -235,27 +255,34 @@ class Consumer(PacedConsumer, TelemetryMethods):
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by broker id; `stall` says why nothing comes."""
-        return self._gate.state()
+        return self._core.state(self._clock.now_ms())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; the cluster is asked with them, too."""
+        super().set_sasl_credentials(username, password)
         self._asks_with.update({"sasl.username": username, "sasl.password": password})
         self._renew_telemetry(username, password)
-        super().set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """As confluent_kafka's: leaves the group and commits what the application has received."""
-        if self._closed:
+        if not self._is_open:
+            super().close()
             return
         self._stop_telemetry()
         self._stop_poll_watch()
         self._stop_watch()
         self._store_received()
         super().close()
-        self._closed = True
-        self._quick = float("inf")
+        self._is_open = False
+        self._credit = 0.0
         self._held.drop()
         self._interceptors.close()
+
+    def _after_statistics(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._idle.flush(now_ms)
+        if now_ms - self._stored_at_ms >= STORE_EVERY_MS:
+            self._store_received()
 
     def __exit__(
         self,
@@ -274,47 +301,63 @@ def _at(part: TopicPartition, first: tuple[int, int | None] | None) -> TopicPart
     return TopicPartition(part.topic, part.partition, offset, leader_epoch=-1 if epoch is None else epoch)
 
 
-def _on_gone(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being revoked, or were lost: what was received of them is stored, what is held is forgotten."""
-    consumer._store_received(partitions)
+    consumer._listener.call_back(consumer._store_received, partitions)
     try:
         if call is not None:
-            consumer._gate.call_back(call, consumer, partitions)
+            consumer._listener.call_back(call, consumer, partitions)
     finally:
         consumer._forget(partitions)
         if consumer._telemetry is not None:
             consumer._telemetry.rebalance_began()
 
 
-def _on_assign(call: RebalanceCallback | None, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
     if call is not None:
-        consumer._gate.call_back(call, consumer, partitions)
+        consumer._listener.call_back(call, consumer, partitions)
     if consumer._telemetry is not None:
         consumer._telemetry.rebalance_ended()
 
 
-def _after_statistics(me: "weakref.ref[Consumer]") -> None:
-    consumer = me()
-    if consumer is None:
-        return
-    consumer._sample()
-    if consumer._clock.now_ms() - consumer._stored_at_ms >= STORE_EVERY_MS:
-        consumer._store_received()
+_DOORS: Final = ("poll", "consume", "commit", "close")
 
 
-def _take_stance(me: "weakref.ref[Consumer]") -> None:
-    """Put the gate before a consumer's doors, or take it away."""
-    consumer = me()
-    if consumer is None:
-        return
-    gated = consumer._gate.paced or bool(consumer._held or consumer._interceptors or consumer._idle.wanted)
-    if consumer._gated == gated:
-        return
-    cls = type(consumer)
-    consumer._gated = gated
-    consumer._settle_quick()
-    consumer._gate.left = 0.0
-    if not gated:
-        consumer._idle.forget()
-    consumer.__class__ = cls.__mro__[1] if gated else aside(cls, Consumer, confluent_kafka.Consumer, DOORS)
+def _in_line(patched: type[cimpl.Consumer]) -> tuple[type[Any], ...]:
+    """Base classes for `Consumer` when `patched` is what goes by the name of `confluent_kafka.Consumer`.
+
+    Tracing agents put a Python subclass in its place. One whose methods call `super()` stands before ours, so that it
+    sees every call of the application's once, whatever waiting is in it. One that wraps confluent_kafka's C functions
+    themselves would pass by ours, and stands behind.
+    """
+    if issubclass(PacedConsumer, patched):
+        return (PacedConsumer,)
+    passes_by = any(
+        getattr(patched, door) is not getattr(cimpl.Consumer, door)
+        and inspect.unwrap(getattr(patched, door)) is getattr(cimpl.Consumer, door)
+        for door in _DOORS
+    )
+    return (PacedConsumer, patched) if passes_by else (patched, PacedConsumer)
+
+
+if TYPE_CHECKING:
+
+    class Consumer(PacedConsumer):
+        """What mypy sees."""
+
+else:
+
+    class Consumer(*_in_line(confluent_kafka.Consumer)):
+        """confluent_kafka's Consumer under a quota.
+
+        While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly,
+        and never wait longer than the caller's own `timeout`. While none applies they go straight on.
+
+        Args:
+            config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
+            kwargs: further configuration, as confluent_kafka takes it.
+
+        Raises:
+            ConfigError: one of our keys is misspelt or cannot be used.
+        """

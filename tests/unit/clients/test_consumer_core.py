@@ -1,4 +1,4 @@
-"""The consumer's gate and configuration, without a broker."""
+"""The consumer's core and what listens for it, without a broker."""
 
 import json
 import logging
@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, ThrottleEvent
 
-from kclient_quota.clients import consumer_settings as settings
-from kclient_quota.clients.consumer_gate import ConsumerGate
+from kclient_quota.clients.consumer import settings
+from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
 from kclient_quota.pacing.fetch_sizes import with_sizes
@@ -24,6 +27,40 @@ def limit_of(byte_rate: float | None) -> Limit:
     return Limit(byte_rate, None, LimitSource.CONFIG)
 
 
+class Driven:
+    """A core, told what librdkafka says by its listener, and asked as `Receiving` asks."""
+
+    def __init__(self, core: ConsumerCore, clock: ManualClock, backoff: Backoff = Backoff.BLOCK) -> None:
+        self.core = core
+        self.clock = clock
+        self.listener = Listener(core, clock, ThrottleLog("app", "fetches are spaced", backoff))
+        self.credit = 0.0
+
+    def ask(self) -> int:
+        if self.credit > 0.0:
+            return 0
+        self.credit, wait_ms = self.core.grant(self.clock.now_ms())
+        return wait_ms
+
+    def charge(self, messages: list[Message]) -> None:
+        for message in messages:
+            self.credit -= self.core.charge(message.topic(), message.partition(), len(message))
+
+    def on_statistics(self, text: str) -> None:
+        self.listener.events.append(text)
+        assert self.listener.hear()
+
+    def on_throttle(self, name: str, broker_id: int, throttle_ms: int) -> None:
+        self.listener.events.append(ThrottleEvent(name, broker_id, throttle_ms / 1000))
+        assert not self.listener.hear()
+
+    def state(self) -> dict[int, BrokerQuotaState]:
+        return self.core.state(self.clock.now_ms())
+
+    def metrics(self) -> dict[MetricName, float]:
+        return self.core.metrics(self.clock.now_ms())
+
+
 def gate_of(
     clock: ManualClock,
     byte_rate: float | None = QUOTA,
@@ -31,10 +68,12 @@ def gate_of(
     sized_for: float | None = QUOTA,
     backoff: Backoff = Backoff.BLOCK,
     queue_kbytes: int | None = None,
-) -> ConsumerGate:
+    limit: Limit | None = None,
+) -> Driven:
     theirs = {} if queue_kbytes is None else {"queued.max.messages.kbytes": queue_kbytes}
     _, sizes = with_sizes(theirs, sized_for, follow=True)
-    return ConsumerGate(backoff, "app", limit_of(byte_rate), sizes, 300_000, clock)
+    core = ConsumerCore(backoff, "app", limit or limit_of(byte_rate), sizes, 300_000, clock.now_ms())
+    return Driven(core, clock, backoff)
 
 
 def statistics(
@@ -107,11 +146,11 @@ def test_nothing_waits_where_nothing_limits_where_pacing_is_off_and_where_the_si
         gate_of(clock, backoff=Backoff.OFF),
         gate_of(clock, QUOTA, queue_kbytes=65_536),
     ):
-        assert not gate.paced
+        assert not gate.core.paced
         assert gate.ask() == 0
-        assert gate.left == float("inf")
-        assert gate.most_messages(1_000) == 1_000
-    assert gate_of(clock).paced
+        assert gate.credit == float("inf")
+        assert gate.core.most_messages(1_000, gate.credit) == 1_000
+    assert gate_of(clock).core.paced
 
 
 def test_as_many_messages_are_taken_at_once_as_the_grant_is_worth() -> None:
@@ -120,14 +159,13 @@ def test_as_many_messages_are_taken_at_once_as_the_grant_is_worth() -> None:
     gate.on_statistics(statistics(0, queued=(99_000, 100)))
     clock.sleep_ms(1_000)
     assert gate.ask() == 0
-    assert 1 <= gate.most_messages(1_000) <= 6
+    assert 1 <= gate.core.most_messages(1_000, gate.credit) <= 6
 
 
 def test_each_broker_pays_for_its_own_messages() -> None:
     clock = ManualClock()
     gate = gate_of(clock)
     gate.on_statistics(statistics(0, brokers=2))
-    assert not gate.lends
     taken = 0
     turn = 0
     while clock.now_ms() < 10_000:
@@ -144,38 +182,63 @@ def test_each_broker_pays_for_its_own_messages() -> None:
 def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     gate = gate_of(clock, None, sized_for=QUOTA)
-    stances = []
-    gate.on_stance = lambda: stances.append(gate.paced)
-    gate.on_limit(limit_of(QUOTA))
-    assert gate.ask() == 0
-    gate.on_statistics(statistics(0))
-    assert stances[-1]
+    assert (gate.ask(), gate.core.paced) == (0, False)
+    gate.core.on_limit(limit_of(QUOTA))
+    assert gate.core.has_news
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        gate.on_statistics(statistics(0))
+    assert (gate.core.has_news, gate.core.paced) == (False, True)
+    assert caplog.text.count("From now on the consumer quota of client 'app' is 100,000 B/s") == 1
+    gate.credit = 0.0
     gate.charge([message(50_000)])
     assert gate.ask() > 0
 
 
+def test_the_first_quota_that_is_found_is_told_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        gate_of(ManualClock(), None, sized_for=None).listener.tell()
+        gate_of(ManualClock(), backoff=Backoff.OFF).listener.tell()
+        assert caplog.records == []
+        gate_of(ManualClock()).listener.tell()
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.getMessage() == "The consumer quota of client 'app' is 100,000 B/s per broker, from config"
+    assert (record.__dict__["client_id"], record.__dict__["consumer_byte_rate"]) == ("app", QUOTA)
+
+
+def test_a_cause_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        for second in range(130):
+            gate.core.on_limit(limit_of(50_000 if second % 2 else 60_000))
+            gate.on_statistics(statistics(clock.now_ms()))
+            clock.sleep_ms(1_000)
+    texts = [record.getMessage() for record in caplog.records]
+    assert len([text for text in texts if "is 50,000 B/s" in text]) == 3
+
+
 def test_what_was_granted_before_a_limit_was_learnt_does_not_outlast_it() -> None:
-    """Also where interceptors, say, keep the gate before the door all the time."""
     clock = ManualClock()
     gate = gate_of(clock, None, sized_for=None)
-    assert (gate.ask(), gate.left) == (0, float("inf"))
+    assert (gate.ask(), gate.credit) == (0, float("inf"))
     gate.on_statistics(statistics(0))
     clock.sleep_ms(250)
     gate.on_statistics(statistics(250, received=2_000_000))
     gate.on_throttle("b1:9092/1", 1, 2_000)
-    assert gate.paced
-    assert gate.left == 0.0
+    assert gate.core.paced
+    gate.credit = 0.0
     assert gate.ask() == 2_000
     clock.sleep_ms(2_000)
     assert gate.ask() == 0
-    assert 0.0 < gate.left < float("inf")
+    assert 0.0 < gate.credit < float("inf")
 
 
 def test_a_throttle_is_told_once_when_it_begins_and_once_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     gate = gate_of(clock)
     asked: list[int] = []
-    gate.ask_soon = lambda: asked.append(clock.now_ms())
+    gate.listener.ask_soon = lambda: asked.append(clock.now_ms())
     gate.on_statistics(statistics(0))
     with caplog.at_level(logging.INFO, "kclient_quota"):
         for _ in range(20):
@@ -230,8 +293,7 @@ def test_a_crowd_that_refuses_who_learns_again_and_again_is_no_stall() -> None:
 
 def test_a_request_quotas_throttle_is_no_stall() -> None:
     clock = ManualClock()
-    _, sizes = with_sizes({}, 20_000, follow=True)
-    gate = ConsumerGate(Backoff.BLOCK, "app", Limit(20_000, 5.0, LimitSource.CONFIG), sizes, 300_000, clock)
+    gate = gate_of(clock, sized_for=20_000, limit=Limit(20_000, 5.0, LimitSource.CONFIG))
     gate.on_statistics(statistics(0))
     for _ in range(30):
         gate.on_throttle("b1:9092/1", 1, 1_000)
@@ -258,9 +320,9 @@ def test_a_clock_that_jumps_does_not_make_statistics_old() -> None:
     clock = ManualClock(5_000_000)
     gate = gate_of(clock)
     gate.on_statistics(statistics(1_000))
-    assert gate._made_at_ms({"ts": 1_250_000}, 5_000_300) == 5_000_250
-    assert gate._made_at_ms({"ts": 1_500_000}, 9_000_000) == 9_000_000
-    assert gate._made_at_ms({"ts": 1_750_000}, 9_000_260) == 9_000_250
+    assert gate.core._made_at_ms({"ts": 1_250_000}, 5_000_300) == 5_000_250
+    assert gate.core._made_at_ms({"ts": 1_500_000}, 9_000_000) == 9_000_000
+    assert gate.core._made_at_ms({"ts": 1_750_000}, 9_000_260) == 9_000_250
 
 
 def test_statistics_of_the_coordinators_connection_and_of_idle_partitions_do_not_count() -> None:
@@ -282,16 +344,8 @@ def test_statistics_of_the_coordinators_connection_and_of_idle_partitions_do_not
 # Configuration
 
 
-def callbacks_of(conf: dict[str, Any], clock: ManualClock, byte_rate: float | None = QUOTA) -> dict[str, Any]:
-    gate = gate_of(clock, byte_rate)
-    return settings.with_callbacks(
-        conf,
-        gate,
-        limit=limit_of(byte_rate),
-        after_statistics=lambda: None,
-        interceptors=ConsumerInterceptors([]),
-        clock=clock,
-    )
+def callbacks_of(conf: dict[str, Any], driven: Driven) -> dict[str, Any]:
+    return driven.listener.callbacks(conf, ConsumerInterceptors([]))
 
 
 @pytest.mark.parametrize(
@@ -302,17 +356,20 @@ def test_statistics_come_as_often_as_the_quicker_of_us_needs(
     theirs: Any, byte_rate: float | None, period_ms: int
 ) -> None:
     conf = {} if theirs is None else {"statistics.interval.ms": theirs, "stats_cb": lambda text: None}
-    assert callbacks_of(conf, ManualClock(), byte_rate)["statistics.interval.ms"] == period_ms
+    driven = gate_of(ManualClock(), byte_rate)
+    assert callbacks_of(conf, driven)["statistics.interval.ms"] == period_ms
 
 
 def test_the_users_statistics_come_as_often_as_they_asked_for() -> None:
     clock = ManualClock()
     seen: list[int] = []
     conf = {"statistics.interval.ms": 1_000, "stats_cb": lambda text: seen.append(clock.now_ms())}
-    stats_cb = callbacks_of(conf, clock)["stats_cb"]
+    driven = gate_of(clock)
+    stats_cb = callbacks_of(conf, driven)["stats_cb"]
     for _ in range(40):
         clock.sleep_ms(250)
         stats_cb(statistics(clock.now_ms()))
+        driven.listener.hear()
     assert seen == list(range(1_000, 10_001, 1_000))
 
 
@@ -323,22 +380,50 @@ def test_callbacks_of_the_users_are_called_after_ours_and_marked() -> None:
     seen: list[tuple[str, bool, int]] = []
 
     def hear(name: str) -> Any:
-        return lambda *_: seen.append((name, gate.in_callback, gate.state()[1].throttled_until_ms))
+        return lambda *_: seen.append((name, gate.listener.in_callback, gate.state()[1].throttled_until_ms))
 
     conf = {"throttle_cb": hear("throttle"), "error_cb": hear("error"), "on_commit": hear("commit")}
-    out = settings.with_callbacks(
-        conf,
-        gate,
-        limit=limit_of(QUOTA),
-        after_statistics=lambda: None,
-        interceptors=ConsumerInterceptors([]),
-        clock=clock,
-    )
+    out = callbacks_of(conf, gate)
     out["throttle_cb"](ThrottleEvent("b1:9092/1", 1, 0.4))
+    assert seen == []
+    gate.listener.hear()
     out["error_cb"]("error")
     out["on_commit"](None, [])
     assert seen == [("throttle", True, 400), ("error", True, 400), ("commit", True, 400)]
-    assert not gate.in_callback
+    assert not gate.listener.in_callback
+
+
+def test_what_our_callbacks_do_runs_no_python_in_which_a_signal_could_be_handled() -> None:
+    driven = gate_of(ManualClock())
+    out = callbacks_of({"stats_cb": print, "statistics.interval.ms": 100, "throttle_cb": print}, driven)
+    assert all(type(out[name]) is type([].append) for name in ("stats_cb", "throttle_cb"))
+
+
+def test_what_we_fail_to_understand_is_logged_and_the_users_callback_is_called_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[str] = []
+    driven = gate_of(ManualClock())
+    callbacks_of({"stats_cb": seen.append, "statistics.interval.ms": 250}, driven)
+    driven.clock.sleep_ms(250)  # type: ignore[attr-defined]
+    driven.listener.events.append("no JSON")
+    assert driven.listener.hear()
+    assert "could not be handled" in caplog.text
+    assert seen == ["no JSON"]
+
+
+def test_what_the_users_callback_raises_goes_to_whoever_polls_and_the_next_event_is_heard() -> None:
+    def theirs(event: ThrottleEvent) -> None:
+        raise LookupError(event.throttle_time)
+
+    driven = gate_of(ManualClock())
+    callbacks_of({"throttle_cb": theirs}, driven)
+    driven.listener.events.extend([ThrottleEvent("b1:9092/1", 1, 0.4), statistics(0)])
+    with pytest.raises(LookupError):
+        driven.listener.hear()
+    assert not driven.listener.in_callback
+    assert driven.listener.hear()
+    assert list(driven.state()) == [1]
 
 
 @pytest.mark.parametrize(
@@ -347,8 +432,6 @@ def test_callbacks_of_the_users_are_called_after_ours_and_marked() -> None:
 def test_offsets_are_stored_by_us_where_librdkafka_would_have(given: Any, stores: bool) -> None:
     conf = {} if given is None else {"enable.auto.offset.store": given}
     assert settings.stores_offsets(conf) is stores
-    out = callbacks_of(conf, ManualClock())
-    assert out["enable.auto.offset.store"] == (False if stores else given)
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,28 @@
-"""A consumer's gate: owns the clock, the metrics and the words in the log; decides through `fetch_pacing`."""
+"""What a consumer does about its quota, decided: when the next messages may be taken, and what its user is told.
 
-import json
-import logging
-from collections.abc import Callable, Mapping
+In: bytes delivered, statistics, throttles, limits, time. Out: a grant, a wait, a notice. `kclient_quota.pacing.fetch`
+holds the law of the pace; here is which account pays for what, and what a throttle means: too many bytes, a request
+quota, a batch that can never come. Has no lock and no clock: the polling thread owns it; `state()` may be asked from
+any thread.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import Message
-
+from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
+from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.librdkafka.statistics import StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.request_quota import JoinWatch, is_request_throttle
-from kclient_quota.clients.stall import StallWatch
-from kclient_quota.clients.throttle_log import ThrottleLog, words
-from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.clients.throttle_log import words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetch_statistics import fetch_statistics
-
-logger = logging.getLogger("kclient_quota")
 
 COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
@@ -33,22 +33,43 @@ CROWD_WINDOWS: Final = 2
 longer."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
+SAY_EVERY_MS: Final = 60_000
+"""One line a minute for every cause."""
+ENDLESS: Final = float("inf")
 
 
-class ConsumerGate:
-    """Everything of one consumer that is not librdkafka's and not about offsets. Belongs to the polling thread.
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user is to be told.
+
+    Attributes:
+        cause: what it is about; at most one line a minute and cause is said.
+        text: in words.
+        is_warning: whether the user should do something about it.
+        extra: the same as fields of a log record.
+    """
+
+    cause: str
+    text: str
+    is_warning: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ConsumerCore:
+    """One consumer's decisions.
 
     Args:
         backoff: whether to pace at all.
-        client_id: for metrics and the log.
+        client_id: for metrics and notices.
         limit: what was found before the consumer was made.
         sizes: how it fetches.
         max_poll_interval_ms: Kafka's setting of this name.
-        clock: monotonic milliseconds.
+        now_ms: when it is made.
 
     Attributes:
-        left: bytes granted and not yet taken, as `fetch_pacing` counts them; infinite without a pace.
-        in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
+        limit: what applies now.
+        notices: what is to be told, oldest first; whoever tells it takes it out.
+        heartbeat: when the queue must be served whatever the quota says.
     """
 
     def __init__(
@@ -58,16 +79,11 @@ class ConsumerGate:
         limit: Limit,
         sizes: FetchSizes,
         max_poll_interval_ms: int,
-        clock: Clock = SYSTEM_CLOCK,
+        now_ms: int,
     ) -> None:
-        now_ms = clock.now_ms()
-        self.clock = clock
         self.limit = limit
-        self.left = 0.0
-        self.in_callback = False
-        self.on_stance: Callable[[], None] | None = None
-        self.ask_soon: Callable[[], None] | None = None
         self.heartbeat = Heartbeat(max_poll_interval_ms, now_ms)
+        self.notices: list[Notice] = []
         self._backoff = backoff
         self._client_id = client_id
         self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
@@ -76,86 +92,59 @@ class ConsumerGate:
         self._stalls: dict[int, StallWatch] = {}
         self._joining = JoinWatch(client_id)
         self._only: int | None = ONLY
-        self._granted = 0.0
         self._taken: dict[int, int] = {}
         self._responses: dict[int, int] = {}
-        self._received_bytes = 0
         self._received_messages = 0
         self._new_limit: Limit | None = None
         self._ts_offset_ms: int | None = None
-        self._log = ThrottleLog(client_id, "fetches are spaced", backoff)
+        self._said_at_ms: dict[str, int] = {}
         self._said_misfit = False
-        self._stands_back = False
+        self._note_limit(now_ms)
 
-    # Taking -------------------------------------------------------------------------------------------------------
+    # When the next messages may be taken ----------------------------------------------------------------------------
 
     @property
     def paced(self) -> bool:
         """Whether messages must wait: a limit is known or learnt, and the client's sizes let spacing follow it."""
-        return self._backoff is not Backoff.OFF and self._pacer.paced and self._pacer.fits and not self._stands_back
+        return self._backoff is not Backoff.OFF and self._pacer.paced and self._pacer.fits
 
-    def stand_back(self, back: bool) -> None:
-        """Leave waiting out throttles to librdkafka, or no longer."""
-        self._stands_back = back
-        self.left = 0.0
-        self.review()
+    def grant(self, now_ms: int) -> tuple[float, int]:
+        """Pay for what was charged since the last call and ask for more.
 
-    def ask(self) -> int:
-        """0 when something may be taken now, else how many milliseconds to wait."""
-        return self._refill() if self.left <= 0.0 or self._pacer.big_batches else 0
+        Returns:
+            bytes that may be taken now, endless without a pace, or 0 and how many milliseconds to wait.
+        """
+        self._apply_limit(now_ms)
+        taken, self._taken = self._taken, {}
+        if not self.paced:
+            return ENDLESS, 0
+        return self._pacer.grant(now_ms, taken)
 
     @property
-    def lends(self) -> bool:
-        """Whether a caller may use up `left` by itself, subtracting what it takes, without `charge`."""
-        return self._only is not None and not self._pacer.big_batches
+    def grants_one(self) -> bool:
+        """Whether a grant is for one message at this moment only, because batches fill much of the window."""
+        return self._pacer.big_batches
 
-    def _refill(self) -> int:
-        now_ms = self.clock.now_ms()
-        self._apply_limit()
-        taken = self._settle()
-        if not self.paced:
-            self.left = self._granted = float("inf")
-            return 0
-        granted, wait_ms = self._pacer.grant(now_ms, taken)
-        self.left = self._granted = granted
-        return wait_ms
+    def charge(self, topic: str | None, partition: int | None, nbytes: int) -> int:
+        """A message with so many bytes in key and value has been taken; what it costs of a grant."""
+        cost = nbytes + RECORD_BYTES
+        node = self._only
+        if node is None:
+            node = self._pacer.leaders.get((topic or "", -1 if partition is None else partition))
+        if node is not None:
+            self._taken[node] = self._taken.get(node, 0) + cost
+        self._pacer.on_messages(cost, 1)
+        return cost
 
-    def most_messages(self, count: int) -> int:
-        """How many of `count` messages to take at once."""
-        if self.left == float("inf"):
-            return count
-        return min(count, max(1, int(self.left / self._pacer.message_bytes)))
+    def most_messages(self, count: int, granted: float) -> int:
+        """How many of `count` messages a grant is worth, one at least."""
+        return count if granted == ENDLESS else min(count, max(1, int(granted / self._pacer.message_bytes)))
 
-    def charge(self, messages: list[Message]) -> None:
-        """These were taken out of librdkafka's queue."""
-        nbytes = sum(map(len, messages)) + RECORD_BYTES * len(messages)
-        self.left -= nbytes
-        self._pacer.on_messages(nbytes, len(messages))
-        if self._only is not None:
-            return
-        leaders = self._pacer.leaders
-        for message in messages:
-            node = leaders.get((message.topic() or "", _number(message.partition())))
-            if node is not None:
-                self._taken[node] = self._taken.get(node, 0) + len(message) + RECORD_BYTES
+    # What librdkafka and the cluster say ----------------------------------------------------------------------------
 
-    def _settle(self) -> Mapping[int, int]:
-        """What was taken since the last grant, by broker."""
-        if self._only is not None:
-            taken = {self._only: max(0, int(self._granted - self.left))} if self._granted < float("inf") else {}
-        else:
-            taken, self._taken = self._taken, {}
-        self._received_bytes += sum(taken.values())
-        self._granted = self.left
-        return taken
-
-    # What librdkafka and the cluster say --------------------------------------------------------------------------
-
-    def on_statistics(self, text: str) -> None:
-        """One statistics event."""
-        now_ms = self.clock.now_ms()
+    def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
+        """One statistics event, decoded."""
         self.heartbeat.on_poll(now_ms)
-        statistics = json.loads(text)
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 answered = self._responses.get(delta.node_id, 0)
@@ -168,67 +157,56 @@ class ConsumerGate:
                 max_ms=delta.throttled_max_ms,
                 now_ms=now_ms,
             )
-        self._apply_limit()
+        self._apply_limit(now_ms)
         self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
-        nodes = self._pacer.paces.keys()
-        self._only = next(iter(nodes)) if len(nodes) == 1 else None
-        self._note_messages(int(statistics.get("rxmsgs", 0)))
+        self._count_brokers()
+        self._note_messages(int(statistics.get("rxmsgs", 0)), now_ms)
         self._note_stalls(now_ms)
-        self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders))
-        self._log.on_time(now_ms)
-        self.review()
+        held_up = self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders))
+        if held_up is not None:
+            self._say("joining", held_up, now_ms)
 
-    def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int) -> None:
+    def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int, now_ms: int) -> None:
         """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
         if throttle_ms <= 0:
             return
-        now_ms = self.clock.now_ms()
         if broker_id < 0:
-            broker_id = _known(self._reader.node_id(broker_name.rpartition("/")[0] or broker_name), broker_id)
+            found = self._reader.node_id(broker_name.rpartition("/")[0] or broker_name)
+            broker_id = broker_id if found is None else found
         if is_request_throttle(throttle_ms, self.limit, fetches=bool(self._pacer.leaders)):
             self._joining.on_throttle(throttle_ms, now_ms)
             self._mute(broker_id, now_ms + throttle_ms)
         else:
             self._watch_stall(broker_id, throttle_ms, now_ms)
             self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
-        self._log.on_throttle(broker_name, throttle_ms, self.limit, now_ms)
-        if self.ask_soon is not None and self._log.asks(now_ms):
-            self.ask_soon()
-        self._warn_misfit()
-        self.review()
+        self._warn_misfit(now_ms)
 
     def on_limit(self, limit: Limit) -> None:
-        """The limit was asked for again; called from any thread."""
+        """The limit was asked for again; called from any thread, heeded at the next grant or statistics."""
         self._new_limit = limit
-        if limit.byte_rate != self.limit.byte_rate:
-            self.left = 0.0
-        self.review()
 
-    def call_back(self, call: Callable[..., Any], *args: Any) -> None:
-        """Call the application, which is inside a poll now."""
-        self.in_callback = True
-        try:
-            call(*args)
-        finally:
-            self.in_callback = False
+    @property
+    def has_news(self) -> bool:
+        """Whether a limit waits to be heeded."""
+        return self._new_limit is not None
 
-    def review(self) -> None:
-        """Step in or aside, as things stand."""
-        if self.left == float("inf") and self.paced:
-            # What was granted while nothing was to be paced.
-            self.left = 0.0
-        if self.on_stance is not None:
-            self.on_stance()
-
-    def _apply_limit(self) -> None:
+    def _apply_limit(self, now_ms: int) -> None:
         limit, self._new_limit = self._new_limit, None
         if limit is None:
             return
         before, self.limit = self.limit, limit
         if before.byte_rate != limit.byte_rate:
             self._pacer.set_limit(limit.byte_rate)
-            logger.info("The consumer quota of client %r is now %s", self._client_id, words(limit))
-        self._warn_misfit()
+            self._note_limit(now_ms, before)
+        self._warn_misfit(now_ms)
+
+    def _count_brokers(self) -> None:
+        """What was charged before there were two accounts goes to the first of them."""
+        nodes = self._pacer.paces.keys()
+        before, self._only = self._only, next(iter(nodes)) if len(nodes) == 1 else None
+        if self._only != before and before in self._taken:
+            heir = self._only if self._only is not None else next(iter(nodes))
+            self._taken[heir] = self._taken.get(heir, 0) + self._taken.pop(before)
 
     def _made_at_ms(self, statistics: Mapping[str, Any], now_ms: int) -> int:
         """When an event was made, by our clock: the shortest way that one has taken is taken for no time at all."""
@@ -240,24 +218,22 @@ class ConsumerGate:
             return now_ms
         return made_ms + before_ms
 
-    # What users are told ------------------------------------------------------------------------------------------
+    # What users are told --------------------------------------------------------------------------------------------
 
-    def metrics(self) -> dict[MetricName, float]:
+    def metrics(self, now_ms: int) -> dict[MetricName, float]:
         """Throttle times and polling by Kafka's names."""
-        now_ms = self.clock.now_ms()
         found = self._metrics.collect(now_ms)
         tags = (("client-id", self._client_id),)
         beat = self.heartbeat
         found[MetricName("last-poll-seconds-ago", "consumer-metrics", tags)] = beat.unpolled_ms(now_ms) / 1000
         found[MetricName("poll-headroom-ms", "consumer-metrics", tags)] = float(beat.headroom_ms(now_ms))
-        stalled = sum(1 for watch in self._stalls.values() if watch.stall is not None)
+        stalled = sum(1 for watch in list(self._stalls.values()) if watch.stall is not None)
         found[MetricName("fetch-stalled-brokers", "consumer-fetch-manager-metrics", tags)] = float(stalled)
         return found
 
-    def state(self) -> dict[int, BrokerQuotaState]:
+    def state(self, now_ms: int) -> dict[int, BrokerQuotaState]:
         """What is known about each broker, by its id; -1 as long as none is known."""
-        now_ms = self.clock.now_ms()
-        return {node: self._state(node, pace, now_ms) for node, pace in self._pacer.paces.items()}
+        return {node: self._state(node, pace, now_ms) for node, pace in list(self._pacer.paces.items())}
 
     def _state(self, node: int, pace: BrokerPace, now_ms: int) -> BrokerQuotaState:
         watch = self._stalls.get(node)
@@ -271,6 +247,22 @@ class ConsumerGate:
             outstanding=self._pacer.queued_bytes,
             stall=stall,
         )
+
+    def _say(self, cause: str, text: str, now_ms: int, *, is_warning: bool = True, **extra: Any) -> None:
+        said_at_ms = self._said_at_ms.get(cause)
+        if said_at_ms is not None and now_ms - said_at_ms < SAY_EVERY_MS:
+            return
+        self._said_at_ms[cause] = now_ms
+        fields = {"client_id": self._client_id, "consumer_byte_rate": self.limit.byte_rate, **extra}
+        self.notices.append(Notice(cause, text, is_warning, fields))
+
+    def _note_limit(self, now_ms: int, before: Limit | None = None) -> None:
+        limited = self.limit.byte_rate is not None or self.limit.request_percentage is not None
+        if self._backoff is Backoff.OFF or (before is None and not limited):
+            return
+        what = "The consumer quota of client" if before is None else "From now on the consumer quota of client"
+        text = f"{what} {self._client_id!r} is {words(self.limit)}"
+        self._say(f"limit {self.limit.byte_rate}", text, now_ms, is_warning=False, limit_source=str(self.limit.source))
 
     def _mute(self, node: int, until_ms: int) -> None:
         """The broker answers nothing until then, which says nothing of how many bytes may be fetched."""
@@ -299,32 +291,26 @@ class ConsumerGate:
         for node, watch in self._stalls.items():
             stall = watch.check(now_ms)
             if stall is not None:
-                logger.warning("Client %r, broker %d: %s", self._client_id, node, stall.words(self.limit.byte_rate))
+                text = f"Client {self._client_id!r}, broker {node}: {stall.words(self.limit.byte_rate)}"
+                self._say(f"stall of {node}", text, now_ms, broker_id=node)
 
-    def _note_messages(self, total: int) -> None:
+    def _note_messages(self, total: int, now_ms: int) -> None:
         if total <= self._received_messages:
             return
         self._received_messages = total
         for node, watch in self._stalls.items():
             if watch.on_messages():
-                logger.warning("Client %r, broker %d: messages come again", self._client_id, node)
+                text = f"Client {self._client_id!r}, broker {node}: messages come again"
+                self._say(f"end of the stall of {node}", text, now_ms, broker_id=node)
 
-    def _warn_misfit(self) -> None:
+    def _warn_misfit(self, now_ms: int) -> None:
         if self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit or self.limit.unlimited:
             # A throttle that contradicts what is known is being asked about.
             return
         self._said_misfit = True
-        logger.warning(
-            "Client %r queues or fetches in sizes that its quota (%s) cannot be followed with, and librdkafka's sizes "
-            "are fixed when a client is made: leave queued.max.messages.kbytes and fetch.* out, or make it anew",
-            self._client_id,
-            words(self.limit),
+        text = (
+            f"Client {self._client_id!r} queues or fetches in sizes that its quota ({words(self.limit)}) cannot be "
+            "followed with, and librdkafka's sizes are fixed when a client is made: leave queued.max.messages.kbytes "
+            "and fetch.* out, or make it anew"
         )
-
-
-def _number(partition: int | None) -> int:
-    return -1 if partition is None else partition
-
-
-def _known(found: int | None, default: int) -> int:
-    return default if found is None else found
+        self._say("sizes", text, now_ms)

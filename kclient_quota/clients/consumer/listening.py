@@ -1,0 +1,146 @@
+"""What librdkafka says inside a poll, noted there and heard after it.
+
+librdkafka calls back from within confluent_kafka's C code. A callback in Python is where a signal would be handled,
+and what is raised there is kept until that poll ends, if ever. So our callbacks are `deque.append`, without a line of
+Python, and what they have noted is heard by the poll that served them, in slices of a fifth of a second at most.
+"""
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.librdkafka.statistics_schedule import schedule
+from kclient_quota.clients.throttle_log import ThrottleLog
+from kclient_quota.clock import Clock
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.telemetry import ClientTelemetry
+
+logger = logging.getLogger("kclient_quota")
+
+STATISTICS_MS: Final = 250
+"""How often librdkafka tells while a limit is known or may be learnt."""
+CALM_STATISTICS_MS: Final = 1_000
+"""How often it tells while nothing limits."""
+
+
+class Listener:
+    """One consumer's ears; must not keep the consumer alive.
+
+    Args:
+        core: what decides.
+        clock: monotonic milliseconds.
+        log: a client's stretches of throttling.
+
+    Attributes:
+        telemetry: hears of statistics, too.
+        ask_soon: has the limit asked for again.
+        events: what has been noted and not heard.
+        in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
+    """
+
+    def __init__(self, core: ConsumerCore, clock: Clock, log: ThrottleLog) -> None:
+        self.core = core
+        self.clock = clock
+        self.telemetry: ClientTelemetry | None = None
+        self.ask_soon: Callable[[], None] | None = None
+        self.events: deque[Any] = deque()
+        self.in_callback = False
+        self._log = log
+        self._tell_statistics: Callable[[str], Any] | None = None
+        self._tell_throttle: Callable[[Any], Any] | None = None
+
+    def callbacks(self, conf: Mapping[str, Any], interceptors: ConsumerInterceptors) -> dict[str, Any]:
+        """`conf` with our callbacks in place of the user's, which are called afterwards.
+
+        Args:
+            conf: the user's, without our keys.
+            interceptors: hear of commits.
+        """
+        out = dict(conf)
+        ours_ms = CALM_STATISTICS_MS if self.core.limit.unlimited else STATISTICS_MS
+        out["statistics.interval.ms"], self._tell_statistics = schedule(conf, ours_ms, self.clock)
+        self._tell_throttle = conf.get("throttle_cb")
+        out["stats_cb"] = out["throttle_cb"] = self.events.append
+        if interceptors or callable(conf.get("on_commit")):
+            out["on_commit"] = partial(_on_commit, self, interceptors, conf.get("on_commit"))
+        if callable(conf.get("error_cb")):
+            out["error_cb"] = partial(self.call_back, conf["error_cb"])
+        return out
+
+    def hear(self) -> bool:
+        """Attend to everything noted; whether there were statistics. Raises what the application's callbacks raise."""
+        had_statistics = False
+        while self.events:
+            event = self.events.popleft()
+            if isinstance(event, str):
+                had_statistics = True
+                self._attend(self._on_statistics, event)
+                theirs = self._tell_statistics
+            else:
+                self._attend(self._on_throttle, event)
+                theirs = self._tell_throttle
+            if theirs is not None:
+                self.call_back(theirs, event)
+        return had_statistics
+
+    def call_back(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call the application."""
+        before, self.in_callback = self.in_callback, True
+        try:
+            call(*args)
+        finally:
+            self.in_callback = before
+
+    def tell(self) -> None:
+        """Say what the core wants to be said."""
+        notices = self.core.notices
+        while notices:
+            notice = notices.pop(0)
+            logger.log(
+                logging.WARNING if notice.is_warning else logging.INFO, "%s", notice.text, extra=dict(notice.extra)
+            )
+
+    def _attend(self, handle: Callable[[Any], None], event: Any) -> None:
+        try:
+            handle(event)
+        except (LookupError, TypeError, ValueError):
+            # An event that we fail to understand must not take a message from the application. No more is caught: a
+            # signal's handler may raise anything here.
+            logger.exception("An event of librdkafka's could not be handled")
+
+    def _on_statistics(self, text: str) -> None:
+        now_ms = self.clock.now_ms()
+        self.core.on_statistics(json.loads(text), now_ms)
+        self._log.on_time(now_ms)
+        self.tell()
+        if self.telemetry is not None:
+            self.telemetry.on_statistics(text)
+
+    def _on_throttle(self, event: Any) -> None:
+        now_ms = self.clock.now_ms()
+        throttle_ms = round(event.throttle_time * 1000)
+        self.core.on_throttle(event.broker_name, event.broker_id, throttle_ms, now_ms)
+        if throttle_ms > 0:
+            self._log.on_throttle(event.broker_name, throttle_ms, self.core.limit, now_ms)
+            if self.ask_soon is not None and self._log.asks(now_ms):
+                self.ask_soon()
+        self.tell()
+
+
+def _on_commit(
+    listener: Listener,
+    interceptors: ConsumerInterceptors,
+    theirs: Callable[[Any, Any], Any] | None,
+    error: Any,
+    offsets: Any,
+) -> None:
+    if error is None:
+        interceptors.on_commit(offsets)
+    if theirs is not None:
+        listener.call_back(theirs, error, offsets)

@@ -1,0 +1,304 @@
+"""The receiving half of `Consumer`: `poll()`, `consume()` and `keep_alive()`.
+
+A call goes straight on to confluent_kafka while it has credit: endless while nothing limits, a grant of the core's
+under a quota. All else is `_receive`: it waits for the quota, hears what librdkafka's callbacks have noted, and takes
+messages into `_held`, from where they are handed over.
+
+A signal may end any line here. Two rules keep messages safe. `_in_doubt` is set from before librdkafka is asked for
+messages until they are in `_held` or about to be returned: if it is still set when the next call comes, whatever
+confluent_kafka has destroyed meanwhile is sought back. And nothing is called between taking messages out of `_held`
+and returning them, as Python looks for signals after calls.
+"""
+
+import logging
+from time import monotonic
+from typing import Final
+
+from confluent_kafka import KafkaException, Message, TopicPartition, cimpl
+
+from kclient_quota.clients.consumer.core import ENDLESS
+from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets
+from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.heartbeat import Beat
+from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.wait_time import WaitTime
+
+logger = logging.getLogger("kclient_quota")
+
+SLICE_S: Final = 0.1
+"""Longest time that nothing of ours is heard in; as often confluent_kafka looks for signals, twice."""
+MOST_AT_ONCE: Final = 1_000_000
+"""What confluent_kafka's `consume` takes at most."""
+SECONDS_OF_COMMITTED: Final = 5.0
+
+_plain_consume: Final = cimpl.Consumer.consume
+
+
+class Receiving(cimpl.Consumer):
+    """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
+
+    _credit = 0.0  # a consumer that was never made goes to `_receive`, and from there to confluent_kafka's error
+    _last: Message | list[Message] | None = None
+    _in_doubt = 0
+    _detour = False
+    _is_open = False
+
+    def _prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
+        """Before confluent_kafka's constructor, which may call back."""
+        self._listener = listener
+        self._core = listener.core
+        self._clock = listener.clock
+        self._events = listener.events
+        self._interceptors = interceptors
+        self._idle = PollIdle()
+        self._waited = WaitTime()
+        self._held = HeldMessages()
+        self._received = ReceivedOffsets()
+        self._sought: dict[Partition, tuple[int, int | None]] = {}  # where an interrupted call has made us seek back to
+        self._detour = bool(interceptors)
+        self._paused: set[Partition] = set()
+        self._paused_by_us: list[TopicPartition] = []
+        self._is_open = True
+
+    # Receiving ----------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
+        if self._last is not None:
+            self._settle()
+        if self._credit <= 0.0 or self._detour or self._events or self._in_doubt:
+            return self._poll(timeout)
+        try:
+            within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
+        except TypeError:
+            return super().poll(timeout)
+        began = monotonic()
+        self._in_doubt = 1
+        message = super().poll(within)
+        if message is None and within != timeout:
+            self._in_doubt = 0
+            return self._poll(timeout, began)
+        self._idle.polled(began, monotonic())
+        self._last = message
+        self._in_doubt = 0
+        return message
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
+        if not self._is_open or not _is_sane(num_messages, timeout):
+            return super().consume(num_messages, timeout)
+        if self._last is not None:
+            self._settle()
+        began = monotonic()
+        if self._credit != ENDLESS or self._detour or self._events or self._in_doubt:
+            return self._receive(num_messages, timeout, began)
+        within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
+        self._in_doubt = num_messages
+        messages = super().consume(num_messages, within)
+        if len(messages) < num_messages and within != timeout:
+            self._hold(messages)
+            return self._receive(num_messages, timeout, began)
+        self._idle.polled(began, monotonic())
+        self._last = messages[:]
+        self._in_doubt = 0
+        return messages
+
+    def keep_alive(self) -> None:
+        """Stay in the group without receiving anything: for an application that waits for something else.
+
+        Cheap; call it a few times a second. Rebalances are served every few seconds, which takes messages out of
+        librdkafka's queue; they are held until the application receives them.
+        """
+        if not self._is_open or self._listener.in_callback:
+            # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
+            return
+        if self._last is not None:
+            self._settle()
+        beat = self._core.heartbeat.due(self._clock.now_ms())
+        if beat is Beat.TOUCH:
+            _plain_consume(self, 0, 0)
+        elif beat is Beat.POLL:
+            self._take(1, 0.0)
+            if self._held.full and not self._paused_by_us:
+                mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._paused]
+                super().pause(mine)
+                self._paused_by_us = mine
+            self._hear()
+
+    def _poll(self, timeout: float, began: float | None = None) -> Message | None:
+        if not self._is_open or not _is_sane(1, timeout):
+            return super().poll(timeout)
+        messages = self._receive(1, timeout, monotonic() if began is None else began)
+        return messages[0] if messages else None
+
+    def _receive(self, count: int, timeout: float, began: float) -> list[Message]:
+        """Wait for the quota and for messages.
+
+        Args:
+            count: messages wanted; fewer are returned when the time is over.
+            timeout: in seconds, endless below 0.
+            began: when the application has called.
+        """
+        there = self._gather(count, began + timeout if timeout >= 0 else ENDLESS)
+        return self._hand_over(min(there, count), began)
+
+    def _gather(self, count: int, deadline: float) -> int:
+        """Hold messages until there are `count` or the time is over; how many there are."""
+        is_first = True
+        while True:
+            self._hear()
+            left_s = max(0.0, deadline - monotonic())
+            there = self._held.count(self._paused)
+            if there >= count or not (left_s or is_first):
+                return there
+            is_first = False
+            wait_ms = self._ask()
+            if wait_ms:
+                self._wait(min(wait_ms, round(min(left_s, SLICE_S) * 1000)))
+            else:
+                self._take(self._core.most_messages(count - there, self._credit), min(left_s, SLICE_S))
+
+    def _ask(self) -> int:
+        """0 when something may be taken now, else how many milliseconds to wait for the quota."""
+        if self._credit > 0.0:
+            return 0
+        self._credit, wait_ms = self._core.grant(self._clock.now_ms())
+        return wait_ms
+
+    def _wait(self, wait_ms: int) -> None:
+        began_ms = self._clock.now_ms()
+        self.keep_alive()
+        self._clock.sleep_ms(wait_ms)
+        self._waited.add(self._clock.now_ms() - began_ms)
+
+    def _take(self, count: int, timeout_s: float) -> None:
+        """Hold librdkafka's next messages."""
+        if self._in_doubt:
+            self._recover()
+        self._in_doubt = count
+        if count == 1:
+            message = super().poll(timeout_s)
+            messages = [] if message is None else [message]
+        else:
+            messages = super().consume(count, timeout_s)
+        self._hold(messages)
+        self._charge(messages)
+        self._core.heartbeat.on_poll(self._clock.now_ms())
+
+    def _hold(self, messages: list[Message]) -> None:
+        if messages:
+            self._detour = True
+            self._held.add(messages)
+        self._in_doubt = 0
+
+    def _charge(self, messages: list[Message]) -> None:
+        if self._credit == ENDLESS or not messages:
+            return
+        charge = self._core.charge
+        cost = sum(charge(message.topic(), message.partition(), len(message)) for message in messages)
+        self._credit = 0.0 if self._core.grants_one else self._credit - cost
+
+    def _hand_over(self, count: int, began: float) -> list[Message]:
+        """`count` messages that are held."""
+        self._idle.polled(began, monotonic())
+        self._resume_ours()
+        detour = bool(self._interceptors) or len(self._held) > count
+        intercepted = self._intercept(self._held.peek(count, self._paused)) if self._interceptors else None
+        messages = self._held.take(count, self._paused)
+        # Nothing is called from here on.
+        self._last = messages[:]
+        self._detour = detour
+        return messages if intercepted is None else intercepted
+
+    def _intercept(self, messages: list[Message]) -> list[Message]:
+        errors = [message for message in messages if message.error() is not None]
+        if len(errors) == len(messages):
+            return messages
+        return errors + self._interceptors.on_consume([message for message in messages if message.error() is None])
+
+    def _settle(self) -> None:
+        """What was returned last has been received: note it, and pay for it unless it was paid when it was held."""
+        last = self._last
+        if last is not None and not isinstance(last, list):
+            last = [last]
+            self._charge(last)
+        if last:
+            self._received.note(last)
+            if self._received.is_due:
+                self._note_positions()
+        self._last = None
+
+    # What happens beside ------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Attend to what callbacks have noted, and see whether a quota applies that did not, or none any more."""
+        if self._events:
+            if self._listener.hear():
+                self._after_statistics()
+            self._review()
+
+    def _review(self) -> None:
+        """Give credit that fits: endless without a quota, and none left over from before there was one."""
+        if not self._core.paced:
+            self._credit = ENDLESS
+        elif self._credit == ENDLESS:
+            self._credit = 0.0
+
+    def _after_statistics(self) -> None:
+        """Once a second or more often."""
+
+    def _recover(self) -> None:
+        """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
+        expected = {**self._received.offsets(), **self._held.next_offsets()}
+        for part in super().position(super().assignment()):
+            partition = (part.topic, part.partition)
+            offset = expected.get(partition)
+            if offset is None:
+                offset = self._first_offset(part, self._in_doubt)
+            elif part.offset > offset:
+                self._sought[partition] = offset, None
+            if part.offset > offset:
+                try:
+                    super().seek(TopicPartition(part.topic, part.partition, offset))
+                except KafkaException as error:
+                    # It is being taken away; whoever gets it reads on from what is committed.
+                    logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
+        self._in_doubt = 0
+
+    def _note_positions(self) -> None:
+        """Ask librdkafka up to where everything has been received, unless some of it is held."""
+        if not self._held and not self._in_doubt:
+            self._received.replace(super().position(super().assignment()))
+
+    def _first_offset(self, part: TopicPartition, doubtful: int) -> int:
+        """Where a partition was begun of which nothing has been received yet."""
+        if part.offset < 0 or doubtful == 1:
+            return part.offset - 1
+        committed = super().committed([part], SECONDS_OF_COMMITTED)[0].offset
+        if committed >= 0:
+            return committed
+        return max(0, part.offset - doubtful)
+
+    def _resume_ours(self) -> None:
+        """Some of what was held is being handed over: there is room again."""
+        if not self._paused_by_us:
+            return
+        mine, self._paused_by_us = self._paused_by_us, []
+        super().resume([part for part in mine if (part.topic, part.partition) not in self._paused])
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """As confluent_kafka's; what is held of them is handed over after `resume()`."""
+        super().pause(partitions)
+        self._paused.update((part.topic, part.partition) for part in partitions)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """As confluent_kafka's."""
+        self._paused.difference_update((part.topic, part.partition) for part in partitions)
+        ours = {(part.topic, part.partition) for part in self._paused_by_us}
+        super().resume([part for part in partitions if (part.topic, part.partition) not in ours])
+
+
+def _is_sane(count: object, timeout: object) -> bool:
+    """Whether these are arguments that confluent_kafka takes; otherwise its own error is wanted."""
+    return isinstance(count, int) and 0 < count <= MOST_AT_ONCE and isinstance(timeout, int | float)

@@ -1,0 +1,69 @@
+"""What a consumer's configuration says, and what it becomes before librdkafka sees it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
+from kclient_quota.clients.limits import Limit, LimitFinder
+from kclient_quota.clients.wait_time import WaitTime
+from kclient_quota.clock import Clock
+from kclient_quota.config import LimitSource, QuotaConfig, whole_number
+from kclient_quota.metrics import CONSUMER, MetricName
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
+
+STORE_KEY: Final = "enable.auto.offset.store"
+NO_LIMIT: Final = Limit(None, None, LimitSource.CONFIG)
+"""What applies to a client that is not to be paced: by its own word, nothing."""
+
+
+def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as confluent_kafka takes it: one dict, keywords, or both.
+
+    Raises:
+        TypeError: it is none, in confluent_kafka's words.
+    """
+    if len(args) > 1:
+        raise TypeError("expected tuple containing single dict")
+    given = args[0] if args else dict(kwargs)
+    if not isinstance(given, dict) or not (args or kwargs):
+        raise TypeError("expected configuration dict")
+    return {**given, **kwargs}
+
+
+def stores_offsets(conf: Mapping[str, Any]) -> bool:
+    """Whether the user leaves storing offsets to the client, which is the default."""
+    return str(conf.get(STORE_KEY, True)).lower() in {"true", "1", "t"}
+
+
+def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
+    """Kafka's `max.poll.interval.ms`; the default where it is none, which is for librdkafka to refuse."""
+    return whole_number(conf, ["max.poll.interval.ms"], DEFAULT_MAX_POLL_INTERVAL_MS)
+
+
+def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
+    """Where a consumer's limit comes from."""
+    return LimitFinder(ours, conf, byte_rate_key=CONSUMER_BYTE_RATE)
+
+
+def what_went_wrong(error: SystemError) -> BaseException:
+    """The exception behind confluent_kafka's "returned a result with an exception set".
+
+    A constructor that fails serves callbacks once more while its exception is set already, which Python takes for a
+    fault of theirs.
+    """
+    cause: BaseException = error
+    while not isinstance(cause, KafkaException) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    return cause
+
+
+def metrics(
+    core: ConsumerCore, idle: PollIdle, waited: WaitTime, client_id: str, clock: Clock
+) -> dict[MetricName, float]:
+    """All that a consumer counts by itself; does not keep the consumer alive."""
+    now_ms = clock.now_ms()
+    return {**core.metrics(now_ms), **idle.metrics(client_id, now_ms), **waited.metrics(CONSUMER, client_id)}
