@@ -1,4 +1,4 @@
-"""The consumer's doors are confluent_kafka's: signatures, callbacks, events, interceptors, and straight on without a quota."""
+"""The consumer's doors are confluent_kafka's: signatures, callbacks, events, interceptors; no quota, no detour."""
 
 import logging
 import re
