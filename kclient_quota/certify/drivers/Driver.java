@@ -8,6 +8,7 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -15,7 +16,6 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -25,13 +25,13 @@ public class Driver {
     private static final Duration CLOSE = Duration.ofSeconds(10);
     private static final int PER_TRANSACTION = 10;
     private static final AtomicBoolean STOPPED = new AtomicBoolean();
+    private static final AtomicInteger OUTSTANDING = new AtomicInteger();
     private static final Map<String, String> ENV = System.getenv();
 
     public static void main(String[] args) throws Exception {
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             STOPPED.set(true);
-            main.interrupt();
             try {
                 main.join(20_000);
             } catch (InterruptedException ended) {
@@ -50,24 +50,23 @@ public class Driver {
     private static void produce() throws Exception {
         KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
             settings(Map.of()), new ByteArraySerializer(), new ByteArraySerializer());
-        try {
-            for (int id = 0; id < number("MESSAGES") && !STOPPED.get(); id++) {
-                send(producer, id);
-                Thread.sleep(number("PAUSE_MS"));
-            }
-            producer.flush();
-        } catch (InterruptedException | org.apache.kafka.common.errors.InterruptException stopped) {
-            Thread.interrupted();
+        for (int id = 0; id < number("MESSAGES") && !STOPPED.get(); id++) {
+            send(producer, id);
+            Thread.sleep(number("PAUSE_MS"));
         }
-        Thread.interrupted();
+        while (OUTSTANDING.get() > 0 && !STOPPED.get()) {
+            Thread.sleep(20);
+        }
         producer.close(CLOSE);
         tell("closed", -1, null, -1);
     }
 
     private static void send(KafkaProducer<byte[], byte[]> producer, int id) {
         byte[] key = number("KEYS") > 0 ? Integer.toString(id % number("KEYS")).getBytes() : null;
+        OUTSTANDING.incrementAndGet();
         try {
             producer.send(new ProducerRecord<>(env("TOPIC"), key, value(id)), (metadata, error) -> {
+                OUTSTANDING.decrementAndGet();
                 if (error == null) {
                     tell("acknowledged", id, null, -1);
                 } else {
@@ -75,9 +74,8 @@ public class Driver {
                 }
             });
             tell("sent", id, null, -1);
-        } catch (org.apache.kafka.common.errors.InterruptException stopped) {
-            throw stopped;
         } catch (KafkaException refused) {
+            OUTSTANDING.decrementAndGet();
             tell("failed", id, refused.toString(), -1);
         }
     }
@@ -108,19 +106,16 @@ public class Driver {
             new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(env("TOPIC")));
         Set<Integer> seen = new HashSet<>();
-        try {
-            while (seen.size() < number("MESSAGES") && !STOPPED.get()) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
-                    int id = Integer.parseInt(new String(record.value(), 0, 10));
-                    seen.add(id);
-                    tell("received", id, null, record.partition());
-                }
+        while (seen.size() < number("MESSAGES") && !STOPPED.get()) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                int id = Integer.parseInt(new String(record.value(), 0, 10));
+                seen.add(id);
+                tell("received", id, null, record.partition());
             }
-            consumer.commitSync();
-        } catch (WakeupException | org.apache.kafka.common.errors.InterruptException stopped) {
-            Thread.interrupted();
         }
-        Thread.interrupted();
+        if (!STOPPED.get()) {
+            consumer.commitSync();
+        }
         consumer.close(CLOSE);
         tell("closed", -1, null, -1);
     }

@@ -34,7 +34,7 @@ def main() -> None:
         f"{compiled}{os.pathsep}{libraries}",
         "Driver",
     ]
-    os.execvp("java", arguments)  # noqa: S606 - it takes the signals that are meant for it
+    os.execvp("java", arguments)
 
 
 if __name__ == "__main__":
