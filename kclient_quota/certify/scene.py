@@ -28,9 +28,9 @@ class Scene:
         assignment: what the driver does.
         judge: what is made of what happened.
         prepare: called with the running cluster and the scene's name before the driver starts; the topic exists.
-        meanwhile: called when the driver has run for `after_ms`.
-        after_ms: when `meanwhile` is called.
-        stop_after_ms: when the driver is told to stop (SIGTERM); None to wait for its end.
+        meanwhile: called with the same while the driver runs.
+        after_ms: how long after the driver's first word `meanwhile` is called.
+        stop_after_ms: how long after it the driver is told to stop (SIGTERM); None to wait for its end.
         within_ms: when the driver is killed.
         partitions: of the topic.
         brokers: of the cluster; each has a replica of every partition.

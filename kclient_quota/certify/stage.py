@@ -23,6 +23,9 @@ from kclient_quota.testing.proxies import Proxies
 _WORDS_BYTES = 4_000
 _GRACE_MS = 25_000
 """How long a driver that was told to stop may take before it is killed."""
+_BEGIN_MS = 20_000
+"""How long a driver may take until its first word, where the scene counts from there."""
+_LOOK_MS = 50
 _ID_DIGITS = 10
 
 
@@ -95,9 +98,12 @@ class _Run:
         """Let it work, do what is to be done meanwhile, stop it when it is time."""
         if self._process is None:
             return
+        if scene.meanwhile is not None or scene.stop_after_ms is not None:
+            self._begins()
+        begun_ms = self._age_ms()
         if scene.meanwhile is not None and not self._ends_within(scene.after_ms):
             scene.meanwhile(cluster, scene.name)
-        if scene.stop_after_ms is not None and not self._ends_within(scene.stop_after_ms - self._age_ms()):
+        if scene.stop_after_ms is not None and not self._ends_within(begun_ms + scene.stop_after_ms - self._age_ms()):
             self.told_ms = _now_ms()
             self._process.send_signal(signal.SIGTERM)
             self._ends_within(_GRACE_MS)
@@ -118,6 +124,11 @@ class _Run:
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
+
+    def _begins(self) -> None:
+        """Wait for its first word: starting may take longer than some scenes."""
+        while not self.events and self._age_ms() < _BEGIN_MS and not self._ends_within(_LOOK_MS):
+            continue
 
     def _age_ms(self) -> int:
         return _now_ms() - self.started_ms
