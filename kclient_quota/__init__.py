@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
     from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
+    from kclient_quota.otel.instrument import instrument
     from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
     from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
@@ -84,6 +85,7 @@ _HOMES = {
     "RecordMetadata": "clients.interceptor",
     "SerializingProducer": "clients.serializing",
     "WireError": "errors",
+    "instrument": "otel.instrument",
 }
 
 _REFUSED = {"ShareConsumer", "DeserializingShareConsumer"}
@@ -125,6 +127,7 @@ __all__ = [
     "SerializingProducer",
     "WireError",
     "__version__",
+    "instrument",
 ]
 
 

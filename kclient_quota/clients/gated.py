@@ -213,7 +213,7 @@ class GatedProducer(confluent_kafka.Producer):
                 record.value,
                 record.key,
                 record.partition,
-                partial(_acknowledged, self._chain, callback or self._default_callback),
+                partial(_acknowledged, self._chain, record.headers, callback or self._default_callback),
                 record.timestamp,
                 record.headers,
             )
@@ -316,9 +316,9 @@ def _delivered(
 
 
 def _acknowledged(
-    chain: ProducerInterceptors, callback: Callback | None, error: KafkaError | None, message: Message
+    chain: ProducerInterceptors, headers: Any, callback: Callback | None, error: KafkaError | None, message: Message
 ) -> None:
-    chain.on_acknowledgement(message, error)
+    chain.on_acknowledgement(message, error, headers)
     if callback is not None:
         callback(error, message)
 

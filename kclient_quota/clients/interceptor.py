@@ -5,7 +5,7 @@ An interceptor may change or watch, never break: what it raises is logged; the l
 
 import importlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,10 @@ class ConsumerInterceptor:
         """Called once when the consumer closes."""
 
 
+everywhere: list[Callable[[], ProducerInterceptor | ConsumerInterceptor]] = []
+"""Make the interceptors that every client of this process gets before its own."""
+
+
 class ProducerInterceptors:
     """A producer's chain.
 
@@ -110,8 +114,14 @@ class ProducerInterceptors:
                 )
         return record
 
-    def on_acknowledgement(self, message: Message, error: KafkaError | None) -> None:
-        """Tell every interceptor how a record that librdkafka had accepted ended."""
+    def on_acknowledgement(self, message: Message, error: KafkaError | None, headers: Any = None) -> None:
+        """Tell every interceptor how a record that librdkafka had accepted ended.
+
+        Args:
+            message: of the delivery report, in which librdkafka leaves headers out.
+            error: why it failed, if so.
+            headers: the record's, as the chain left them: an interceptor tells by them which record it is.
+        """
         failed = error is not None
         metadata = RecordMetadata(
             topic=message.topic() or "",
@@ -119,7 +129,7 @@ class ProducerInterceptors:
             offset=UNKNOWN_OFFSET if failed else _known(message.offset()),
             timestamp=NO_TIMESTAMP if failed else message.timestamp()[1],
         )
-        self._acknowledge(metadata, error, message.headers())
+        self._acknowledge(metadata, error, headers)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
         """Tell every interceptor that a record was refused before librdkafka accepted it."""
@@ -184,6 +194,11 @@ def load(declared: Iterable[Any], configs: Mapping[str, Any], methods: tuple[str
         ConfigError: one that cannot be imported, made or configured, or that lacks a method.
     """
     loaded = []
+    for factory in everywhere:
+        made = factory()
+        if all(hasattr(made, method) for method in methods):
+            made.configure(configs)
+            loaded.append(made)
     for entry in declared:
         interceptor = instantiate(entry, "interceptor.classes")
         missing = [method for method in methods if not callable(getattr(interceptor, method, None))]

@@ -23,6 +23,7 @@ from kclient_telemetry.messages import KafkaUuid
 from kclient_telemetry.metric import MetricKind
 from kclient_telemetry.naming import point_of, resource_labels
 
+from kclient_quota.clients import live
 from kclient_quota.clients.required_metrics import RequiredMetrics
 from kclient_quota.clients.telemetry_transport import BrokerTransport
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
@@ -190,6 +191,7 @@ class TelemetryMethods:
     _telemetry: ClientTelemetry | None = None
 
     def _start_telemetry(self) -> None:
+        live.opened(self)
         if self._telemetry is not None:
             self._telemetry.start()
             # for a client that is forgotten rather than closed

@@ -72,7 +72,7 @@ class KafkaMetricReader(MetricReader):
 
     def points(self) -> list[Point]:
         """The current value of every instrument; none before a MeterProvider has the reader and after its shutdown."""
-        if self._is_shut_down or getattr(self, "_collect", None) is None:
+        if self._is_shut_down:
             return []
         self._batches.clear()
         self.collect()

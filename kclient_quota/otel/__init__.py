@@ -1,0 +1,1 @@
+"""The metrics and spans of this process's clients on its own OpenTelemetry providers."""

@@ -1,0 +1,125 @@
+"""What all clients of a process say of themselves at one moment, as points for instruments."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from kclient_quota.clients import KafkaException
+from kclient_quota.otel import definitions as d
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+logger = logging.getLogger("kclient_quota")
+
+Attributes = tuple[tuple[str, str | int], ...]
+Points = dict[tuple[str, Attributes], float]
+"""By the instrument's name and attributes."""
+
+_NAMES = {(each.kafka_name, client): (each.otel_name(client), each.kind) for each in d.KAFKA for client in each.clients}
+_COUNTERS = {name for name, kind in _NAMES.values() if kind == d.COUNTER} | {
+    each.name for each in d.STATE if each.kind == d.COUNTER
+}
+_ADDED_UP = _COUNTERS | {d.OUTSTANDING.name, d.WAITING.name, d.QUEUE.name}
+
+
+class Snapshots:
+    """Takes one look at all clients for every collection, however many instruments ask.
+
+    Counters of clients that are gone go on counting, since a sum that shrinks would look like a restart.
+
+    Args:
+        clients: gives the open ones.
+        now_ms: a clock that does not go back.
+    """
+
+    def __init__(self, clients: Callable[[], Sequence[Any]], now_ms: Callable[[], int]) -> None:
+        self._clients = clients
+        self._now_ms = now_ms
+        self._taken_ms: int | None = None
+        self._points: Points = {}
+        self._last: dict[int, Points] = {}
+        self._gone: Points = {}
+
+    def of(self, name: str) -> Iterator[tuple[float, dict[str, str | int]]]:
+        """The points of one instrument."""
+        now_ms = self._now_ms()
+        if self._taken_ms is None or now_ms - self._taken_ms >= _FRESH_MS:
+            self._taken_ms = now_ms
+            self._points = self._take()
+        for (each, attributes), value in self._points.items():
+            if each == name:
+                yield value, dict(attributes)
+
+    def _take(self) -> Points:
+        clients = {id(client): client for client in self._clients()}
+        for gone in self._last.keys() - clients.keys():
+            _add(self._gone, {key: value for key, value in self._last.pop(gone).items() if key[0] in _COUNTERS})
+        points = dict(self._gone)
+        for number, client in clients.items():
+            try:
+                found = points_of(client)
+            except (RuntimeError, KafkaException) as error:  # closed meanwhile
+                logger.debug("no metrics of %r: %s", client, error)
+                found = {key: value for key, value in self._last.get(number, {}).items() if key[0] in _COUNTERS}
+            self._last[number] = found
+            _add(points, found)
+        return points
+
+
+_FRESH_MS = 500
+
+
+def points_of(client: Any) -> Points:
+    """All points of one client, out of its public methods."""
+    points: Points = {}
+    is_producer = hasattr(client, "produce")
+    kind = d.PRODUCER if is_producer else d.CONSUMER
+    client_id = ""
+    for metric, value in client.metrics().items():
+        tags = dict(metric.tags)
+        client_id = client_id or tags.get("client-id", "")
+        name = _NAMES.get((metric.name, kind))
+        if name is not None and not math.isnan(value):
+            points[name[0], tuple(sorted(tags.items()))] = value
+    who: Attributes = (("messaging.client.id", client_id), ("messaging.system", "kafka"))
+    for broker, state in client.quota_state().items():
+        here: Attributes = tuple(
+            sorted((*who, ("kafka.client.type", kind), ("kafka.broker.id", broker)), key=lambda pair: pair[0])
+        )
+        values = {
+            d.LIMIT: state.limit,
+            d.RATE: state.rate if math.isfinite(state.rate) else None,
+            d.USED: state.admitted,
+            d.OUTSTANDING: state.outstanding,
+            d.WAITING: state.waiting,
+            d.THROTTLED: state.throttled_until_ms,
+        }
+        points |= {(each.name, here): float(value) for each, value in values.items() if value is not None}
+    if is_producer:
+        points[d.QUEUE.name, who] = float(len(client))
+    else:
+        points |= _lags(client, client_id)
+    return points
+
+
+def _lags(consumer: Any, client_id: str) -> Points:
+    """How far a consumer is behind, as far as it has heard of the ends of its partitions; asks no broker."""
+    found: Points = {}
+    for part in consumer.position(consumer.assignment()):
+        ends = consumer.get_watermark_offsets(part, cached=True) if part.offset >= 0 else None
+        if ends is not None and ends[1] >= part.offset:
+            where = (("client-id", client_id), ("partition", str(part.partition)), ("topic", part.topic))
+            found["kafka.consumer.records_lag", where] = float(ends[1] - part.offset)
+    if found:
+        found["kafka.consumer.records_lag_max", (("client-id", client_id),)] = max(found.values())
+    return found
+
+
+def _add(points: Points, more: Points) -> None:
+    """Of clients of one name the counters and queues are added up, of all else the larger counts."""
+    for key, value in more.items():
+        former = points.get(key)
+        points[key] = value if former is None else former + value if key[0] in _ADDED_UP else max(former, value)
