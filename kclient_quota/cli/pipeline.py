@@ -3,12 +3,14 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 _JOBS = {
@@ -17,9 +19,12 @@ _JOBS = {
     "throttled": "sessions of throttling: who, when, how deep, by which quota",
     "outliers": "who does most on each broker, and the default quota that would contain them",
     "recommend": "a file of quotas for kafka-quotas plan and apply",
+    "whatif": "who would have been throttled, and for how long, had --quotas been in force",
     "report": "an HTML file of what usage, throttled, outliers and recommend have written into the directory --input",
+    "compact": "what a job has written into --input, in few files",
     "simulate": "a sweep of the simulation over executors, a row a run; no input",
 }
+_OF_FILES = ("report", "compact")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "jobs:\n" + "\n".join(f"  {name:10} {what}" for name, what in _JOBS.items())
     parser.add_argument("job", choices=tuple(_JOBS), metavar="NAME", help="one of the jobs below")
+    for add in (_add_source, _add_output, _add_lengths, _add_spark, _add_stream, _add_policy, _add_sweep):
+        add(parser)
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--input", metavar="DIR", help="what the receiver has written")
     source.add_argument("--topic", metavar="NAME,...", help="topics of pushes, instead of files")
@@ -44,28 +54,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--connector-jars", metavar="DIR", help="the jvm connector's jars, where Maven Central has none for this Spark"
     )
     parser.add_argument(
+        "--source-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the source of topics, such as startingTimestamp=1800000000000; again for more",
+    )
+    parser.add_argument(
         "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
     )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--output", required=True, metavar="PATH", help="new directory of Parquet; of recommend and report, a file"
+        "--output",
+        required=True,
+        metavar="PATH",
+        help="new directory; of recommend and report a file; with --table the name of a table",
     )
-    parser.add_argument("--output-format", default="parquet", choices=("parquet", "delta"), help=argparse.SUPPRESS)
+    parser.add_argument("--table", action="store_true", help="--output is a table of the session's catalog")
+    parser.add_argument(
+        "--output-format",
+        default="parquet",
+        metavar="NAME",
+        help="what Spark writes (default: %(default)s); delta, ...",
+    )
+    parser.add_argument(
+        "--partition-by", default="", metavar="NAME,...", help="columns that become directories; date and hour, too"
+    )
+    parser.add_argument("--files", type=int, metavar="N", help="so many files a batch at most; of compact, a directory")
     parser.add_argument("--dead-letters", metavar="DIR", help="for what cannot be decoded, with the reason")
-    parser.add_argument("--quotas", metavar="FILE", help="what kafka-quotas export printed: the limits in force")
-    parser.add_argument("--window", default="1 minute", help="of usage (default: %(default)s)")
-    parser.add_argument("--late", default="2 minutes", help="how late points may come (default: %(default)s)")
-    parser.add_argument("--master", metavar="URL", help="such as local[2] or spark://host:7077 (default: local[*])")
+
+
+def _add_lengths(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quotas", metavar="FILE", help="what kafka-quotas export printed: the limits in force; of whatif, to try"
+    )
+    parser.add_argument(
+        "--window", metavar="TIME", help="of usage (default: 1 minute, or the push interval if that is longer)"
+    )
+    parser.add_argument("--late", default="2 minutes", metavar="TIME", help="how late pushes may come (%(default)s)")
+    parser.add_argument(
+        "--gap", metavar="TIME", help="how long a pause ends a session of throttling (default: 2.5 push intervals)"
+    )
+    parser.add_argument(
+        "--push-interval", metavar="TIME", help="the longest of the clients, for streams (default: as seen)"
+    )
+    parser.add_argument(
+        "--clock-tolerance",
+        default="2 minutes",
+        metavar="TIME",
+        help="clients whose clocks are further off count when they were received; none: clocks are right (%(default)s)",
+    )
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--master", metavar="URL", help="such as local[2], spark://host:7077 or sc://host (default: local[*])"
+    )
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="Spark's own; again for more")
     parser.add_argument(
         "--spark-log",
-        default="FATAL",
         metavar="LEVEL",
         choices=("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF"),
-        help="what Spark tells besides, such as ERROR or INFO (default: %(default)s: what goes wrong is one line)",
+        help="what Spark tells besides, such as ERROR or INFO (default: FATAL, what goes wrong is one line; under "
+        "spark-submit its own)",
     )
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
     stream = parser.add_argument_group("as a stream")
     stream.add_argument("--checkpoint", metavar="DIR", help="where a stream keeps its state; makes the job a stream")
     stream.add_argument("--max-rows", type=int, metavar="N", help="the most records of a topic in a batch")
     stream.add_argument("--endless", action="store_true", help="go on when it has caught up, until Ctrl-C")
+    stream.add_argument("--trigger", metavar="TIME", help="with --endless: how often a batch begins")
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
     top = parser.add_argument_group("only outliers")
     top.add_argument("--top", type=int, default=3, metavar="K", help="default: %(default)s")
     limits = parser.add_argument_group("outliers and recommend")
@@ -99,6 +164,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     policy.add_argument(
         "--hold-out", type=float, default=0.0, help="last part of the time, to try the quotas on (default: %(default)s)"
     )
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
     sweep = parser.add_argument_group("only simulate")
     sweep.add_argument(
         "--vary",
@@ -124,50 +192,78 @@ def run(options: argparse.Namespace) -> int:
     try:
         from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
 
-        settings = {"spark.log.level": options.spark_log, **_connector(options)}
+        plan = None if options.job in _OTHERS else _plan(options)
+        settings = {**_log_level(options), **_connector(options), **dict(_pairs("--conf", options.conf))}
         spark = session(f"kclient-quota {options.job}", options.master, settings)
-        from kclient_quota.spark.jobs.recommend import Policy  # noqa: PLC0415 - as above
-        from kclient_quota.spark.pipeline import Plan  # noqa: PLC0415 - as above
         from kclient_quota.spark.pipeline import run as run_plan  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise ConfigError(f"the Spark pipeline needs {error.name}: pip install 'kclient-quota[spark]'") from error
     try:
-        if options.job in _OTHERS:
-            print(_OTHERS[options.job](spark, options))
-            return 0
-        policy = Policy(
-            options.entity,
-            options.quantile,
-            options.headroom,
-            options.default_quantile,
-            most_growth=options.most_growth,
-            most_bytes_per_second=options.most_bytes_per_second,
-            broker_capacity=options.capacity,
-        )
-        plan = Plan(
-            job=options.job,
-            source=options.topic or options.input,
-            client=configuration(options) if options.topic else None,
-            output=options.output,
-            source_format=options.format,
-            dead_letters=options.dead_letters,
-            quotas=options.quotas,
-            window=options.window,
-            late=options.late,
-            checkpoint=options.checkpoint,
-            is_endless=options.endless,
-            k=options.top,
-            capacity=options.capacity,
-            policy=policy,
-            most_overrides=options.most_overrides,
-            hold_out=options.hold_out,
-            connector=options.connector,
-            max_rows=options.max_rows,
-        )
-        print(run_plan(spark, plan))
+        print(_OTHERS[options.job](spark, options) if plan is None else run_plan(spark, plan))
     finally:
         spark.stop()
     return 0
+
+
+def _plan(options: argparse.Namespace) -> Any:
+    """What to run; checked before Spark starts."""
+    from kclient_quota.spark.jobs.recommend import Policy  # noqa: PLC0415 - its libraries are an extra
+    from kclient_quota.spark.plan import Plan  # noqa: PLC0415 - as above
+
+    policy = Policy(
+        options.entity,
+        options.quantile,
+        options.headroom,
+        options.default_quantile,
+        most_growth=options.most_growth,
+        most_bytes_per_second=options.most_bytes_per_second,
+        broker_capacity=options.capacity,
+    )
+    return Plan(
+        job=options.job,
+        source=options.topic or options.input,
+        client=configuration(options) if options.topic else None,
+        source_options=dict(_pairs("--source-option", options.source_option)),
+        output=options.output,
+        output_format=options.output_format,
+        is_table=options.table,
+        partition_by=tuple(name.strip() for name in options.partition_by.split(",") if name.strip()),
+        files=options.files,
+        source_format=options.format,
+        dead_letters=options.dead_letters,
+        quotas=options.quotas,
+        window=options.window,
+        late=options.late,
+        gap=options.gap,
+        push_interval=options.push_interval,
+        clock_tolerance=None if options.clock_tolerance == "none" else options.clock_tolerance,
+        checkpoint=options.checkpoint,
+        is_endless=options.endless,
+        trigger=options.trigger,
+        k=options.top,
+        capacity=options.capacity,
+        policy=policy,
+        most_overrides=options.most_overrides,
+        hold_out=options.hold_out,
+        connector=options.connector,
+        max_rows=options.max_rows,
+    )
+
+
+def _pairs(option: str, texts: list[str]) -> list[tuple[str, str]]:
+    found = [text.partition("=") for text in texts]
+    for name, mark, _ in found:
+        if not mark or not name:
+            raise ConfigError(f"{option} {name}: write KEY=VALUE")
+    return [(name, value) for name, _, value in found]
+
+
+def _log_level(options: argparse.Namespace) -> dict[str, str]:
+    """What Spark says besides: nothing, unless asked for or started by spark-submit, whose own settings hold."""
+    from kclient_quota.spark.session import is_submitted  # noqa: PLC0415 - its libraries are an extra
+
+    level = options.spark_log or (None if is_submitted() else "FATAL")
+    return {} if level is None else {"spark.log.level": level}
 
 
 def _connector(options: argparse.Namespace) -> dict[str, str]:
@@ -180,15 +276,10 @@ def _connector(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if options.output_format == "delta":
-        raise ConfigError(
-            "output format delta: Delta Lake has no release for Spark 4.3 (delta-spark 4.4.1 goes up to 4.2); "
-            "write parquet, and convert that with a Spark that Delta has a release for"
-        )
     if options.job != "simulate" and not (options.input or options.topic):
         raise ConfigError(f"{options.job}: name what it reads with --input or --topic")
-    if options.job == "report" and not options.input:
-        raise ConfigError("report: name the directory of what jobs have written with --input")
+    if options.job in _OF_FILES and not options.input:
+        raise ConfigError(f"{options.job}: name the directory of what jobs have written with --input")
     if options.job == "simulate" and (options.input or options.topic):
         raise ConfigError("simulate reads nothing: leave out --input and --topic")
 
@@ -212,7 +303,17 @@ def _simulate(spark: "SparkSession", options: argparse.Namespace) -> str:
     return write_sweep(spark, Sweep(dict(options.vary), options.seeds), options.output)
 
 
-_OTHERS = {"report": _write_report, "simulate": _simulate}
+def _compact(spark: "SparkSession", options: argparse.Namespace) -> str:
+    from kclient_quota.spark.output import compact  # noqa: PLC0415 - as above
+
+    return compact(spark, options.input, options.output, options.files)
+
+
+_OTHERS: "dict[str, Callable[[SparkSession, argparse.Namespace], str]]" = {
+    "report": _write_report,
+    "simulate": _simulate,
+    "compact": _compact,
+}
 
 
 def main() -> int:

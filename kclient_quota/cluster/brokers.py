@@ -10,6 +10,7 @@ from kclient_quota.wire.messages import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from uuid import UUID
 
     from kclient_quota.cluster.client import ClusterClient
 
@@ -71,3 +72,19 @@ def describe_cluster(
         },
         topic_errors={topic.name: topic.error_code for topic in response.topics if topic.error_code},
     )
+
+
+def topic_ids(client: ClusterClient, topics: Iterable[str], *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[str, UUID]:
+    """Ids of topics that are there; the nil UUID where brokers have none (before Kafka 2.8).
+
+    Args:
+        client: whom to ask.
+        topics: which. Nothing is created by asking.
+        timeout_ms: for the whole.
+
+    Raises:
+        ClusterError: the cluster did not answer.
+    """
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    response = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), timeout_ms=timeout_ms)
+    return {topic.name: topic.topic_id for topic in response.topics if not topic.error_code}

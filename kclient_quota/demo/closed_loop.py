@@ -160,6 +160,7 @@ def _await_usage(spark: "SparkSession", route: Route, fleet: Fleet) -> int:
         client=route.archive,
         window=f"{WINDOW_S} seconds",
         late="1 second",
+        push_interval=f"{PUSH_MS} ms",
         checkpoint=str(route.folder / "checkpoint"),
     )
     wanted = {member.client_id for member in fleet.members}

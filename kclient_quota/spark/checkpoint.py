@@ -1,60 +1,45 @@
-"""A mark in a stream's checkpoint: of which version of the pipeline, and of which job, its state and offsets are."""
+"""A mark in a stream's checkpoint: of which version of the pipeline, and of which job, its state and offsets are.
+
+It is written and read by Spark itself, so that it may be wherever Spark writes, through Spark Connect, too.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException, PySparkException
 
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
-_REMEDY: Final = "start with a new checkpoint, or go on with what wrote this one"
+_REMEDY: Final = "start with a new checkpoint and a new output, or go on with what wrote this one"
 
 
-def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> None:
-    """Mark a new checkpoint, or see whether an old one is of the same stream.
+def marked(spark: "SparkSession", checkpoint: str) -> dict[str, Any] | None:
+    """The facts that an earlier run has left; None: the checkpoint is new.
 
     Args:
-        spark: any path that its Hadoop takes may be a checkpoint.
+        spark: any path that it takes may be a checkpoint.
         checkpoint: the directory.
-        facts: what has to stay the same from run to run.
 
     Raises:
-        ConfigError: it is of another version, of another job, or of no pipeline of ours.
+        ConfigError: it is of another version, or of no pipeline of ours.
     """
-    context: Any = spark.sparkContext
-    hadoop = context._jvm.org.apache.hadoop.fs  # noqa: SLF001 - PySpark has no other door to Hadoop's file systems
-    folder = hadoop.Path(checkpoint)
-    files = folder.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001 - as above
-    mark = hadoop.Path(folder, MARK)
-    wanted = {"version": VERSION, **facts}
-    if files.exists(mark):
-        stream = files.open(mark)
-        try:
-            text = context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")  # noqa: SLF001 - as above
-        finally:
-            stream.close()
-        _compare(checkpoint, text, wanted)
-        return
-    if files.exists(hadoop.Path(folder, "metadata")):
-        raise ConfigError(
-            f"checkpoint {checkpoint} was written by an older version of the pipeline, or by another program: {_REMEDY}"
-        )
-    files.mkdirs(folder)
-    out = files.create(mark, True)
+    lines = _lines(spark, f"{checkpoint}/{MARK}")
+    if lines is None:
+        if _lines(spark, f"{checkpoint}/metadata") is not None:
+            raise ConfigError(
+                f"checkpoint {checkpoint} was written by an older version of the pipeline, or by another program: "
+                f"{_REMEDY}"
+            )
+        return None
     try:
-        out.writeBytes(json.dumps(wanted))
-    finally:
-        out.close()
-
-
-def _compare(checkpoint: str, text: str, wanted: Mapping[str, Any]) -> None:
-    try:
-        found = dict(json.loads(text))
+        found = dict(json.loads("".join(lines)))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"checkpoint {checkpoint}: its {MARK} cannot be read; {_REMEDY}") from error
     if found.get("version") != VERSION:
@@ -62,8 +47,66 @@ def _compare(checkpoint: str, text: str, wanted: Mapping[str, Any]) -> None:
             f"checkpoint {checkpoint} is of version {found.get('version')} of the pipeline, this is version {VERSION}: "
             f"{_REMEDY}"
         )
-    for name, value in wanted.items():
+    return found
+
+
+def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> None:
+    """Mark a new checkpoint, or see whether an old one is of the same stream.
+
+    Args:
+        spark: as `marked`.
+        checkpoint: the directory.
+        facts: what has to stay the same from run to run.
+
+    Raises:
+        ConfigError: as `marked`; or it is of another job.
+    """
+    found = marked(spark, checkpoint)
+    if found is None:
+        text = json.dumps({"version": VERSION, **facts})
+        spark.createDataFrame([(text,)], "value string").coalesce(1).write.text(f"{checkpoint}/{MARK}")
+        return
+    for name, value in facts.items():
         if found.get(name) != value:
             raise ConfigError(
                 f"checkpoint {checkpoint} is of a stream with {name} {found.get(name)}, this one has {value}: {_REMEDY}"
             )
+
+
+def check_new(spark: "SparkSession", checkpoint: str, output: str, *, is_table: bool = False) -> None:
+    """Whether a new checkpoint may write there: only where nothing is.
+
+    Files that another checkpoint's stream has written know which batches they are of, and Spark counts batches anew
+    with every checkpoint: it would take the first of the new ones for done, and leave them out.
+
+    Raises:
+        ConfigError: something is there.
+    """
+    if marked(spark, checkpoint) is not None:
+        return
+    if spark.catalog.tableExists(output) if is_table else _is_there(spark, output):
+        raise ConfigError(
+            f"output {output} is not empty, and checkpoint {checkpoint} is new: what is there is of another stream, "
+            "and this one's rows would be left out or written over it; name a new output, or the checkpoint of what is "
+            "there"
+        )
+
+
+def _is_there(spark: "SparkSession", output: str) -> bool:
+    for path in (f"{output}/_spark_metadata", output):
+        try:
+            files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+            if files.select("path").limit(1).collect():
+                return True
+        except AnalysisException:  # there is no such directory
+            continue
+    return False
+
+
+def _lines(spark: "SparkSession", path: str) -> list[str] | None:
+    try:
+        return [row[0] for row in spark.read.text(path).collect()]
+    except AnalysisException:
+        return None
+    except PySparkException as error:
+        raise ConfigError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error

@@ -43,7 +43,8 @@ def read_files(
         kind: one of `FORMATS`.
         is_stream: whether to go on with files that come later.
         at_once: of a stream, the most files in a batch.
-        shape: of raw pushes, which points and which columns of them; see `kclient_quota.spark.decode.decode`.
+        shape: of raw pushes, which points and which columns of them, see `kclient_quota.spark.decode.decode`; of all,
+            how far clients' clocks may be off.
 
     Raises:
         ConfigError: the format is none of these, or the files have other columns.
@@ -53,13 +54,13 @@ def read_files(
     reader = spark.readStream.option("maxFilesPerTrigger", at_once) if is_stream else spark.read
     if kind == "jsonl":
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-        return _named(reader.schema(f"{_file_ddl()}, {_CORRUPT} string").json(path))
+        return _named(reader.schema(f"{_file_ddl()}, {_CORRUPT} string").json(path), shape.clock_tolerance_ms)
     schema = spark.read.parquet(path).schema
     _check(schema, ["value"] if kind == "pushes" else list(_SERIES), path)
     if kind == "pushes" and schema["value"].dataType.typeName() != "binary":
         raise ConfigError(f"{path}: the column value is no binary of pushes; give the --format that wrote the files")
     frame = reader.schema(schema).parquet(path)
-    return decode(frame, shape) if kind == "pushes" else _named(frame)
+    return decode(frame, shape) if kind == "pushes" else _named(frame, shape.clock_tolerance_ms)
 
 
 def _check(schema: "StructType", wanted: list[str], path: str) -> None:
@@ -74,7 +75,7 @@ def _file_ddl() -> str:
     return ddl(pa.schema([*sender, *points]))
 
 
-def _named(frame: "DataFrame") -> "DataFrame":
+def _named(frame: "DataFrame", tolerance_ms: int | None) -> "DataFrame":
     """A file's columns as the decoder names them."""
     given: dict[str, Column] = {}
     for name in SERIES.names[1:]:
@@ -86,7 +87,7 @@ def _named(frame: "DataFrame") -> "DataFrame":
     given["user"] = _without(USER_PREFIX, given["user"])
     given["group_id"] = F.col("resource")["group_id"]
     given["broker"] = _broker()
-    given["time"] = F.timestamp_millis(F.coalesce(given["time_ms"], given["received_ms"]))
+    given["time"] = F.timestamp_millis(_event_ms(given["time_ms"], given["received_ms"], tolerance_ms))
     corrupt = F.col(_CORRUPT) if _CORRUPT in frame.columns else F.lit(None).cast("string")
     reason = F.when(corrupt.isNotNull() | F.col("metric").isNull(), "the line is no data point in JSON")
     return frame.select(
@@ -94,6 +95,14 @@ def _named(frame: "DataFrame") -> "DataFrame":
         reason.alias(LETTER.names[0]),
         F.encode(F.coalesce(corrupt, F.lit("")), "UTF-8").alias(LETTER.names[1]),
     )
+
+
+def _event_ms(time_ms: "Column", received_ms: "Column", tolerance_ms: int | None) -> "Column":
+    """See `point_rows.times`."""
+    if tolerance_ms is None:
+        return F.coalesce(time_ms, received_ms)
+    is_near = F.coalesce(F.abs(time_ms - received_ms) <= tolerance_ms, received_ms.isNull())
+    return F.when(is_near, time_ms).otherwise(received_ms)
 
 
 def _known(frame: "DataFrame", name: str) -> "Column":

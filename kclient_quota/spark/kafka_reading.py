@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from typing import Any, Final
@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cluster.brokers import topic_ids
+from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.limits import discover_limit
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.offsets import Offsets, Range
@@ -63,6 +66,8 @@ _AT_ONCE: Final = 10_000
 _WAIT_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
 _SILENT_S: Final = 120.0
+_LATEST, _EARLIEST = -1, -2
+"""What Kafka takes for times of a log's two ends."""
 
 
 def client_conf(options: Mapping[str, str]) -> dict[str, Any]:
@@ -105,6 +110,7 @@ class Brokers:
         self._timeout_s = min(_TIMEOUT_S, int(conf.get("socket.timeout.ms", _TIMEOUT_S * 1000)) / 1000)
         self._topics = topics
         self._consumer: Consumer | None = None
+        self._cluster: ClusterClient | None = None
         self._refused = ""
 
     def offsets(self) -> tuple[Offsets, Offsets]:
@@ -116,16 +122,28 @@ class Brokers:
         first: Offsets = {}
         last: Offsets = {}
         try:
-            for topic, partitions in self._partitions().items():
-                for partition in partitions:
-                    part = TopicPartition(topic, partition)
-                    low, high = self._asking().get_watermark_offsets(part, timeout=self._timeout_s)
-                    first.setdefault(topic, {})[str(partition)] = low
-                    last.setdefault(topic, {})[str(partition)] = high
+            there = self._partitions()
+            for found, at in ((first, _EARLIEST), (last, _LATEST)):
+                asked = [TopicPartition(topic, number, at) for topic, numbers in there.items() for number in numbers]
+                for part in self._asking().offsets_for_times(asked, timeout=self._timeout_s):
+                    if part.error is not None:
+                        raise KafkaException(part.error)  # noqa: TRY301 - one message for all of them
+                    found.setdefault(part.topic, {})[str(part.partition)] = part.offset
         except KafkaException as error:
             what = f"the offsets of {self._named()} at {self._conf['bootstrap.servers']}{self._refusal()}"
             raise failed(what, error) from error
         return first, last
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Ids of topics, which a topic of the same name that was made anew does not have; empty where nobody tells."""
+        try:
+            if self._cluster is None:
+                self._cluster = ClusterClient(self._conf, SYSTEM_CLOCK)
+            found = topic_ids(self._cluster, topics, timeout_ms=round(self._timeout_s * 1000))
+        except (ClusterError, ConfigError) as error:  # such as Kerberos, which only librdkafka speaks
+            logger.debug("ids of topics are not known: %s", error)
+            return {}
+        return {topic: str(each) for topic, each in found.items() if each.int}
 
     def at_timestamps(self, wanted: Offsets, last: Offsets) -> Offsets:
         """The first offset of every partition that is not older than its `wanted` ms; its end where there is none."""
@@ -171,7 +189,10 @@ class Brokers:
         return len({part.leader for name in names for part in topics[name].partitions.values()}) or 1
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

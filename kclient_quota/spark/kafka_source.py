@@ -20,6 +20,7 @@ Spark's own Kafka source where it has them; of timestamps the one for all partit
 | includePace | true: the column `pace`, of which `observed` makes figures of the query's progress |
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -47,13 +48,15 @@ from kclient_quota.spark.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from kclient_quota.spark.offsets import (
     EARLIEST,
     LATEST,
+    TOPIC_IDS,
     Offsets,
     Range,
-    check_offsets,
     count,
     limited,
+    made_anew,
     parse_offsets,
     parse_timestamps,
+    parted,
     ranges,
     resolved,
     walk,
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
+
+logger = logging.getLogger("kclient_quota")
 
 FORMAT: Final = "kclient_quota"
 _OF_QUOTA: Final = "quota"
@@ -172,6 +177,10 @@ def observed(frame: "DataFrame", name: str = FORMAT) -> "DataFrame":
     return frame.observe(name, *sums, F.max("pace.quota").alias("quota")).drop("pace")
 
 
+def _with_ids(offsets: Offsets, ids: dict[str, str]) -> dict[str, Any]:
+    return {**offsets, TOPIC_IDS: ids} if ids else dict(offsets)
+
+
 class KafkaBatchReader(DataSourceReader):
     """Reads what is there when the query is planned."""
 
@@ -209,7 +218,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a stream without a checkpoint begins."""
         first, last = self._brokers.offsets()
-        return self._options.offsets("starting", LATEST, self._brokers, first, last)
+        return self._identified(self._options.offsets("starting", LATEST, self._brokers, first, last))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """What comes from now on is for the next run."""
@@ -229,12 +238,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
-        check_offsets(start)
+        known, ids = parted(start)
         first, last = self._brokers.offsets()
-        end = self._target or last
-        self._check_loss(start, first)
-        if self._waits_for_more(count(start, end, first)):
+        end = self._identified(self._target or last)
+        end, ids_now = parted(end)
+        self._check_loss(known, first)
+        known = self._without_anew(known, ids, ids_now, is_told=True)
+        if self._waits_for_more(count(known, end, first)):
             return start
+        return _with_ids(self._within(limit, known, end, first), ids_now)
+
+    def _within(self, limit: ReadLimit, start: Offsets, end: Offsets, first: Offsets) -> Offsets:
         if isinstance(limit, ReadMaxRows):
             return limited(start, end, first, limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
@@ -248,9 +262,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list["InputPartition"]:
         """Offset ranges of a batch."""
-        check_offsets(start)
-        check_offsets(end)
-        return [*ranges(start, end, self._options.least_tasks)]
+        (begin, before), (until, now) = parted(start), parted(end)
+        begin = self._without_anew(begin, before, now, is_told=False)
+        return [*ranges(begin, until, self._options.least_tasks)]
 
     def read(self, partition: "InputPartition") -> Iterator["pa.RecordBatch"]:
         """The records of a range."""
@@ -259,6 +273,26 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """To executors goes what they read with; connections stay here."""
         return {"_options": self._options}
+
+    def _identified(self, offsets: Offsets) -> dict[str, Any]:
+        """With the ids of the topics, so that a batch knows a topic that was made anew."""
+        return _with_ids(offsets, self._brokers.topic_ids(offsets))
+
+    def _without_anew(self, start: Offsets, before: dict[str, str], now: dict[str, str], *, is_told: bool) -> Offsets:
+        """`start` without topics that were made anew: they are read from where they begin.
+
+        Raises:
+            ClusterError: there are such, and nothing may be lost.
+        """
+        anew = made_anew(before, now)
+        if anew and self._options.fail_on_data_loss:
+            raise ClusterError(
+                f"topic {anew[0]} was deleted and made anew; what it held before may be lost: set failOnDataLoss to "
+                "false to go on with the new one from its beginning"
+            )
+        if anew and is_told:
+            logger.warning("topics %s were made anew and are read from their beginning", ", ".join(anew))
+        return {topic: of for topic, of in start.items() if topic not in anew}
 
     def _waits_for_more(self, rows: int) -> bool:
         """Whether there are too few for a batch; not for ever, and not with Trigger.AvailableNow."""

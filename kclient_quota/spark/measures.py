@@ -20,6 +20,7 @@ BYTE_RATE, REQUEST_RATE = "byte_rate", "request_rate"
 THROTTLE_AVG, THROTTLE_MAX, THROTTLE_TOTAL = "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"
 THROTTLE_COUNT = "throttles"
 WAIT_TOTAL = "wait_total_ms"
+WAIT_WALL = "wait_wall_ms"
 
 _DIRECTION: Final = {PRODUCER: "outgoing", CONSUMER: "incoming"}
 _THROTTLED: Final = {PRODUCER: "produce", CONSUMER: "fetch"}
@@ -42,6 +43,7 @@ def _names() -> dict[str, tuple[str, str]]:
         names[f"{throttled}.count"] = (role, THROTTLE_COUNT)
     for role in (PRODUCER, CONSUMER):
         names[f"org.apache.kafka.{role}.quota.wait.time.total"] = (role, WAIT_TOTAL)
+        names[f"org.apache.kafka.{role}.quota.wait.wall.time.total"] = (role, WAIT_WALL)
     return names
 
 
@@ -59,11 +61,11 @@ MEASURED: Final = Shape(
 )
 """The shape that every job but `points` needs: for `decode`, far faster than the whole table."""
 
-SPANS: Final = (BYTES, REQUESTS, THROTTLE_TOTAL, WAIT_TOTAL)
+SPANS: Final = (BYTES, REQUESTS, THROTTLE_TOTAL, THROTTLE_COUNT, WAIT_TOTAL, WAIT_WALL)
 """Measures that are of a span of time."""
 
 PUSHED: Final = Shape(
-    columns=("client_instance_id", "client_id", "user", "group_id", "broker", "cluster_id", "time"),
+    columns=("client_instance_id", "client_id", "user", "group_id", "broker", "cluster_id", "push_interval_ms", "time"),
     measures=METRICS,
     spans=SPANS,
 )
@@ -112,7 +114,7 @@ def as_delta(points: "DataFrame") -> "DataFrame":
     """Cumulative sums as changes since the series' last point; every other point as it is. Batches only.
 
     A value below the last one, or a new start, is a counter that began anew: all of it is change. The first point of
-    a series is dropped unless it began within the data, since how much of it is new is not known.
+    each series is dropped, since how much of it is new is not known.
     """
     is_counter = (F.col("kind") == "sum") & (F.col("temporality") == "cumulative") & F.col("value").isNotNull()
     order = Window.partitionBy(*series_key()).orderBy("time")
@@ -124,12 +126,12 @@ def as_delta(points: "DataFrame") -> "DataFrame":
         .where(F.col("_last").isNotNull())
     )
     anew = (F.col("value") < F.col("_last")) | (F.col("start_ms") > F.col("_start"))
-    changes = (
-        counters.withColumn("value", F.when(anew, F.col("value")).otherwise(F.col("value") - F.col("_last")))
-        .withColumn("start_ms", F.when(anew, F.col("start_ms")).otherwise(F.unix_millis("_time")))
-        .withColumn("temporality", F.lit("delta"))
-        .drop("_last", "_start", "_time")
-    )
+    columns = {  # all at once: each is made of the values as they came
+        "value": F.when(anew, F.col("value")).otherwise(F.col("value") - F.col("_last")),
+        "start_ms": F.when(anew, F.col("start_ms")).otherwise(F.unix_millis("_time")),
+        "temporality": F.lit("delta"),
+    }
+    changes = counters.withColumns(columns).drop("_last", "_start", "_time")
     return points.where(~F.coalesce(is_counter, F.lit(False))).unionByName(changes)
 
 

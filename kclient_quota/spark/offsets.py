@@ -4,7 +4,7 @@ Offsets are `{topic: {partition: offset}}` with partitions as text, as Spark's o
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,9 @@ from pyspark.sql.datasource import InputPartition
 from kclient_quota.errors import ConfigError
 
 Offsets = dict[str, dict[str, int]]
+
+TOPIC_IDS: Final = "#topic-ids"
+"""Beside the topics of a checkpoint's offsets, where none can have that name: topic to its id, where brokers tell."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -60,6 +63,25 @@ def _by_partition(text: str, words: str) -> Offsets:
         return {str(t): {str(int(p)): int(o) for p, o in of.items()} for t, of in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(words) from error
+
+
+def parted(offsets: Any) -> tuple[Offsets, dict[str, str]]:
+    """The offsets that a checkpoint of this source holds, and the ids of their topics.
+
+    Raises:
+        ConfigError: it is none of this source.
+    """
+    ids: Any = {}
+    if isinstance(offsets, dict) and isinstance(offsets.get(TOPIC_IDS), dict):
+        ids = offsets[TOPIC_IDS]
+        offsets = {topic: of for topic, of in offsets.items() if topic != TOPIC_IDS}
+    check_offsets(offsets)
+    return offsets, ids
+
+
+def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Topics that have another id: they were deleted, and made again under the same name."""
+    return sorted(topic for topic, known in before.items() if now.get(topic, known) != known)
 
 
 def check_offsets(offsets: Any) -> None:

@@ -1,120 +1,62 @@
 """Runs a job from a source to files: in one go, or as a stream with a checkpoint."""
 
-import logging
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j ships no types
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.checkpoint import claim
-from kclient_quota.spark.decode import dead_letters, decode, points
-from kclient_quota.spark.files import read_files
+from kclient_quota.spark.decode import dead_letters, points
+from kclient_quota.spark.intervals import seen_ms, settled
 from kclient_quota.spark.jobs.backtest import backtest
-from kclient_quota.spark.jobs.outliers import noisiest, outliers
-from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
-from kclient_quota.spark.jobs.throttled import throttled
-from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.jvm_source import read_kafka
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource, observed
-from kclient_quota.spark.measures import MEASURED, PUSHED, as_delta
-from kclient_quota.spark.point_rows import ALL
+from kclient_quota.spark.jobs.outliers import noisiest
+from kclient_quota.spark.jobs.recommend import quota_file, recommend
+from kclient_quota.spark.output import write_batch, written
+from kclient_quota.spark.plan import JOBS, Plan
 from kclient_quota.spark.quota_table import Limits, read_limits
-from kclient_quota.spark.sizes import shuffled, state_of, throttled_of
+from kclient_quota.spark.reading import read
+from kclient_quota.spark.rows import table_job, usage_of
+from kclient_quota.spark.streaming import run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-logger = logging.getLogger("kclient_quota")
+try:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j ships no types
+except ImportError:  # a Spark Connect client comes without, and raises PySpark's own
+
+    class Py4JJavaError(Exception):  # type: ignore[no-redef] # a stand-in that nothing raises
+        """What a JVM in the same process raises."""
+
+
+__all__ = ["JOBS", "Plan", "reason", "run"]
 
 _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
 _OF_JAVA: Final = "An error occurred while calling "
-PYTHON: Final = "python"
-CONNECTORS: Final = (PYTHON, "jvm")
-_OF_USAGE: Final = ("usage", "outliers")
-JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to run.
-
-    Attributes:
-        job: one of `JOBS`.
-        source: directory that the receiver writes; with `client` a topic of pushes instead, or several with commas.
-        source_format: one of `files.FORMATS`; plays no part with `client`.
-        client: a consumer's configuration, `bootstrap.servers` at least, to read a topic; None: files.
-        output: directory of Parquet files; of `recommend` the file for `kafka-quotas`.
-        dead_letters: directory for what could not be decoded; None passes it over.
-        quotas: file of `kafka-quotas export`; None: no limits beside usage.
-        window: of `usage` and what is built on it.
-        late: of a stream, how late points may come; of `throttled` also how long a pause ends a session.
-        checkpoint: directory; makes it a stream, exactly once into Parquet.
-        is_endless: a stream goes on when it has caught up.
-        k: of `outliers`.
-        capacity: bytes per second that one broker has.
-        policy: of `recommend`.
-        most_overrides: of `recommend`: more than these are refused.
-        hold_out: of `recommend`: the part of the time, the last, that is left out and tried on; 0 tries nothing.
-        connector: what reads a topic: `python`, the source of this package, paced by the quota; or `jvm`, Spark's own.
-        max_rows: of a stream from a topic: the most records in a batch; None: what is there.
-    """
-
-    job: str
-    source: str
-    output: str
-    source_format: str = "jsonl"
-    client: Mapping[str, Any] | None = None
-    dead_letters: str | None = None
-    quotas: str | None = None
-    window: str = "1 minute"
-    late: str = "2 minutes"
-    checkpoint: str | None = None
-    is_endless: bool = False
-    k: int = 3
-    capacity: float | None = None
-    policy: Policy = field(default_factory=Policy)
-    most_overrides: int = 1_000
-    hold_out: float = 0.0
-    connector: str = PYTHON
-    max_rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.connector not in CONNECTORS:
-            raise ConfigError(f"connector {self.connector}: write one of {', '.join(CONNECTORS)}")
-        if self.max_rows is not None and self.max_rows < 1:
-            raise ConfigError(f"max_rows {self.max_rows}: write 1 or more")
-        if not 0 <= self.hold_out < 1:
-            raise ConfigError(f"hold_out {self.hold_out}: write 0 or more, below 1")
 
 
 def run(spark: "SparkSession", plan: Plan) -> str:
     """Run it.
 
     Returns:
-        a line that says what was written.
+        what was written, and what there is to know about it, in lines.
 
     Raises:
         ConfigError: the plan, a file of it or what Spark makes of it is wrong.
         ClusterError: Spark could not do it.
     """
-    if plan.job not in JOBS:
-        raise ConfigError(f"job {plan.job}: write one of {', '.join(JOBS)}")
     limits = read_limits(plan.quotas) if plan.quotas else None
     if plan.client is None and not Path(plan.source).exists() and "://" not in plan.source:
         raise ConfigError(f"input {plan.source}: there is no such directory")
     try:
-        before = shuffled(spark).bytes
-        said = _stream(spark, plan, limits) if plan.checkpoint else _batch(spark, plan, limits)
-        now = shuffled(spark)
-        logger.info("%s: %d bytes shuffled, %d executors at work", plan.job, now.bytes - before, now.executors)
+        if plan.checkpoint:
+            return run_stream(spark, plan, limits)
+        return _batch(spark, plan, limits)
     except StreamingQueryException as error:
         raise ClusterError(f"the stream of {plan.job} failed: {reason(error)}") from error
     except PySparkException as error:
@@ -123,7 +65,6 @@ def run(spark: "SparkSession", plan: Plan) -> str:
         raise raised(f"{plan.job} on {plan.source}: {reason(error)}") from error
     except Py4JJavaError as error:  # what PySpark has no exception of its own for: a worker that died, for one
         raise ClusterError(f"{plan.job} on {plan.source}: {reason(error)}") from error
-    return said
 
 
 def reason(error: Exception) -> str:
@@ -142,43 +83,34 @@ def reason(error: Exception) -> str:
     return lines[1].removeprefix(": ") if is_java else lines[0]
 
 
-def _read(spark: "SparkSession", plan: Plan) -> "DataFrame":
-    is_stream = plan.checkpoint is not None
-    shape = ALL if plan.job == "points" else PUSHED if is_stream and plan.job in _OF_USAGE else MEASURED
-    if plan.client is None:
-        return read_files(spark, plan.source, plan.source_format, is_stream=is_stream, shape=shape)
-    options = {"subscribe": plan.source, "startingOffsets": "earliest"}
-    options |= {f"kafka.{key}": str(value) for key, value in plan.client.items()}
-    if is_stream and plan.max_rows is not None:
-        options["maxOffsetsPerTrigger"] = str(plan.max_rows)
-    pushes = _topic(spark, options, plan.connector, is_stream=is_stream)
-    return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")), shape)
-
-
-def _topic(spark: "SparkSession", options: dict[str, str], connector: str, *, is_stream: bool) -> "DataFrame":
-    if connector != PYTHON:
-        return read_kafka(spark, options, is_stream=is_stream)
-    spark.dataSource.register(KafkaSource)
-    if not is_stream:
-        return spark.read.format(FORMAT).options(**options).load()
-    return observed(spark.readStream.format(FORMAT).options(**options, includePace="true").load())
-
-
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
-    decoded = _read(spark, plan)
+    decoded = read(spark, plan, is_stream=False)
+    is_read_again = plan.client is not None or plan.dead_letters is not None or plan.source_format == "pushes"
+    if is_read_again:  # what comes over the network, under a quota, comes once; and all look at the same
+        decoded = decoded.persist(StorageLevel.DISK_ONLY)
+    try:
+        return _job(spark, plan, limits, decoded)
+    finally:
+        if is_read_again:
+            decoded.unpersist()
+
+
+def _job(spark: "SparkSession", plan: Plan, limits: Limits | None, decoded: "DataFrame") -> str:
     table = points(decoded)
+    plan, words = settled(plan, None if plan.job == "points" else seen_ms(table))
     if plan.dead_letters:
         dead_letters(decoded).write.mode("append").parquet(plan.dead_letters)
     if plan.job == "recommend":
-        return _recommend(plan, usage(as_delta(table), plan.window, plan.late))
-    found = _table_job(plan, table if plan.job == "points" else as_delta(table), limits)
+        return "\n".join([*_recommend(plan, usage_of(plan, table, None)), *words])
+    found = table_job(plan, table, limits)
     if plan.job == "outliers":
+        assert plan.window is not None, "settled"
         found = noisiest(table, found, plan.k, plan.capacity, plan.window)
-    found.write.parquet(plan.output)
-    count = spark.read.parquet(plan.output).count()
+    write_batch(plan, found)
+    count = written(spark, plan).count()
     if not count:
         _check_decoded(plan, dead_letters(decoded))
-    return f"{plan.output}: {count} rows"
+    return "\n".join([f"{plan.output}: {count} rows", *words])
 
 
 def _check_decoded(plan: Plan, letters: "DataFrame") -> None:
@@ -191,18 +123,10 @@ def _check_decoded(plan: Plan, letters: "DataFrame") -> None:
         )
 
 
-def _table_job(plan: Plan, table: "DataFrame", limits: Limits | None) -> "DataFrame":
-    if plan.job == "points":
-        return table
-    if plan.job == "throttled":
-        return throttled(table, plan.late, plan.late, limits)
-    return usage(table, plan.window, plan.late, limits)
-
-
-def _recommend(plan: Plan, table: "DataFrame") -> str:
+def _recommend(plan: Plan, table: "DataFrame") -> list[str]:
     held = None
     if plan.hold_out:
-        table = table.cache()
+        table = table.persist(StorageLevel.DISK_ONLY)
         table, held = _split(table, plan.hold_out)
     rows = recommend(table, plan.policy).limit(plan.most_overrides + 3).collect()  # two of them are defaults
     if len(rows) > plan.most_overrides + 2:
@@ -219,8 +143,8 @@ def _recommend(plan: Plan, table: "DataFrame") -> str:
         Path(plan.output).write_text(quota_file(rows, plan.policy), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"output {plan.output}: {error.strerror}; recommend writes one file") from error
-    said = f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"
-    return said if held is None else f"{said}\n{_tried(held, read_limits(plan.output), plan.policy.most_growth)}"
+    said = [f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"]
+    return said if held is None else [*said, _tried(held, read_limits(plan.output), plan.policy.most_growth)]
 
 
 def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
@@ -233,53 +157,22 @@ def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
 
 def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> str:
     """How the recommendation would have done."""
+    totals = {
+        name: F.coalesce(F.sum(F.col(name) * F.col("clients")), F.lit(0)) / 1000
+        for name in ("throttled_ms", "lowest_ms", "highest_ms")
+    }
     found = (
         backtest(held, limits, most_growth)
         .agg(
-            F.count("*").alias("clients"),
+            F.count("*").alias("quotas"),
             F.count_if(F.col("throttles") > 0).alias("throttled"),
-            F.coalesce(F.sum("throttled_ms"), F.lit(0)).alias("throttled_ms"),
-            F.coalesce(F.sum("seconds"), F.lit(0)).alias("seconds"),
+            F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
+            *(total.alias(name) for name, total in totals.items()),
         )
         .collect()[0]
     )
     return (
-        f"tried on the time held out: {found['throttled']} of {found['clients']} clients (by broker) throttled, "
-        f"{found['throttled_ms'] / 1000:.0f} of {found['seconds']} client seconds"
+        f"tried on the time held out: {found['throttled']} of {found['quotas']} quotas (by broker) throttled, "
+        f"{found['throttled_ms']:,.0f} of {found['seconds']:,.0f} client seconds, between {found['lowest_ms']:,.0f} "
+        f"and {found['highest_ms']:,.0f} by how bursts coincide"
     )
-
-
-def _stream(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
-    if plan.job == "recommend":
-        raise ConfigError("recommend looks at a span of time as a whole: run it without a checkpoint")
-    assert plan.checkpoint is not None, "what makes it a stream"
-    kept = ("job", "source", "window", "late") if plan.client else ("job", "source", "source_format", "window", "late")
-    claim(spark, plan.checkpoint, {name: getattr(plan, name) for name in kept})
-    table = points(_read(spark, plan))
-    writer = _table_job(plan, table, limits).writeStream.option("checkpointLocation", plan.checkpoint)
-    if not plan.is_endless:
-        writer = writer.trigger(availableNow=True)
-    if plan.job == "outliers":
-        query = writer.foreachBatch(lambda rows, number: _write_outliers(plan, rows, number)).start()
-    else:
-        query = writer.format("parquet").outputMode("append").start(plan.output)
-    query.awaitTermination()
-    return f"{plan.output}: {_told(query.recentProgress)}"
-
-
-def _told(progress: list[Any]) -> str:
-    """What the query's progress comes to."""
-    words = [f"{sum(each['numInputRows'] for each in progress)} rows read in {len(progress)} batches"]
-    rows, size = state_of(progress)
-    if rows:
-        words.append(f"state of at most {rows} rows, {size} bytes")
-    _, throttle_ms = throttled_of(progress, FORMAT)
-    if throttle_ms:
-        words.append(f"brokers throttled its tasks for {throttle_ms} ms together")
-    return "; ".join(words)
-
-
-def _write_outliers(plan: Plan, rows: "DataFrame", number: int) -> None:
-    """A directory per batch: done again, it holds the same."""
-    found = outliers(rows, plan.k, plan.capacity)
-    found.write.mode("overwrite").parquet(f"{plan.output}/batch={number}")

@@ -12,6 +12,9 @@ from kclient_quota.spark.schema import COLUMNS, KNOWN_AS, LETTER, SENDER, SERIES
 COORDINATOR: Final = 2**31 - 1
 """What Java's clients take from the coordinator's id to name the connection to it."""
 
+CLOCK_TOLERANCE_MS: Final = 120_000
+"""How far a client's clock may be off the receiver's before the receiver's counts."""
+
 USER_PREFIX: Final = "User:"
 """The kind of principal that quotas know."""
 
@@ -35,11 +38,14 @@ class Shape:
             points that have a value.
         spans: None: a row a point. Else a row for all gauges and deltas of a push that share role, broker and time
             (`push_rows`), with a column a measure; and for each of these measures `MEASURE_s`, the seconds it is of.
+        clock_tolerance_ms: so far a client's clock may be from the receiver's; None: however far. A client that is
+            further off is taken to have measured when its push came, for one clock must not end others' windows.
     """
 
     columns: tuple[str, ...] = COLUMNS
     measures: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spans: tuple[str, ...] | None = None
+    clock_tolerance_ms: int | None = CLOCK_TOLERANCE_MS
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,7 +125,7 @@ def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shap
         elif each.name == "broker":
             arrays.append(brokers(found))
         elif each.name == "time":
-            arrays.append(times(found, known))
+            arrays.append(times(found, known, shape.clock_tolerance_ms))
         else:
             arrays.append(found.column(each.name) if each.name in names else pa.nulls(found.num_rows, each.type))
     return pa.RecordBatch.from_arrays(arrays, schema=shape.decoded)
@@ -146,11 +152,14 @@ def _named(name: str, texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.starts_with(texts, USER_PREFIX), pc.utf8_slice_codeunits(texts, len(USER_PREFIX)), texts)
 
 
-def times(found: pa.RecordBatch, known: Mapping[str, pa.Array]) -> pa.Array:
-    """The column `time`."""
+def times(found: pa.RecordBatch, known: Mapping[str, pa.Array], tolerance_ms: int | None) -> pa.Array:
+    """The column `time`; see `Shape.clock_tolerance_ms`."""
     time_ms = found.column("time_ms")
-    received = _given("received_ms", found, known) if time_ms.null_count else None
-    if received is not None:
+    received = _given("received_ms", found, known)
+    if received is not None and tolerance_ms is not None:
+        is_near = pc.less_equal(pc.abs(pc.subtract(time_ms, received)), tolerance_ms)
+        time_ms = pc.if_else(pc.fill_null(is_near, pc.is_null(received)), time_ms, received)
+    elif received is not None:
         time_ms = pc.coalesce(time_ms, received)
     return time_ms.cast(pa.timestamp("ms", "UTC")).cast(TABLE.field("time").type)
 

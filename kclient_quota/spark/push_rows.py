@@ -55,7 +55,7 @@ def _counted(
         [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns],
         schema=table.schema,
     )
-    time = times(found, known)
+    time = times(found, known, shape.clock_tolerance_ms)
     is_now = pc.fill_null(pc.equal(found.column("temporality"), _DELTA), True)
     kept = pc.and_(is_now, pc.and_(pc.is_valid(found.column("value")), pc.is_valid(time)))
     if pc.all(kept, min_count=0).as_py():

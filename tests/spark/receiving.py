@@ -86,7 +86,7 @@ class ToTopic:
         self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "receiver"})
 
     def accept(self, push):
-        self.producer.produce(self.topic, push.enriched)
+        self.producer.produce(self.topic, push.enriched, timestamp=push.received_unix_ms)
 
     def close(self, timeout_ms):
         assert self.producer.flush(timeout_ms / 1000) == 0

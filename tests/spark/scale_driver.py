@@ -5,7 +5,7 @@ import time
 
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.session import session
-from kclient_quota.spark.sizes import shuffled
+from tests.spark.shuffling import shuffled
 
 SETTINGS = {
     "spark.executor.memory": "512m",

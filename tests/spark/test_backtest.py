@@ -16,7 +16,7 @@ def by_the_manager(windows):
     manager = ClientQuotaManager(ClientQuotaType.PRODUCE)
     manager.update_quota(ClientQuotaEntity({"client-id": "c"}), QUOTA)
     waiting = total = count = seconds = until = 0
-    for begin, end, rate in windows:
+    for begin, end, rate, _ in windows:
         for now in range(begin, end, 1_000):
             seconds += 1
             waiting += rate
@@ -30,7 +30,8 @@ def by_the_manager(windows):
 
 
 def windows_of(chance, rate):
-    return [(BEGIN_MS + n * 60_000, BEGIN_MS + (n + 1) * 60_000, rate * chance.uniform(0.3, 1.7)) for n in range(5)]
+    rates = [rate * chance.uniform(0.3, 1.7) for n in range(5)]
+    return [(BEGIN_MS + n * 60_000, BEGIN_MS + (n + 1) * 60_000, each, each) for n, each in enumerate(rates)]
 
 
 def test_throttling_is_what_the_brokers_manager_says():
@@ -54,7 +55,7 @@ def test_every_client_on_every_broker(spark):
         for broker in ("1", "2"):
             windows = windows_of(chance, rate)
             wanted[client, broker] = throttling(windows, QUOTA)
-            for begin, end, value in windows:
+            for begin, end, value, _ in windows:
                 at = [datetime.fromtimestamp(each / 1000, tz=UTC) for each in (begin, end)]
                 usage.append((*at, "u", client, "producer", broker, value))
     usage.append((*at, "u", "large", "producer", None, 9e9))

@@ -71,37 +71,6 @@ def test_bytes_are_scaled_by_the_time_that_was_waited_or_throttled(spark):
     assert grown[0, "always waits", None] == pytest.approx(1_000.0)
 
 
-def test_what_does_not_fit_into_a_window_is_booked_where_it_was_spent(spark):
-    """A throttle of 100 s after its answer, a wait of 100 s before its end; each 40 s beyond a neighbouring window."""
-    rows = [
-        row(n, client, byte_rate=1_000.0, covered_ms=60_000.0, **{total: 130_000.0 if n == 3 else 0.0})
-        for client, total in (("throttled", "throttle_total_ms"), ("waits", "wait_total_ms"))
-        for n in range(7)
-    ]
-    found = demands(spark, rows, most_growth=1e6)
-    for step in range(-3, 4):
-        shares = {"throttled": [0.0, 1.0, 1.0, 10 / 60], "waits": [0.0, 1.0, 1.0, 10 / 60]}
-        after = shares["throttled"][step + 1] if 0 <= step <= 2 else 0.0
-        before = shares["waits"][1 - step] if -2 <= step <= 0 else 0.0
-        for client, share in (("throttled", after), ("waits", before)):
-            assert found[3 + step, client, None] == pytest.approx(1_000.0 / (1 - min(share, 1 - 1e-6)), rel=1e-6)
-
-
-def test_the_booked_time_is_all_of_it(spark):
-    """However long: a throttle is spread over windows that are there, and nothing of it twice."""
-    chance = random.Random(2)
-    totals = {f"c{n}": chance.uniform(60_000, 600_000) for n in range(5)}
-    rows = [
-        row(n, client, byte_rate=1.0, covered_ms=6e4, throttle_total_ms=total if n == 0 else 0.0)
-        for client, total in totals.items()
-        for n in range(12)
-    ]
-    spent = dict.fromkeys(totals, 0.0)
-    for (_, client, _), value in demands(spark, rows, most_growth=1e9).items():
-        spent[client] += 60_000 * (1 - 1 / value)
-    assert spent == pytest.approx(totals, rel=1e-6)
-
-
 def level_of(limits, capacity):
     """By bisection: the level to which all keep, so that what is left adds up to the capacity."""
     low, high = 0.0, max(limits)

@@ -1,5 +1,6 @@
 """The source where topics change under it: driver and executor sides by themselves, without Spark between them."""
 
+import json
 import logging
 import pickle
 from concurrent.futures import wait
@@ -14,7 +15,8 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.kafka_source import FORMAT, KafkaBatchReader, KafkaSource, KafkaStreamReader, observed
-from kclient_quota.spark.sizes import throttled_of
+from kclient_quota.spark.offsets import parted
+from kclient_quota.spark.progress import Totals
 from kclient_quota.testing.clock import ManualClock
 
 ALL = ReadAllAvailable()
@@ -50,6 +52,11 @@ def source(cluster):
         reader._brokers.close()
 
 
+def logs(offsets):
+    """Without the topics' ids."""
+    return parted(offsets)[0]
+
+
 def done(futures):
     assert not wait(futures.values(), 20).not_done
     for future in futures.values():
@@ -80,14 +87,14 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(cluster, admin,
     produce(cluster, "grows", 0, range(5))
     reader = source("grows")
     first = reader.latestOffset(reader.initialOffset(), ALL)
-    assert first == {"grows": {"0": 5}}
+    assert logs(first) == {"grows": {"0": 5}}
     done(admin.create_partitions([NewPartitions("grows", 3)]))
     produce(cluster, "grows", 0, range(5, 7))
     produce(cluster, "grows", 2, range(100, 104))
     # By then the new partition has lost its oldest records already.
     done(admin.delete_records([TopicPartition("grows", 2, 1)]))
     second = reader.latestOffset(first, ALL)
-    assert second == {"grows": {"0": 7, "1": 0, "2": 4}}
+    assert logs(second) == {"grows": {"0": 7, "1": 0, "2": 4}}
     assert sorted(between(reader, first, second)) == [5, 6, 101, 102, 103]
 
 
@@ -96,7 +103,7 @@ def test_a_topic_that_comes_to_match_a_pattern(cluster, source):
     cluster.create_topic("other-pattern-a", 1)
     reader = source(None, subscribePattern="pattern-.*")
     start = reader.initialOffset()
-    assert start == {"pattern-a": {"0": 0}}
+    assert logs(start) == {"pattern-a": {"0": 0}}
     cluster.create_topic("pattern-b", 1)
     produce(cluster, "pattern-b", 0, range(3))
     assert between(reader, start, reader.latestOffset(start, ALL)) == [0, 1, 2]
@@ -137,6 +144,27 @@ def test_a_topic_that_is_gone_is_named(cluster, admin, source):
         reader.latestOffset(start, ALL)
 
 
+@pytest.mark.parametrize("more", [0, 3, 40])
+def test_a_topic_that_was_made_anew_is_noticed(cluster, admin, source, more, caplog):
+    """Whether it holds less than the stream has read, as much, or more: its records are not passed over."""
+    name = f"anew-{more}"
+    cluster.create_topic(name, 1)
+    produce(cluster, name, 0, range(10))
+    start = source(name).latestOffset(source(name).initialOffset(), ALL)
+    start = json.loads(json.dumps(start))
+    done(admin.delete_topics([name]))
+    cluster.create_topic(name, 1)
+    produce(cluster, name, 0, range(100, 107 + more))
+    with pytest.raises(ClusterError, match=f"topic {name} was deleted and made anew.*failOnDataLoss to false"):
+        source(name).latestOffset(start, ALL)
+    reader = source(name, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        end = reader.latestOffset(start, ALL)
+    assert f"topics {name} were made anew" in caplog.text
+    assert between(reader, start, end) == list(range(100, 107 + more))
+    assert reader.latestOffset(end, ALL) == end
+
+
 def test_a_run_with_available_now_ends_where_it_began_to(cluster, source):
     cluster.create_topic("now", 2)
     produce(cluster, "now", 0, range(4))
@@ -155,9 +183,9 @@ def test_batches_by_bytes(cluster, source):
     produce(cluster, "bytes", 0, range(50), size=1_000)
     reader = source("bytes")
     start = reader.initialOffset()
-    assert reader.latestOffset(start, ReadMaxBytes(10_000)) == {"bytes": {"0": 10}}
-    assert reader.latestOffset(start, ReadMaxBytes(1)) == {"bytes": {"0": 1}}
-    assert reader.latestOffset(start, ReadMaxBytes(10_000_000)) == {"bytes": {"0": 50}}
+    assert logs(reader.latestOffset(start, ReadMaxBytes(10_000))) == {"bytes": {"0": 10}}
+    assert logs(reader.latestOffset(start, ReadMaxBytes(1))) == {"bytes": {"0": 1}}
+    assert logs(reader.latestOffset(start, ReadMaxBytes(10_000_000))) == {"bytes": {"0": 50}}
 
 
 def test_the_limit_of_a_quota_is_that_of_every_leader_in_an_interval(cluster, source):
@@ -203,7 +231,7 @@ def test_a_batch_waits_for_rows_but_not_for_ever(cluster, source):
     produce(cluster, "few", 0, range(3))
     # A stream that begins takes what there is.
     first = reader.latestOffset(start, ALL)
-    assert first == {"few": {"0": 3, "1": 0}}
+    assert logs(first) == {"few": {"0": 3, "1": 0}}
     produce(cluster, "few", 0, range(3, 8))
     produce(cluster, "few", 1, range(4))
     assert reader.latestOffset(first, ALL) == first
@@ -215,10 +243,10 @@ def test_a_batch_waits_for_rows_but_not_for_ever(cluster, source):
     produce(cluster, "few", 0, range(8, 9))
     assert reader.latestOffset(third, ALL) == third
     clock.sleep_ms(1)
-    assert reader.latestOffset(third, ALL) == {"few": {"0": 9, "1": 5}}
+    assert logs(reader.latestOffset(third, ALL)) == {"few": {"0": 9, "1": 5}}
     assert reader.latestOffset(third, ALL) == third
     reader.prepareForTriggerAvailableNow()
-    assert reader.latestOffset(third, ALL) == {"few": {"0": 9, "1": 5}}
+    assert logs(reader.latestOffset(third, ALL)) == {"few": {"0": 9, "1": 5}}
 
 
 def test_headers_and_pace_are_columns_when_asked_for(cluster, source):
@@ -293,6 +321,8 @@ def test_throttles_are_figures_of_the_progress(spark, cluster, tmp_path):
     query.awaitTermination()
     progress = [each for each in query.recentProgress if each["numInputRows"]]
     assert sum(each["numInputRows"] for each in progress) == 300
-    size, throttle_ms = throttled_of(progress, FORMAT)
-    assert size >= 300_000
-    assert throttle_ms > 0
+    totals = Totals()
+    for each in progress:
+        totals.add(json.loads(each.json), FORMAT)
+    assert totals.bytes >= 300_000
+    assert totals.throttle_ms > 0

@@ -39,7 +39,11 @@ def test_a_sweep(spark, ours, tmp_path, capsys):
         (["usage"], "usage: name what it reads"),
         (["report", "--topic", "pushes"], "report: name the directory"),
         (["report", "--input", "/nowhere"], "none of the directories usage"),
-        (["usage", "--input", "pushes", "--output-format", "delta"], "no release for Spark 4.3"),
+        (["whatif", "--input", "pushes"], "whatif tries quotas: name a file"),
+        (["usage", "--input", "pushes", "--conf", "spark.foo"], "--conf spark.foo: write KEY=VALUE"),
+        (["usage", "--input", "pushes", "--trigger", "10 seconds"], "say that it is endless, too"),
+        (["usage", "--input", "pushes", "--window", "a while"], "window a while: write whole numbers with units"),
+        (["compact"], "compact: name what it reads"),
     ],
 )
 def test_what_does_not_fit_is_one_message(ours, tmp_path, capsys, given, words):

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections import Counter, defaultdict
 from statistics import fmean
 
@@ -23,6 +24,7 @@ from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.point_rows import seconds_of
 from kclient_quota.spark.push_rows import push_rows
 
+QUOTA = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
 BEGIN_MS = 1_800_000_000_000
 MINUTE_MS = 60_000
 CLIENTS = [f"c{number}" for number in range(4)]
@@ -93,19 +95,26 @@ def test_clients_of_a_quota_are_added_up_in_however_many_steps(monkeypatch, many
         start = BEGIN_MS + chance.randrange(2) * MINUTE_MS
         row = {"window_start": start * 1000, "window_end": (start + MINUTE_MS) * 1000}
         row |= {name: chance.choice([None, "a", "b"]) if name == "client_id" else None for name in WHO}
+        row |= dict.fromkeys(QUOTA) | {"quota": 4.0, "quota_user": chance.choice("xy"), "clients": 1}
         rows.append(row | {name: chance.choice([None, chance.random()]) for name in numbers})
     times, texts, doubles = pa.timestamp("us", "UTC"), pa.string(), pa.float64()
-    kinds = {**dict.fromkeys(WINDOW, times), **dict.fromkeys(WHO, texts), **dict.fromkeys(numbers, doubles)}
+    kinds = {**dict.fromkeys(WINDOW, times), **dict.fromkeys((*WHO, *QUOTA), texts), **dict.fromkeys(numbers, doubles)}
+    kinds |= {"quota": doubles, "clients": pa.int64()}
     table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
     added = closed_windows._add_up(iter(table.to_batches(max_chunksize=17)))
     found = [row for batch in added for row in batch.to_pylist()]
-    groups = defaultdict(list)
+    groups, shared, keys = defaultdict(list), defaultdict(float), (*WINDOW, *WHO, "quota_user")
     for row in table.to_pylist():
-        groups[tuple(row[name] for name in (*WINDOW, *WHO))].append(row)
-    assert {tuple(row[name] for name in (*WINDOW, *WHO)) for row in found} == groups.keys()
+        groups[tuple(row[name] for name in keys)].append(row)
+        if row["byte_rate"] is not None:
+            shared[row["window_start"], row["quota_user"]] += row["byte_rate"]
+    assert {tuple(row[name] for name in keys) for row in found} == groups.keys()
     assert len(found) == len(groups)
     for row in found:
-        members = groups[tuple(row[name] for name in (*WINDOW, *WHO))]
+        members = groups[tuple(row[name] for name in keys)]
+        together = None if row["byte_rate"] is None else shared[row["window_start"], row["quota_user"]]
+        assert row["quota_byte_rate"] == pytest.approx(together)
+        assert row["utilisation"] == (None if together is None else pytest.approx(together / 4.0))
         assert row["clients"] == len(members)
         for names, way in ((SUMS, math.fsum), (MEANS, fmean), (HIGHEST, max)):
             for name in names:
@@ -121,7 +130,7 @@ def push(number, minute):
 
     def add(name, value, kind=MetricKind.GAUGE, node=None):
         key = PointKey(f"org.apache.kafka.{name}", (("node_id", node),) if node else ())
-        start = at_ms - 30_000 if kind is MetricKind.SUM else None
+        start = at_ms - MINUTE_MS if kind is MetricKind.SUM else None
         made.append(PushPoint(Point(key, kind, value), value, start, at_ms, delta=kind is MetricKind.SUM))
 
     for node in ("node-1", "node-2"):
@@ -145,6 +154,7 @@ def write(folder, name, pushes):
         "client_id": [f"app{number % 5}" for number, _ in pushes],
         "principal": ["User:u"] * len(pushes),
         "received_unix_ms": [BEGIN_MS + minute * MINUTE_MS for _, minute in pushes],
+        "push_interval_ms": [MINUTE_MS] * len(pushes),
     }
     pq.write_table(pa.table(columns), folder / name)
 
@@ -168,8 +178,8 @@ def same(found, wanted):
 
 
 def test_usage_of_pushes_is_usage_of_points(spark, real_payloads):
-    rows = [(data, kind, f"client-{name[:6]}", BEGIN_MS) for name, data, kind in real_payloads]
-    frame = spark.createDataFrame(rows, "value binary, compression_type int, client_id string, received_unix_ms long")
+    rows = [(data, kind, f"client-{name[:6]}") for name, data, kind in real_payloads]
+    frame = spark.createDataFrame(rows, "value binary, compression_type int, client_id string")
     wanted = rows_of(usage(points(decode(frame, MEASURED))).cache())
     assert len(wanted) > 5
     same(rows_of(usage(points(decode(frame, PUSHED))).cache()), wanted)
@@ -189,9 +199,10 @@ def test_a_stream_of_pushes_is_the_batch_but_for_what_came_too_late(spark, tmp_p
     )
     for number, pushes in enumerate((early, later, too_late + last)):
         write(source, f"{number}.parquet", pushes)
-        run(spark, plan)
+        said = run(spark, plan)
+    assert re.search(r"[1-9]\d* rows came too late for their windows and were dropped: raise --late", said)
     write(tmp_path / "in-time", "all.parquet", early + later + last)
     whole = usage(points(read_files(spark, str(tmp_path / "in-time"), "pushes", shape=MEASURED)))
-    wanted = rows_of(whole.where(f"unix_millis(window_start) < {BEGIN_MS + 8 * MINUTE_MS}").cache())
+    wanted = rows_of(whole.where(f"unix_millis(window_start) < {BEGIN_MS + 7 * MINUTE_MS}").cache())
     assert {row["clients"] for row in wanted.values()} == {1, 2}
     same(rows_of(spark.read.parquet(str(target))), wanted)

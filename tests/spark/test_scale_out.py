@@ -9,8 +9,9 @@ import pytest
 from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.sizes import shuffled, state_of, throttled_of
+from kclient_quota.spark.progress import Totals
 from tests.spark.receiving import Client, ToFiles, receive
+from tests.spark.shuffling import shuffled
 from tests.spark.standalone import Standalone
 
 DRIVER = Path(__file__).with_name("scale_driver.py")
@@ -73,13 +74,18 @@ def test_a_job_on_executors_of_their_own_is_the_job(spark, pushes, wanted, tmp_p
 
 
 def test_sizes_out_of_a_progress():
-    operators = [{"numRowsTotal": 5, "memoryUsedBytes": 70}, {"numRowsTotal": 2, "memoryUsedBytes": 30}]
-    metrics = {"kclient_quota": {"bytes": 10, "throttle_ms": None}}
+    operators = [
+        {"numRowsTotal": 5, "memoryUsedBytes": 70, "numRowsDroppedByWatermark": 4},
+        {"numRowsTotal": 2, "memoryUsedBytes": 30, "numRowsDroppedByWatermark": 0},
+    ]
+    metrics = {"kclient_quota": {"bytes": 10, "throttle_ms": None}, "dead_letters": {"letters": 2}}
     progress = [
         {"stateOperators": operators, "observedMetrics": metrics},
         {"stateOperators": [], "observedMetrics": {"kclient_quota": {"bytes": 5, "throttle_ms": 300}}},
         {"stateOperators": operators[:1], "observedMetrics": {}},
     ]
-    assert state_of(progress) == (7, 100)
-    assert throttled_of(progress, "kclient_quota") == (15, 300)
-    assert state_of([]) == (0, 0)
+    totals = Totals()
+    for each in progress:
+        totals.add({"numInputRows": 3, **each})
+    assert totals == Totals(9, 3, 7, 100, dropped=8, letters=2, bytes=15, throttle_ms=300)
+    assert "8 rows came too late" in totals.told()

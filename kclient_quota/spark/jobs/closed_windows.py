@@ -23,29 +23,40 @@ MEANS: Final = ("throttle_avg_ms",)
 HIGHEST: Final = ("throttle_max_ms",)
 """How the columns of clients that share a quota become one row's."""
 
-_KEYS: Final = (*WINDOW, *WHO)
+_QUOTA: Final = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
+SHARED: Final = ("cluster_id", "broker", "role", "quota_level", "quota_user", "quota_client_id")
+"""Who has these in common shares a quota."""
+
+_KEYS: Final = (*WINDOW, *WHO, *_QUOTA)
 _ADDED: Final = {
     **dict.fromkeys(("clients", *SUMS, *MEANS, *(f"{name}_known" for name in MEANS)), "sum"),
     **dict.fromkeys(HIGHEST, "max"),
 }
+_DOUBLES: Final = (
+    *("byte_rate", "byte_rate_max", "request_rate", *MEANS, *HIGHEST, "throttle_total_ms", "throttles"),
+    *("wait_total_ms", "covered_ms"),
+)
 _DDL: Final = ", ".join(
     [
         *(f"{name} timestamp" for name in WINDOW),
         *(f"{name} string" for name in WHO),
         "clients bigint",
-        *(f"{name} double" for name in (*SUMS, *MEANS, *HIGHEST)),
+        *(f"{name} double" for name in _DOUBLES),
+        *(f"{name} {'double' if name == 'quota' else 'string'}" for name in _QUOTA),
+        "quota_byte_rate double",
+        "utilisation double",
     ]
 )
 _MANY: Final = 50_000
 
 
 def of_closed(per_client: "DataFrame") -> "DataFrame":
-    """Rows a window and `WHO`; one task holds all of the windows that one batch closes for its clients.
+    """The rows of `usage`; one task holds all of the windows that one batch closes for those who share a quota.
 
     Args:
-        per_client: a stream of rows a window, client and `WHO`, all of a window in one batch.
+        per_client: a stream of rows a window, client and `WHO` with their quotas, all of a window in one batch.
     """
-    return per_client.repartition(*WINDOW, *WHO).mapInArrow(_add_up, _DDL)
+    return per_client.repartition(*WINDOW, *SHARED).mapInArrow(_add_up, _DDL)
 
 
 def _add_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +78,6 @@ def _counted(batch: pa.RecordBatch) -> pa.Table:
     table = pa.Table.from_batches([batch])
     for name in MEANS:
         table = table.append_column(f"{name}_known", pc.is_valid(table.column(name)).cast(pa.int64()))
-    table = table.append_column("clients", pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
     return table.select([*_KEYS, *_ADDED])
 
 
@@ -79,6 +89,21 @@ def _added(table: pa.Table) -> pa.Table:
 
 
 def _rows(table: pa.Table) -> pa.Table:
-    columns = {name: table.column(name) for name in (*_KEYS, "clients", *SUMS)}
-    columns |= {name: pc.divide(table.column(name), table.column(f"{name}_known")) for name in MEANS}
-    return pa.table(columns | {name: table.column(name) for name in HIGHEST})
+    columns = {name: table.column(name) for name in (*WINDOW, *WHO, "clients")}
+    means = {name: pc.divide(table.column(name), table.column(f"{name}_known")) for name in MEANS}
+    columns |= {name: means.get(name, table.column(name)) for name in _DOUBLES}
+    columns |= {name: table.column(name) for name in _QUOTA}
+    columns["quota_byte_rate"] = _together(table)
+    columns["utilisation"] = pc.divide(columns["quota_byte_rate"], table.column("quota"))
+    return pa.table(columns)
+
+
+def _together(table: pa.Table) -> pa.ChunkedArray:
+    """What all do together who share a quota, for each row; null where the row's clients do not tell."""
+    keys = [*WINDOW, *SHARED]
+    numbered = table.select(keys).append_column("rate", table.column("byte_rate"))
+    numbered = numbered.append_column("row", pa.array(range(table.num_rows), pa.int64()))
+    sums = numbered.group_by(keys, use_threads=False).aggregate([("rate", "sum"), ("row", "list")])
+    order = pc.sort_indices(pc.list_flatten(sums.column("row_list")))
+    found = sums.column("rate_sum").take(pc.list_parent_indices(sums.column("row_list"))).take(order)
+    return pc.if_else(pc.is_valid(table.column("byte_rate")), found, pa.scalar(None, pa.float64()))

@@ -10,10 +10,12 @@
 | heartbeat_headroom_ms | ms | of group members: `max.poll.interval.ms` less the depth; below zero the group is lost |
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.spark.durations import duration_ms
+from kclient_quota.spark.jobs.usage import PUSH_INTERVAL
 from kclient_quota.spark.measures import THROTTLE_AVG, THROTTLE_MAX, THROTTLE_TOTAL, measured
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 MAX_POLL_INTERVAL_MS: Final = 300_000
 """The clients' default of `max.poll.interval.ms`."""
 
+_PUSHES: Final = 2.5
+
 _WHO: Final = ("client_instance_id", "client_id", "user", "group_id", "cluster_id", "role", "broker")
 
 
 def throttled(
     points: "DataFrame",
-    gap: str = "2 minutes",
+    gap: str | None = None,
     late: str = "2 minutes",
     limits: Limits | None = None,
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
@@ -37,7 +41,8 @@ def throttled(
 
     Args:
         points: the table of points.
-        gap: a session ends when nothing was throttled for so long; more than the push interval.
+        gap: a session ends when nothing was throttled for so long, as Spark writes it; None: two and a half push
+            intervals of the client.
         late: of a stream, how late points may come.
         limits: quotas in force; see `quota_table.read_limits`.
         max_poll_interval_ms: of the consumers.
@@ -45,8 +50,11 @@ def throttled(
     is_throttle = F.col("measure").isin(THROTTLE_AVG, THROTTLE_MAX, THROTTLE_TOTAL) & (F.col("value") > 0)
     is_now = (F.col("kind") != "sum") | (F.col("temporality") == "delta")
     found = measured(points).where(is_throttle & is_now).withWatermark("time", late)
-    began = F.unix_millis("time") - F.coalesce("push_interval_ms", F.lit(0))
-    sessions = found.groupBy(F.session_window("time", gap).alias("session"), *_WHO).agg(
+    span = F.when(F.col("kind") == "sum", F.col("time_ms") - F.col("start_ms"))
+    interval = F.coalesce("push_interval_ms", span)
+    began = F.unix_millis("time") - F.coalesce(interval, F.lit(0))
+    pause: Any = gap if gap is not None else _pause(interval)
+    sessions = found.groupBy(F.session_window("time", pause).alias("session"), *_WHO).agg(
         F.timestamp_millis(F.min(began)).alias("start"),
         F.max("time").alias("end"),
         F.count_if(F.col("measure") == THROTTLE_MAX).alias("pushes"),
@@ -56,6 +64,12 @@ def throttled(
     )
     headroom = F.when(F.col("group_id").isNotNull(), F.lit(max_poll_interval_ms) - F.col("depth_ms"))
     return with_quotas(sessions.drop("session"), limits or {}).withColumn("heartbeat_headroom_ms", headroom)
+
+
+def _pause(interval: "Column") -> "Column":
+    """How long nothing may be throttled within a session: one push may be lost, or late."""
+    known = F.coalesce(interval, F.lit(duration_ms("push_interval", PUSH_INTERVAL)))
+    return F.concat(F.floor(known * _PUSHES).cast("string"), F.lit(" milliseconds"))
 
 
 def _only(measure: str) -> "Column":

@@ -1,35 +1,44 @@
 """How much each client does in each window of time, how it is throttled, and how much of its quota that is.
 
 A row is a window, a user and client-id, a role and a broker (null: the client as a whole, which is all that librdkafka
-tells). Several clients of one user and client-id share a quota, so their rates are added up.
+tells). Several clients of one user and client-id are added up. What a push says counts for the windows that it is of,
+see `spread`: any window may be asked for, whatever the push interval.
 
 | column | unit | meaning |
 | --- | --- | --- |
 | window_start, window_end | timestamp | the window |
 | cluster_id, user, client_id, group_id, role, broker | | who, as what, where |
 | clients | | instances behind the row |
-| byte_rate, byte_rate_max | bytes/s | mean and highest; null when the clients do not tell (librdkafka's do not) |
+| byte_rate, byte_rate_max | bytes/s | mean over the window; sum of the instances' highest; null when the clients do \
+not tell (librdkafka's do not) |
 | request_rate | 1/s | mean |
 | throttle_avg_ms, throttle_max_ms | ms | mean over pushes, longest |
 | throttle_total_ms, throttles | ms, count | where the clients tell |
-| wait_total_ms | ms | that calls of wrapped clients have waited for the quota, added up over clients and threads |
-| covered_ms | ms | what those two totals were counted in: push intervals, added up over clients |
+| wait_total_ms | ms | for how long wrapped clients have waited for the quota, added up over clients |
+| covered_ms | ms | what those two totals were counted in, added up over clients |
 | quota_key, quota, quota_level | | what limits them, per broker; null without a limit |
-| utilisation | | byte_rate / quota |
+| quota_user, quota_client_id | | whose the quota is: all rows with the same two, cluster, role and broker share it |
+| quota_byte_rate | bytes/s | what all of those do together; their own byte rate without a limit |
+| utilisation | | quota_byte_rate / quota |
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from kclient_quota.spark import measures
-from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SUMS, WHO, WINDOW, of_closed
+from kclient_quota.spark.durations import duration_ms, spark_words
+from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SHARED, SUMS, WHO, WINDOW, of_closed
+from kclient_quota.spark.jobs.spread import spread
 from kclient_quota.spark.measures import by_push
-from kclient_quota.spark.point_rows import seconds_of
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+PUSH_INTERVAL: Final = "5 minutes"
+"""Kafka's own default of `interval.ms`."""
 
 _ORDER: Final = (
     *("byte_rate", "byte_rate_max", "request_rate", "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"),
@@ -38,66 +47,80 @@ _ORDER: Final = (
 
 
 def usage(
-    points: "DataFrame", window: str = "1 minute", late: str = "2 minutes", limits: Limits | None = None
+    points: "DataFrame",
+    window: str = "1 minute",
+    late: str = "2 minutes",
+    limits: Limits | None = None,
+    push_interval: str = PUSH_INTERVAL,
 ) -> "DataFrame":
     """Usage per window; of a stream, each row once, when the window can get no more points.
 
     Args:
         points: the table of points, or pushes decoded to the shape `measures.PUSHED`. Cumulative sums play no part: see
             `measures.as_delta`.
-        window: length of a window, in Spark's words.
-        late: of a stream, how late points may come.
+        window: length of a window, as Spark writes it.
+        late: of a stream, how late pushes may come.
         limits: quotas in force; see `quota_table.read_limits`.
+        push_interval: of a stream, the longest: a window gets its last part so much after its end.
+
+    Raises:
+        ConfigError: one of the lengths is none.
     """
-    per_client = _per_client(by_push(points).withWatermark("time", late), window)
-    together = of_closed(per_client) if points.isStreaming else _together(per_client)
-    rows = with_quotas(together.select(*WINDOW, *WHO, "clients", *_ORDER), limits or {})
-    return rows.withColumn("utilisation", F.col("byte_rate") / F.col("quota"))
+    window_ms = duration_ms("window", window)
+    parts = spread(by_push(points), window_ms)
+    delay_ms = duration_ms("late", late) + duration_ms("push_interval", push_interval)
+    per_client = _per_client(parts.withWatermark("time", spark_words(delay_ms)), window_ms)
+    if points.isStreaming:
+        return of_closed(with_quotas(per_client, limits or {}))
+    together = with_quotas(_together(per_client), limits or {})
+    shared = F.sum("byte_rate").over(Window.partitionBy(*WINDOW, *SHARED))
+    rows = together.withColumn("quota_byte_rate", F.when(F.col("byte_rate").isNotNull(), shared))
+    return told(rows)
+
+
+def told(rows: "DataFrame") -> "DataFrame":
+    """The columns, in order, with the utilisation."""
+    quota = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id", "quota_byte_rate")
+    utilisation = (F.col("quota_byte_rate") / F.col("quota")).alias("utilisation")
+    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *quota, utilisation)
 
 
 def _together(per_client: "DataFrame") -> "DataFrame":
-    """Clients that share a quota, added up."""
+    """Clients of one user, client-id and group, added up."""
     return per_client.groupBy(*WINDOW, *WHO).agg(
-        F.count("*").alias("clients"),
+        F.sum("clients").alias("clients"),
         *(F.sum(name).alias(name) for name in SUMS),
         *(F.avg(name).alias(name) for name in MEANS),
         *(F.max(name).alias(name) for name in HIGHEST),
     )
 
 
-def _per_client(found: "DataFrame", window: str) -> "DataFrame":
+def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
     """One row a window, client, role and broker."""
-    client = F.coalesce("client_instance_id", "client_id").alias("client")
-    sums = found.groupBy(F.window("time", window).alias("window"), client, *WHO).agg(
-        F.sum(measures.BYTES).alias("bytes"),
-        F.sum(seconds_of(measures.BYTES)).alias("byte_s"),
-        F.max(F.col(measures.BYTES) / F.col(seconds_of(measures.BYTES))).alias("byte_peak"),
-        F.avg(measures.BYTE_RATE).alias("byte_gauge"),
-        F.max(measures.BYTE_RATE).alias("byte_gauge_max"),
-        F.sum(measures.REQUESTS).alias("requests"),
-        F.sum(seconds_of(measures.REQUESTS)).alias("request_s"),
-        F.avg(measures.REQUEST_RATE).alias("request_gauge"),
-        F.avg(measures.THROTTLE_AVG).alias("throttle_avg_ms"),
-        F.max(measures.THROTTLE_MAX).alias("throttle_max_ms"),
-        F.sum(measures.THROTTLE_TOTAL).alias("throttle_total_ms"),
-        F.sum(measures.THROTTLE_COUNT).alias("throttles"),
-        F.sum(measures.WAIT_TOTAL).alias("wait_total_ms"),
-        F.sum(seconds_of(measures.THROTTLE_TOTAL)).alias("throttle_s"),
-        F.sum(seconds_of(measures.WAIT_TOTAL)).alias("wait_s"),
+    sums = parts.groupBy(F.window("time", spark_words(window_ms)).alias("window"), "client", "is_known", *WHO).agg(
+        *(F.sum(name).alias(name) for name in ("bytes", "byte_ms", "requests", "request_ms", "covered_ms")),
+        *(F.sum(name).alias(name) for name in ("throttle_total_ms", "throttles", "wait_total_ms")),
+        (F.max("end_ms") - F.min("begin_ms")).alias("present_ms"),
+        F.max("peak").alias("byte_rate_max"),
+        F.avg("throttle_avg_ms").alias("throttle_avg_ms"),
+        F.max("throttle_max_ms").alias("throttle_max_ms"),
     )
+    rate = partial(_rate, window_ms=window_ms)
     return sums.select(
         F.col("window.start").alias("window_start"),
         F.col("window.end").alias("window_end"),
         *WHO,
-        _rate("byte_gauge", "bytes", "byte_s").alias("byte_rate"),
-        F.greatest("byte_gauge_max", "byte_peak").alias("byte_rate_max"),
-        _rate("request_gauge", "requests", "request_s").alias("request_rate"),
+        F.col("present_ms").isNotNull().cast("bigint").alias("clients"),
+        rate("bytes", "byte_ms").alias("byte_rate"),
+        "byte_rate_max",
+        rate("requests", "request_ms").alias("request_rate"),
         *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
-        (F.greatest("throttle_s", "wait_s") * 1000).alias("covered_ms"),
+        F.col("covered_ms").cast("double").alias("covered_ms"),
     )
 
 
-def _rate(gauge: str, count: str, seconds: str) -> "Column":
-    """What the client says itself, else what it counted in the time that it counted, or in the window."""
-    whole = F.unix_millis("window.end") - F.unix_millis("window.start")
-    return F.coalesce(gauge, F.col(count) / F.coalesce(seconds, whole / 1000))
+def _rate(count: str, counted_ms: str, window_ms: int) -> "Column":
+    """What was counted, over the window. What lies between the pushes of an instance was like the rest: it was lost."""
+    counted = F.col(counted_ms)
+    present = F.when(F.col("is_known"), F.col("present_ms")).otherwise(counted)
+    return F.col(count) / counted * present / window_ms * 1000
