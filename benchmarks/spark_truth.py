@@ -73,7 +73,7 @@ class Client:
 
 def fleet(seed: int = 1) -> list[Client]:
     """Steady, swinging and bursty clients; several to a client-id, a user, a consumer group; three wrong clocks."""
-    chance = random.Random(seed)  # noqa: S311 # not for secrets
+    chance = random.Random(seed)  # not for secrets
     seconds = np.arange(SECONDS)
     found: list[Client] = []
     for number in range(4):
@@ -91,7 +91,7 @@ def fleet(seed: int = 1) -> list[Client]:
             skew_ms = 40_000 if (group, each) == ("g2", 0) else 0
             found.append(Client("apps", "reader", rate, "consumer", group, skew_ms))
     for each in range(6):
-        is_on = (seconds + chance.randrange(600)) % 600 < 120  # noqa: PLR2004 # two minutes in ten
+        is_on = (seconds + chance.randrange(600)) % 600 < 120  # two minutes in ten
         found.append(Client("bursty", f"spiky-{each % 2}", np.where(is_on, 200_000.0, 10_000.0)))
     return [replace(client, instance=f"instance-{number}") for number, client in enumerate(found)]
 
@@ -106,7 +106,7 @@ def _restarted(client: Client, chance: random.Random) -> Iterator[Client]:
 
 def pushes(clients: list[Client], interval_s: int, seed: int = 2) -> list[dict[str, object]]:
     """What a receiver would have written, in the order in which it came."""
-    chance = random.Random(seed)  # noqa: S311 # not for secrets
+    chance = random.Random(seed)  # not for secrets
     rows = []
     for client in clients:
         last_s, next_s = client.since_s, client.since_s + round(interval_s * chance.uniform(0.5, 1.5))
@@ -186,7 +186,8 @@ def check(spark: "SparkSession", folder: Path, interval_s: int) -> Found:
     run(spark, replace(base, job="recommend", output=str(folder / "tight.yaml"), policy=tight))
     limits = read_limits(folder / "tight.yaml")
     rows = backtest(usage, limits).collect()
-    told = [sum(row[name] * row["clients"] for row in rows) / 1000 for name in ("throttled_ms", "lowest_ms", "highest_ms")]
+    names = ("throttled_ms", "lowest_ms", "highest_ms")
+    told = [sum(row[name] * row["clients"] for row in rows) / 1000 for name in names]
     return Found(total, window, least, _simulated_s(clients, limits), (told[0], told[1], told[2]))
 
 
@@ -234,9 +235,7 @@ def _simulated_s(clients: list[Client], limits: object) -> float:
                 waiting[place] += client.sends[second]
                 if until_ms[place] > now_ms or not waiting[place]:
                     continue
-                wait_ms = manager.record_and_get_throttle_time_ms(
-                    client.user, client.client_id, waiting[place], now_ms
-                )
+                wait_ms = manager.record_and_get_throttle_time_ms(client.user, client.client_id, waiting[place], now_ms)
                 waiting[place] = 0.0
                 until_ms[place] = now_ms + wait_ms
                 total_ms += min(wait_ms, BEGIN_MS + SECONDS * 1000 - now_ms)
@@ -246,14 +245,15 @@ def _simulated_s(clients: list[Client], limits: object) -> float:
 def table(found: dict[int, Found]) -> str:
     """As Markdown."""
     lines = [
-        "| pushes every | usage, whole time | usage, worst window | least quota | throttled, script | back-test | range |",
+        "| pushes every | usage, whole time | worst window | least quota | throttled, script | back-test | range |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for interval_s, each in found.items():
         told, low, high = each.told_s
         lines.append(
             f"| {interval_s} s | {each.worst_total:.2%} | {each.worst_window:.2%} | {each.least_quota:.3f} | "
-            f"{each.throttled_s:,.0f} s | {told:,.0f} s ({told / each.throttled_s - 1:+.1%}) | {low:,.0f} to {high:,.0f} s |"
+            f"{each.throttled_s:,.0f} s | {told:,.0f} s ({told / each.throttled_s - 1:+.1%}) | "
+            f"{low:,.0f} to {high:,.0f} s |"
         )
     return "\n".join(lines)
 
