@@ -1,10 +1,13 @@
 """How the suite runs: what is side by side, what is left out, what the end of a run says; see `tests/suite`."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kclient_quota.testing.apache import ApacheKafka
+from tests.required import require_apache_kafka
 from tests.suite.reporting import NothingLeftOut, Reporting, is_ci
 from tests.suite.turns import Turns
 
@@ -35,3 +38,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.suite.scheduling import RoomScheduling
 
     return RoomScheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    """Apache Kafka for the whole session of a worker; tests name what they make so that nobody else has it."""
+    require_apache_kafka()
+    with ApacheKafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def three_apache_brokers() -> Iterator[ApacheKafka]:
+    """Three brokers of Apache Kafka for the whole session of a worker."""
+    require_apache_kafka()
+    with ApacheKafka(brokers=3) as cluster:
+        yield cluster

@@ -28,14 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded_gap(reason): the embedded broker fails this test (strict xfail)")
 
 
-@pytest.fixture(scope="session")
-def apache_kafka() -> Iterator[ApacheKafka]:
-    """Apache Kafka for the whole session."""
-    require_apache_kafka()
-    with ApacheKafka() as cluster:
-        yield cluster
-
-
 @pytest.fixture(params=BROKERS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A running cluster with `bootstrap_servers` and `set_quota`, first the embedded one, then Apache Kafka."""
@@ -59,14 +51,6 @@ def scenes(request: pytest.FixtureRequest) -> Iterator[Scenes]:
             cluster = stack.enter_context(_embedded())
         pool = stack.enter_context(ThreadPoolExecutor(len(request.module.SCENES)))
         yield Scenes(cluster, request.module.SCENES, pool)
-
-
-@pytest.fixture(scope="session")
-def three_apache_brokers() -> Iterator[ApacheKafka]:
-    """Three brokers of Apache Kafka for the whole session."""
-    require_apache_kafka()
-    with ApacheKafka(brokers=3) as cluster:
-        yield cluster
 
 
 @pytest.fixture(params=BROKERS)

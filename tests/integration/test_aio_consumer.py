@@ -28,13 +28,11 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap_servers, **group, **more}
 
 
-@pytest.mark.measured
 @pytest.mark.parametrize("rate", [None, 60_000])
 async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, rate: int | None) -> None:
     fill(broker, 300)
     if rate is not None:
         broker.set_quota(client_id="app", consumer_byte_rate=rate)
-    late: list[float] = []
     got: list[int] = []
     cancelled = 0
     async with AIOConsumer(conf(broker)) as consumer:
@@ -44,9 +42,7 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, r
         while len(got) < 300 and time.monotonic() < deadline:
             attempts += 1
             task = asyncio.create_task(consumer.poll(1.0) if attempts % 4 < 2 else consumer.consume(3, 1.0))
-            begin = time.perf_counter()
             await asyncio.sleep(0.002 * (attempts % 3))
-            late.append(time.perf_counter() - begin - 0.002 * (attempts % 3))
             if attempts % 2:
                 task.cancel()
             try:
@@ -63,7 +59,6 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, r
         assert {state.limit for state in consumer.quota_state().values()} == {rate}
     assert got == list(range(300))
     assert cancelled >= 20
-    assert max(late) < 1
 
 
 async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None:

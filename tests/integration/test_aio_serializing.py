@@ -44,7 +44,6 @@ def receive(consumer: DeserializingConsumer[str, int], count: int) -> list[tuple
 
 
 @pytest.mark.parametrize("rate", [None, 30_000])
-@pytest.mark.measured
 def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate: int | None) -> None:
     if rate is not None:
         broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)
@@ -56,7 +55,8 @@ def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate
             producer.produce("orders", key=key, value=number)
         took_s = time.monotonic() - begin
         assert [state.limit for state in producer.quota_state().values()] == [rate]
-    assert (took_s > 1.0) == (rate is not None)
+    if rate is not None:
+        assert took_s > 1.0
     consumer = DeserializingConsumer[str, int](consumer_conf(broker))
     assert isinstance(consumer, confluent_kafka.DeserializingConsumer)
     consumer.subscribe(["orders"])
@@ -66,7 +66,6 @@ def test_objects_go_round_under_a_quota_and_without(broker: EmbeddedBroker, rate
 
 
 @pytest.mark.parametrize("rate", [None, 30_000])
-@pytest.mark.measured
 async def test_objects_go_round_through_the_asyncio_pair(broker: EmbeddedBroker, rate: int | None) -> None:
     if rate is not None:
         broker.set_quota(client_id="app", producer_byte_rate=rate, consumer_byte_rate=rate)
@@ -79,7 +78,8 @@ async def test_objects_go_round_through_the_asyncio_pair(broker: EmbeddedBroker,
     took_s = time.monotonic() - begin
     assert [state.limit for state in producer.quota_state().values()] == [rate]
     await producer.close()
-    assert (took_s > 1.0) == (rate is not None)
+    if rate is not None:
+        assert took_s > 1.0
     consumer = await AsyncDeserializingConsumer[str, int](consumer_conf(broker))
     await consumer.subscribe(["orders"])
     got: list[tuple[str | None, int | None]] = []

@@ -182,14 +182,13 @@ def test_dead_brokers_are_passed_over(cluster):
         describe_cluster(client)
 
 
-@pytest.mark.measured
 def test_silent_brokers_use_no_more_than_their_share(cluster):
     with socket.create_server(("127.0.0.1", 0)) as listener:  # connects, and never says a word
         conf = {"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]},{cluster.bootstrap_servers}"}
         started = time.monotonic()
         with ClusterClient(conf, SYSTEM_CLOCK) as client:
-            assert len(describe_cluster(client, timeout_ms=3000).brokers) == 2
-        assert time.monotonic() - started < 2.9
+            assert len(describe_cluster(client, timeout_ms=6000).brokers) == 2
+        assert time.monotonic() - started < 5.8
 
 
 def test_limits_are_discovered_level_by_level(cluster, client):

