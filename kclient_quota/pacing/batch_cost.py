@@ -13,8 +13,6 @@ OVERHEAD_BYTES: Final = 150.0
 """A produce request and its batch's header."""
 COMPRESSED_OVERHEAD_BYTES: Final = 350.0
 """The same, and what the first message of a compressed batch takes more than the later ones."""
-COMPRESSED_PART: Final = 0.4
-"""Of a message's bytes, as long as nothing is known of how well they compress."""
 TRUST: Final = 4.0
 """For how many observations what is assumed of the overhead counts."""
 LEAST_PART, MOST_PART = 0.005, 1.5
@@ -36,7 +34,7 @@ class BatchCost:
 
     def __init__(self, *, compressed: bool = False) -> None:
         self.overhead = self._assumed = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
-        self.part = COMPRESSED_PART if compressed else 1.0
+        self.part = 1.0
         self._sums = [0.0] * 5
         self._batches = self._raw = self._wire = 0.0
 

@@ -1,12 +1,9 @@
 """The client's pacing law: when may these bytes go to this broker, so that it need not throttle us.
 
 A broker's quota is a sampled window of 10 to 12 s (`SampledRate`). Bytes leave evenly at our share of the limit T, in
-requests of about a tenth of a second: whatever the phase of the broker's window, it never sees more than T. A client
-that was idle may send up to a second's worth at once and pays it back over the life of the window.
-
-Why a burst is safe: let V be what the window remembers, E the burst, and let the rate be R = 0.98 T - (V + E) / 10 s
-for 12 s. b seconds later the broker sees at most V + E + b R, which for every b up to 10 s is no more than the greater
-of V + E (half of 10 T at most) and 9.8 T. Windows longer than 10 s that hold the burst have had T for longer, too.
+lumps of L seconds' worth: whatever the phase of the broker's window, it holds at most one lump more than there are
+intervals between lumps in it, which leaves T (1 - L / 11) for all of them. Whoever has sent less than that may make up
+for some of it at once and pays it back over the life of the window, as `room` derives it.
 """
 
 from math import ceil, inf
@@ -14,27 +11,27 @@ from typing import Final
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.known_share import REQUEST_MS, KnownShare
+from kclient_quota.pacing.known_share import TARGET as SHARED_TARGET
 from kclient_quota.pacing.learnt_share import LearntShare
+from kclient_quota.pacing.room import sustainable_rate
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
-from kclient_quota.quota.throttle import UNLIMITED, throttle_time_ms
+from kclient_quota.quota.throttle import UNLIMITED
 
+TARGET: Final = 0.9955
+"""Part of the limit that is aimed at by whoever has it alone; the rest pays for jitter and for clocks that differ."""
 LUMP: Final = 5.0
 """Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
 LATE_LUMP: Final = 1.4
 """Requests' worth that are kept for a caller who keeps coming late."""
 LATENESS: Final = 0.3
-"""Part of a request's time that a caller who comes late may make up for."""
+"""Part of a request's time that a caller who comes late may make up for, where others share the quota."""
+BURST: Final = 0.05
+"""Part of what a window may hold that whoever has the quota alone may make up for at once: usually 0.5 s."""
+LUMP_FADES: Final = 0.99
+"""What a lump still counts for a review later, until another one comes."""
 MOST_REQUEST_BYTES: Final = 1_000_000
-BURST: Final = 0.1
-"""Part of what a window may hold that an idle client may send at once: a second's worth of the usual window."""
 IDLE_MS: Final = 500
 """Unused pace, in time, that counts as idle."""
-LEAST_EASED: Final = 0.5
-"""Part of the limit that paying back a burst leaves."""
-LUMP_TARGET: Final = 0.998
-LUMP_FADES: Final = 0.99
-DRAINED: Final = 0.97
-"""Part of the limit down to which a window that was over it must sink."""
 REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
@@ -42,7 +39,9 @@ MOST_SLOW_START_BYTES: Final = 32_000_000.0
 """More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
 OUTSTANDING_MS: Final = 500
+LEAST_RATE: Final = 1.0
 LONGEST_WAIT_MS: Final = 1_000
+"""Whoever waits asks again before long: the rate may have grown."""
 
 
 class Pacer:
@@ -60,9 +59,6 @@ class Pacer:
         "_at_ms",
         "_bank",
         "_ceiling",
-        "_draining",
-        "_eased_rate",
-        "_eased_until_ms",
         "_idle_since_ms",
         "_least_window_ms",
         "_lump",
@@ -91,14 +87,11 @@ class Pacer:
         self._pace = inf  # bytes per ms
         self._quantum = 0.0  # bytes that open the gate
         self._lump = 0.0  # bytes that callers have lately wanted to send at once
-        self._ceiling = 0.0  # bytes that the bank may hold, unless a burst was granted
+        self._ceiling = 0.0  # bytes that the bank may hold
         self._bank = 0.0  # bytes that may go now; below zero after a message bigger than what there was
-        self._draining = False  # waiting for the window to forget
         self._open = True  # within a request, whose bytes follow each other at once
         self._at_ms = 0  # what the bank is reckoned to
         self._idle_since_ms: float | None = None  # since when the bank has been full
-        self._eased_rate = inf
-        self._eased_until_ms = 0
         self._review_at_ms = NEVER_REVIEWED
         self._throttled_until_ms = 0
         self._wait_until_ms = 0
@@ -126,11 +119,7 @@ class Pacer:
         missing = max(min(nbytes, self._lump), self._quantum) - bank
         if missing <= 0.0:
             return self._wait_until_ms
-        wait_ms = ceil(missing / self._pace)
-        if self._share.limit is None:
-            # Ask again before long: a learnt rate may have grown.
-            wait_ms = min(wait_ms, LONGEST_WAIT_MS)
-        return max(self._wait_until_ms, now_ms + wait_ms)
+        return max(self._wait_until_ms, now_ms + min(ceil(missing / self._pace), LONGEST_WAIT_MS))
 
     def rate(self) -> float:
         """Bytes per second that are aimed at now; infinite as long as nothing is known to limit them."""
@@ -175,12 +164,9 @@ class Pacer:
         self._mirror.record(nbytes, now_ms)
         if self._pace == inf:
             return
-        bank = self._settle(now_ms)
-        self._bank = bank - nbytes
+        self._bank = self._settle(now_ms) - nbytes
         self._idle_since_ms = None
         self._open = True
-        if bank > self._ceiling:
-            self._pay_back_burst(now_ms)
 
     def on_success(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been acknowledged: slow start may have as many more on their way.
@@ -261,24 +247,22 @@ class Pacer:
             self._settle(now_ms)
         self._share.grow(now_ms, busy=self._idle_ms(now_ms) < IDLE_MS)
         self._apply_rate(now_ms)
-        if self._pace == inf:
-            return
-        self._grant_burst(now_ms)
-        self._heed_mirror(now_ms)
 
     def _apply_rate(self, now_ms: int) -> None:
-        rate = self._share.rate
-        if now_ms < self._eased_until_ms:
-            rate = min(rate, self._eased_rate)
+        before, rate = self._pace, self._share.rate
         limit = self._share.limit
-        if limit is not None:
-            rate = min(rate, self._rate_of_lumps(limit))
-        before = self._pace
-        was_unpaced = before == inf
-        self._pace = rate / 1000.0
         if rate == inf:
+            self._pace = rate
             self._open = True
             return
+        if limit is not None:
+            if rate >= limit * SHARED_TARGET:
+                rate = limit * TARGET
+            sustainable = self._sustainable_rate(limit, now_ms)
+            if sustainable <= 0.0:  # the limit has fallen: the window must forget some first
+                self._wait_until_ms = max(self._throttled_until_ms, now_ms + REVIEW_MS)
+            rate = min(rate, self._even_rate(limit), sustainable)
+        self._pace = max(rate, LEAST_RATE) / 1000.0
         request_ms = self._share.request_ms
         # A hundredth of a short window, but no less than how long strangers make us wait.
         self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
@@ -286,20 +270,31 @@ class Pacer:
         # Who has given up some of a known limit must not go on with lumps of the size they had.
         fades = LUMP_FADES if limit is None else min(LUMP_FADES, self._pace / before)
         self._lump = max(self._quantum, self._lump * fades)
-        self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
-        self._bank = 0.0 if was_unpaced else min(self._bank, self._ceiling)
-        if was_unpaced:
+        self._ceiling = self._most_banked(now_ms)
+        if before == inf:
+            self._bank = 0.0
             self._at_ms = max(self._at_ms, now_ms)
+        self._bank = min(self._bank, self._ceiling)
 
-    def _rate_of_lumps(self, limit: float) -> float:
+    def _even_rate(self, limit: float) -> float:
         """What may be aimed at although both ends of a window may hold a lump."""
-        window_ms = self._least_window_ms + self._mirror.window_ms
-        return max(limit * LUMP_TARGET - self._lump * 1000.0 / window_ms, limit * LEAST_EASED)
+        return limit * TARGET - self._lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
+
+    def _sustainable_rate(self, limit: float, now_ms: int) -> float:
+        """What the window has room for; a lump, on average half of one, is accounted for already."""
+        return sustainable_rate(self._mirror, limit * TARGET, self._bank - self._lump / 2, now_ms)
+
+    def _most_banked(self, now_ms: int) -> float:
+        """What may be made up for at once: little among others, who do the same."""
+        burst_ms = 0.0
+        if self._share.is_whole and now_ms >= self._throttled_until_ms + self._most_window_ms:
+            burst_ms = BURST * self._least_window_ms
+        return max(self._lump + self._quantum * LATENESS, self._pace * burst_ms)
 
     def _want_lump(self, nbytes: float) -> None:
         """Bank more: a caller wants to send so much at once, or one who was told to wait comes late for it."""
         self._lump = max(self._quantum, min(nbytes, self._quantum * LUMP))
-        self._ceiling = self._lump + self._pace * self._request_ms * LATENESS
+        self._ceiling = max(self._ceiling, self._lump + self._quantum * LATENESS)
 
     def _idle_ms(self, now_ms: int) -> float:
         """How long nothing was to be sent that might have been: who waits for the end of a throttle is not idle."""
@@ -307,42 +302,11 @@ class Pacer:
             return 0.0
         return now_ms - max(self._idle_since_ms, self._throttled_until_ms)
 
-    def _grant_burst(self, now_ms: int) -> None:
-        """Let whoever was idle send more at once, as far as the window is known to have room for it."""
-        if not self._share.is_whole or self._idle_ms(now_ms) < IDLE_MS:
-            return
-        if now_ms < self._throttled_until_ms + self._most_window_ms:
-            return
-        remembered, _ = self._mirror.project(now_ms)
-        rate = self._share.rate
-        room = rate * self._least_window_ms / 1000.0 * (1.0 - LEAST_EASED) - remembered
-        self._bank = self._ceiling + max(0.0, min(room, rate * self._least_window_ms / 1000.0 * BURST))
-
-    def _pay_back_burst(self, now_ms: int) -> None:
-        remembered, _ = self._mirror.project(now_ms)
-        rate = self._share.rate
-        remembered += self._ceiling  # may follow at once
-        self._eased_rate = max(rate - remembered * 1000.0 / self._least_window_ms, rate * LEAST_EASED)
-        self._eased_until_ms = now_ms + self._most_window_ms
-
-    def _heed_mirror(self, now_ms: int) -> None:
-        """Wait when the broker would throttle the next byte: the limit has fallen, or one message was huge."""
-        limit = self._share.limit
-        if limit is None:
-            return
-        total, window_ms = self._mirror.project(now_ms)
-        bound = limit * DRAINED if self._draining else limit
-        ahead_ms = throttle_time_ms(total * 1000.0 / window_ms, bound, window_ms)
-        self._draining = ahead_ms > 0
-        if self._draining:
-            self._wait_until_ms = max(self._throttled_until_ms, now_ms + min(ahead_ms, REVIEW_MS))
-
     def _rebase(self, shift_ms: int) -> None:
         """The clock has jumped back: move everything remembered with it."""
         self._mirror.rebase(shift_ms)
         self._share.rebase(shift_ms)
         self._at_ms += shift_ms
-        self._eased_until_ms += shift_ms
         self._throttled_until_ms += shift_ms
         self._wait_until_ms += shift_ms
         if self._idle_since_ms is not None:

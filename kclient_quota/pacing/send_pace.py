@@ -48,6 +48,7 @@ class SendPace:
         "_limit",
         "_linger_ms",
         "_max_delay_ms",
+        "_owed",
         "_pacer",
         "_progress_at_ms",
         "_seen",
@@ -78,6 +79,7 @@ class SendPace:
         self._granted_batches = 0
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
         self._settled = 0
+        self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
         self.stands_back = False
         self.waits_for_deliveries = False
@@ -161,6 +163,7 @@ class SendPace:
         wire = self.wire_of(raw_bytes)
         self._pacer.on_sent(wire, now_ms)
         self._last_wire = wire
+        self._owed -= wire
         if not self.outstanding:
             self._progress_at_ms = now_ms
         self.granted += raw_bytes
@@ -182,11 +185,21 @@ class SendPace:
         """Raw bytes granted whose delivery is not known yet."""
         return max(0, self.granted - self._settled)
 
-    def on_wire(self, wire_bytes: int) -> None:
-        """Librdkafka has sent so many bytes to this broker since the last call: learn framing and compression."""
+    def on_wire(self, wire_bytes: int, now_ms: int) -> None:
+        """Librdkafka has sent so many bytes to this broker since the last call: learn framing and compression.
+
+        What took more than was foretold is charged for. What took less makes up for later errors, but no more than
+        a batch's worth: the window has no room to spare for what was not sent seconds ago.
+        """
         batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
         self._seen = (self._granted_batches, self.granted)
         self._cost.observe(batches, raw, wire_bytes)
+        self._owed += wire_bytes
+        if self._owed > 0:
+            self._pacer.on_sent(int(self._owed), now_ms)
+            self._owed = 0.0
+        on_its_way = self._cost.wire(self.outstanding, 0)
+        self._owed = max(self._owed, -on_its_way - self._last_wire)
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """The broker has answered with this throttle time."""

@@ -121,6 +121,26 @@ class SampledRate(_SampledStat):
                 oldest_ms = min(oldest_ms, start_ms)
         return total, self._stretched(at_ms - oldest_ms)
 
+    def forgetting(self, now_ms: int) -> list[tuple[int, float, int]]:
+        """What will be remembered if nothing is recorded any more, now and on both sides of every sample's end.
+
+        Returns:
+            When, the sum, and the window in ms; from now until the last sample leaves.
+        """
+        newest_gone = now_ms - self._expiry_ms
+        rows = zip(self._starts, self._lasts, self._values, strict=True)
+        samples = sorted(row for row in rows if row[1] > newest_gone)
+        total = sum(value for _, _, value in samples)
+        at_ms = now_ms
+        found = []
+        for start_ms, last_ms, value in samples:
+            end_ms = last_ms + self._expiry_ms
+            found.append((at_ms, total, self._stretched(at_ms - start_ms)))
+            found.append((end_ms - 1, total, self._stretched(end_ms - 1 - start_ms)))
+            total -= value
+            at_ms = end_ms
+        return found
+
     def history(self, now_ms: int) -> list[tuple[int, float]]:
         """Samples inside the window as (start in ms, sum), newest first, not purging anything."""
         newest_gone = now_ms - self._expiry_ms

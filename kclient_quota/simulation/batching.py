@@ -1,0 +1,85 @@
+"""What librdkafka makes of messages that leave together, and the most that a quota can be worth."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, log
+from typing import Final
+
+from kclient_quota.simulation.batch_sizes import BATCH_BYTES
+
+SAFETY: Final = 0.995
+"""Part of a quota that the best client uses."""
+SAMPLES: Final = 11
+RECORD_BYTES: Final = 12
+KEY_BYTES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """Requests of one kind of data under one compression, as librdkafka makes them.
+
+    Attributes:
+        data: "readings" (20 bytes), "orders" (290, JSON), "noise" (1,000) or "documents" (10,000, JSON).
+        compression: "none", "lz4" or "zstd".
+    """
+
+    data: str
+    compression: str
+
+    @property
+    def value_bytes(self) -> int:
+        """Of a value, on average."""
+        return BATCH_BYTES[self.data, self.compression][0]
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of a message: key, value and what a record adds to them."""
+        return self.value_bytes + RECORD_BYTES + KEY_BYTES
+
+    def request_bytes(self, messages: int) -> int:
+        """Of a request that holds so many messages: between the sizes measured, and beyond them in proportion."""
+        sizes = BATCH_BYTES[self.data, self.compression][1]
+        for (fewer, small), (more, large) in pairwise(sizes):
+            if messages <= more:
+                part = log(messages / fewer) / log(more / fewer)
+                each = exp(log(small / fewer) * (1 - part) + log(large / more) * part)
+                return round(each * messages)
+        most, largest = sizes[-1]
+        return round(largest * messages / most)
+
+
+@dataclass(frozen=True, slots=True)
+class Ideal:
+    """The most messages per second that a quota is worth.
+
+    Attributes:
+        messages_per_s: of values.
+        batch: with so many messages in each request.
+    """
+
+    messages_per_s: float
+    batch: int
+
+
+def ideal(batching: Batching, quota: float, partitions: int, max_delay_ms: int) -> Ideal:
+    """The best over all batches of n that arrive for a partition within the delay allowed.
+
+    Lumps of L seconds leave 1 - L / 11 of the quota, of which a client can use SAFETY.
+
+    Args:
+        batching: data and compression.
+        quota: bytes per second.
+        partitions: to which messages go in turn; 1 for messages without keys, which may go anywhere.
+        max_delay_ms: how long a message may wait for a full batch.
+    """
+    best = Ideal(0.0, 1)
+    messages = 1
+    while True:
+        nbytes = batching.request_bytes(messages)
+        lump_s = nbytes / quota
+        rate = quota * SAFETY * (1 - lump_s / SAMPLES) * messages / nbytes
+        if messages > 1 and (messages * partitions > rate * max_delay_ms / 1000 or lump_s > 1):
+            return best
+        if rate > best.messages_per_s:
+            best = Ideal(rate, messages)
+        messages = max(messages + 1, messages * 51 // 50)
