@@ -24,7 +24,7 @@ TIMES: Final = 3
 """Every batch is sent so many times, with other messages, and the mean counts."""
 CODECS: Final = ("none", "lz4", "zstd")
 SIZES: Final = {"readings": 20, "orders": 290, "noise": 1_000, "documents": 10_000}
-HEAD: Final = '''"""Bytes of librdkafka's produce requests by messages in them; `python -m benchmarks.batch_sizes` writes this file."""
+HEAD: Final = '''"""Bytes of librdkafka's requests by messages in them; from `python -m benchmarks.batch_sizes`."""
 
 from typing import Final
 
@@ -35,8 +35,10 @@ TARGET: Final = Path(__file__).parents[1] / "kclient_quota" / "simulation" / "ba
 
 @cache
 def values(kind: str) -> tuple[bytes, ...]:
-    """The values of one kind of data, seeded: readings of sensors (20 bytes), JSON orders (290), noise (1,000), and
-    JSON documents of many orders (10,000)."""
+    """The values of one kind of data, seeded.
+
+    Readings of sensors (20 bytes), JSON orders (290), noise (1,000), JSON documents of many orders (10,000).
+    """
     chance = random.Random(714)
     if kind == "readings":
         return tuple(f"{chance.randrange(100):02},{chance.gauss(21, 2):.2f},{i:011}".encode() for i in range(5_000))

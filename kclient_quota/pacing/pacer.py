@@ -25,8 +25,11 @@ LATE_LUMP: Final = 1.4
 """Requests' worth that are kept for a caller who keeps coming late."""
 LATENESS: Final = 0.3
 """Part of a request's time that a caller who comes late may make up for, where others share the quota."""
-BURST: Final = 0.05
-"""Part of what a window may hold that whoever has the quota alone may make up for at once: usually 0.5 s."""
+BURST: Final = 0.04
+"""Part of what a window may hold that whoever has the quota alone may make up for at once: usually 0.4 s."""
+SLACK: Final = 1 / 16
+"""So much of a lump may exceed what the window has room for: the broker's samples begin a little beside ours, and who
+waits for each of them to the byte leaves more of the quota than the throttle of some milliseconds that may follow."""
 LUMP_FADES: Final = 0.99
 """What a lump still counts for a review later, until another one comes."""
 MOST_REQUEST_BYTES: Final = 1_000_000
@@ -72,6 +75,7 @@ class Pacer:
         "_share",
         "_slow_start_bytes",
         "_throttled_until_ms",
+        "_usual_pace",
         "_wait_until_ms",
     )
 
@@ -85,6 +89,7 @@ class Pacer:
         self._share: KnownShare | LearntShare = LearntShare()
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
+        self._usual_pace = inf  # the same, as long as the window has room
         self._quantum = 0.0  # bytes that open the gate
         self._lump = 0.0  # bytes that callers have lately wanted to send at once
         self._ceiling = 0.0  # bytes that the bank may hold
@@ -119,7 +124,14 @@ class Pacer:
         missing = max(min(nbytes, self._lump), self._quantum) - bank
         if missing <= 0.0:
             return self._wait_until_ms
-        return max(self._wait_until_ms, now_ms + min(ceil(missing / self._pace), LONGEST_WAIT_MS))
+        wait_ms = ceil(missing / self._pace)
+        if self._share.limit is None:
+            # Ask again before long: a learnt rate may have grown.
+            wait_ms = min(wait_ms, LONGEST_WAIT_MS)
+        elif wait_ms > REVIEW_MS:
+            # What the window has room for may be more by then.
+            wait_ms = max(REVIEW_MS, ceil(missing / self._usual_pace))
+        return max(self._wait_until_ms, now_ms + wait_ms)
 
     def rate(self) -> float:
         """Bytes per second that are aimed at now; infinite as long as nothing is known to limit them."""
@@ -252,7 +264,7 @@ class Pacer:
         before, rate = self._pace, self._share.rate
         limit = self._share.limit
         if rate == inf:
-            self._pace = rate
+            self._pace = self._usual_pace = rate
             self._open = True
             return
         if limit is not None:
@@ -261,14 +273,17 @@ class Pacer:
             sustainable = self._sustainable_rate(limit, now_ms)
             if sustainable <= 0.0:  # the limit has fallen: the window must forget some first
                 self._wait_until_ms = max(self._throttled_until_ms, now_ms + REVIEW_MS)
-            rate = min(rate, self._even_rate(limit), sustainable)
-        self._pace = max(rate, LEAST_RATE) / 1000.0
+            rate = min(rate, self._even_rate(limit))
+            self._pace = max(min(rate, sustainable), LEAST_RATE) / 1000.0
+        else:
+            self._pace = rate / 1000.0
+        usual_before, self._usual_pace = self._usual_pace, rate / 1000.0
         request_ms = self._share.request_ms
         # A hundredth of a short window, but no less than how long strangers make us wait.
         self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
-        self._quantum = min(self._pace * self._request_ms, MOST_REQUEST_BYTES)
+        self._quantum = min(self._usual_pace * self._request_ms, MOST_REQUEST_BYTES)
         # Who has given up some of a known limit must not go on with lumps of the size they had.
-        fades = LUMP_FADES if limit is None else min(LUMP_FADES, self._pace / before)
+        fades = LUMP_FADES if limit is None else min(LUMP_FADES, self._usual_pace / usual_before)
         self._lump = max(self._quantum, self._lump * fades)
         self._ceiling = self._most_banked(now_ms)
         if before == inf:
@@ -281,8 +296,8 @@ class Pacer:
         return limit * TARGET - self._lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
 
     def _sustainable_rate(self, limit: float, now_ms: int) -> float:
-        """What the window has room for; a lump, on average half of one, is accounted for already."""
-        return sustainable_rate(self._mirror, limit * TARGET, self._bank - self._lump / 2, now_ms)
+        """What the window has room for; lumps are accounted for already."""
+        return sustainable_rate(self._mirror, limit * TARGET, self._bank - self._lump * SLACK, now_ms)
 
     def _most_banked(self, now_ms: int) -> float:
         """What may be made up for at once: little among others, who do the same."""

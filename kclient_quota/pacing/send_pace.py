@@ -12,7 +12,7 @@ from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
 
 WINDOW_SAMPLES: Final = 11
-WORTH: Final = 0.015
+WORTH: Final = 0.0075
 """Part of the messages per second that is given up for having them sooner."""
 MAX_DELAY_MS: Final = 1_000
 NEVER_MS: Final = -(2**62)

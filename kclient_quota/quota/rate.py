@@ -122,10 +122,12 @@ class SampledRate(_SampledStat):
         return total, self._stretched(at_ms - oldest_ms)
 
     def forgetting(self, now_ms: int) -> list[tuple[int, float, int]]:
-        """What will be remembered if nothing is recorded any more, now and on both sides of every sample's end.
+        """What will be remembered if nothing is recorded any more, at the moments when the window is short.
+
+        Those are now, whenever a sample leaves, and whenever the oldest is as old as all but one window.
 
         Returns:
-            When, the sum, and the window in ms; from now until the last sample leaves.
+            When, the sum, and the window in ms.
         """
         newest_gone = now_ms - self._expiry_ms
         rows = zip(self._starts, self._lasts, self._values, strict=True)
@@ -134,11 +136,12 @@ class SampledRate(_SampledStat):
         at_ms = now_ms
         found = []
         for start_ms, last_ms, value in samples:
-            end_ms = last_ms + self._expiry_ms
             found.append((at_ms, total, self._stretched(at_ms - start_ms)))
-            found.append((end_ms - 1, total, self._stretched(end_ms - 1 - start_ms)))
+            short_ms = start_ms + self._expiry_ms - self.window_ms
+            if short_ms > at_ms:
+                found.append((short_ms, total, self._stretched(short_ms - start_ms)))
             total -= value
-            at_ms = end_ms
+            at_ms = last_ms + self._expiry_ms
         return found
 
     def history(self, now_ms: int) -> list[tuple[int, float]]:

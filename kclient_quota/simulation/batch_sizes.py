@@ -1,4 +1,4 @@
-"""Bytes of librdkafka's produce requests by messages in them; `python -m benchmarks.batch_sizes` writes this file."""
+"""Bytes of librdkafka's requests by messages in them; from `python -m benchmarks.batch_sizes`."""
 
 from typing import Final
 

@@ -102,13 +102,13 @@ def test_throttle_outlives_a_clock_that_jumps_back():
     assert pacer.admit_at_ms(1, jumped) == jumped + 6_000
 
 
-def test_idle_for_a_day_sends_at_most_half_a_second_at_once():
+def test_idle_for_a_day_sends_less_than_half_a_second_at_once():
     pacer = Pacer(10_000)
     send_all(pacer, 100, 10, T0)
     now = T0 + 24 * 3600 * 1000
     times = send_all(pacer, 100, 300, now)
     at_once = sum(1 for at in times if at == now)
-    assert 48 <= at_once <= 58
+    assert 38 <= at_once <= 48
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])

@@ -1,0 +1,83 @@
+"""What a quota is worth in virtual time: some cells of the table, light use, and what `quota.max.delay.ms` does."""
+
+import random
+
+import pytest
+
+from benchmarks.quota_worth import play
+from kclient_quota.simulation.batching import Batching, ideal
+from kclient_quota.simulation.sending import Cell, SendingWorld
+
+QUOTA = 51_200.0
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        ("orders", "zstd", 12),
+        ("orders", "zstd", 3),
+        ("orders", "none", 0),
+        ("noise", "none", 3),
+        ("noise", "zstd", 1),
+        ("readings", "lz4", 12),
+        ("documents", "zstd", 3),
+        ("documents", "none", 100),
+    ],
+    ids=str,
+)
+def test_nearly_all_that_a_quota_is_worth_arrives_in_time(cell):
+    row = play((*cell, QUOTA), seconds=60)
+    assert row.ratio >= 0.95
+    assert row.p99_ms <= 1_200
+    assert row.longest_throttle_ms <= 100
+
+
+def test_known_anchors():
+    assert play(("orders", "zstd", 12, QUOTA)).ours >= 910
+    assert play(("orders", "zstd", 3, QUOTA)).ours >= 920
+    assert play(("noise", "none", 3, QUOTA)).ours * 1_000 >= 0.94 * QUOTA
+
+
+@pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec, partitions):
+    cell = Cell(Batching(data, codec), partitions, QUOTA)
+    world = SendingWorld(cell, random.Random(1))
+    sent = world.run()
+    lump_s = max(size for at_ms, size in sent.records if at_ms >= 15_000) / QUOTA
+    lump_s = max(lump_s, 0.1)  # several small batches make one lump
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.995 * (1 - lump_s / 11) - 0.002
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_messages_that_do_not_compress_wait_for_three_tenths_of_a_second_at_most(partitions):
+    assert play(("noise", "none", partitions, QUOTA)).p99_ms <= 320
+
+
+def test_small_max_delay_gives_short_waits():
+    row = play(("orders", "zstd", 12, QUOTA), max_delay_ms=100)
+    assert row.p99_ms <= 250
+    assert row.ours < play(("orders", "zstd", 12, QUOTA)).ours
+
+
+@pytest.mark.parametrize("partitions", [1, 12])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_below_the_quota_nothing_waits(partitions, codec):
+    """At three quarters of what plain batches of a few messages would need, p99 is linger, the way and 20 ms."""
+    batching = Batching("orders", codec)
+    each = batching.request_bytes(1)
+    demand = 0.75 * QUOTA / each
+    cell = Cell(batching, partitions, QUOTA, demand=lambda _: demand)
+    sent = SendingWorld(cell, random.Random(1)).run()
+    assert sent.latency_ms() <= 5 + 4 + 20
+    assert sent.wait_ms() <= 2  # the application wakes up so late
+    assert not sent.throttles
+
+
+def test_ideal_is_bounded_by_what_arrives_for_a_partition():
+    batching = Batching("orders", "zstd")
+    few, many = (ideal(batching, QUOTA, partitions, 1_000) for partitions in (1, 100))
+    assert few.messages_per_s > many.messages_per_s
+    assert many.batch * 100 <= many.messages_per_s
+    assert batching.request_bytes(1) < batching.request_bytes(3) < 3 * batching.request_bytes(1)
+    assert batching.request_bytes(4_096) == 2 * batching.request_bytes(2_048)
