@@ -29,7 +29,7 @@ and writes one JSON object a line to standard output, as soon as it happens:
 `produce` sends all messages, waits for every report, closes and ends. `consume` reads from the earliest offset until it
 has seen CERTIFY_MESSAGES different ids, commits, closes and ends. `transact` writes ten messages a transaction;
 `acknowledged` comes with the commit. SIGTERM means: close the client now, as an application does that is told to stop,
-then end.
+then end. Exit status 3 says that the client cannot do what is asked at all, with the reason on standard error.
 """
 
 import json
@@ -40,6 +40,8 @@ from typing import Any, Final
 PREFIX: Final = "CERTIFY_"
 PRODUCE, CONSUME, TRANSACT, CREATE_TOPICS = "produce", "consume", "transact", "create-topics"
 SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED = "sent", "acknowledged", "failed", "received", "said", "closed"
+CANNOT: Final = 3
+"""Exit status of a driver whose client does not have what is asked about."""
 EVENTS: Final = (SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED)
 _WITH_ID: Final = (SENT, ACKNOWLEDGED, FAILED, RECEIVED)
 

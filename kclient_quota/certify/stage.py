@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO
 
 from kclient_quota.broker.server import EmbeddedBroker
-from kclient_quota.certify.driver import Event, parse
+from kclient_quota.certify.driver import CANNOT, Event, parse
 from kclient_quota.certify.filling import fill
 from kclient_quota.certify.readback import topic_names, values
 from kclient_quota.certify.scene import Scene
@@ -52,6 +52,10 @@ def play(scene: Scene, command: Sequence[str]) -> tuple[Verdict, Seen | None]:
         seen = _seen(scene, cluster, direct, run, tap)
     if run.failed_to_start:
         return Verdict(Grade.NOT_PLAYED, run.failed_to_start), None
+    if seen.exit_status == CANNOT:
+        return Verdict(
+            Grade.ABSENT, seen.words.strip().splitlines()[-1][:200] if seen.words.strip() else "it cannot"
+        ), seen
     if not seen.events and seen.exit_status not in {0, None, -signal.SIGKILL, -signal.SIGTERM}:
         why = run.words().strip().splitlines()[-1:] or ["it wrote no event"]
         return Verdict(
