@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 _SCENES = {
-    "producers": "with a backlog, plain and wrapped",
-    "consumers": "that catch up, plain and wrapped",
-    "transforms": "a group whose producer is throttled, plain and wrapped",
+    "producers": "with a backlog",
+    "consumers": "that catch up",
+    "transforms": "a group whose producer is throttled",
     "pipeline": "50 clients, what they push, Spark, the quotas to set, applied; needs kclient-quota[spark]",
 }
 _COMPARED = tuple(_SCENES)[:3]
@@ -29,11 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", type=Path, metavar="FILE", help="send this file's lines instead of generated messages"
     )
     parser.add_argument(
-        "--seconds", type=float, default=24.0, help="length of each scene, 1 to 25 (default: %(default)g)"
+        "--seconds",
+        type=float,
+        default=45.0,
+        help="how long to play, 1 to 300 (default: %(default)g); from 150 on, requests that librdkafka gave up after "
+        "60 s are seen twice",
     )
     parser.add_argument("--quota", type=float, default=51_200.0, help="bytes per second (default: %(default)g)")
     parser.add_argument(
         "--output", type=Path, default=Path("demo-report"), help="directory of the report (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write one picture of the first scene to this SVG file"
     )
     parser.add_argument(
         "--json", action="store_true", help="print summary.json on standard output, tables on standard error"
@@ -56,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
             output=options.output,
             as_json=options.json,
             scenes=tuple(options.scene or _COMPARED),
+            record=options.record,
         )
     )
     return 0

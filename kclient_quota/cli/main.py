@@ -25,9 +25,9 @@ _COMMANDS = (
     _Command(
         "demo",
         "kclient_quota.cli.demo",
-        "the same work, plain and wrapped, side by side under a quota",
-        "Plays three scenes with plain confluent-kafka and with kclient-quota at the same time: producers, consumers, "
-        "and a group that transforms. Ends with a table, summary.json and report.html.",
+        "the same work under the same quota: as shipped, tuned by hand, ours",
+        "Plays three scenes with confluent-kafka as shipped, confluent-kafka tuned by hand, and kclient-quota, all at "
+        "once: producers, consumers, and a group that transforms. Ends with a verdict, summary.json and report.html.",
     ),
     _Command(
         "broker",

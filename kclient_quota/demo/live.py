@@ -1,66 +1,76 @@
-"""What is seen while a scene plays: both flavours side by side, redrawn a few times a second."""
+"""What is seen while the scenes play: a line for each client, redrawn a few times a second."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 
-from kclient_quota.demo.scenes import Finding, Scene
-from kclient_quota.demo.spec import FLAVOURS, WRAPPED, Sample
+from kclient_quota.demo.scenes import Finding, Scene, verdict
+from kclient_quota.demo.spec import FLAVOURS, PLAIN, TUNED, WRAPPED, Sample
 
-NAMES = {"plain": "confluent-kafka", "wrapped": "kclient-quota"}
+NAMES = {
+    PLAIN: "confluent-kafka, as shipped",
+    TUNED: "confluent-kafka, tuned by hand",
+    WRAPPED: "kclient-quota",
+}
+_COLOURS = {PLAIN: "yellow", TUNED: "cyan", WRAPPED: "green"}
 _BAR = "▁▂▃▄▅▆▇█"
-_BAR_SLOTS = 48
-
+_BAR_SLOTS = 24
+_NOTHING = Sample(0, 0, 0, 0, 0, 0)
 
 Watcher = Callable[[str, list[Sample]], None]
 """Is shown a flavour and all its samples so far, whenever one arrives."""
 
 
-def watch(console: Console, scene: Scene, play: Callable[[Watcher], list[Finding]]) -> list[Finding]:
-    """Play a scene and show it; plain lines of text where the output is not a terminal."""
-    seen: dict[str, list[Sample]] = {flavour: [] for flavour in FLAVOURS}
+@contextmanager
+def watching(console: Console, scenes: Sequence[Scene]) -> Iterator[Callable[[Scene], Watcher]]:
+    """Show all scenes while they play; where the output is not a terminal, say only what is played."""
+    seen: dict[str, dict[str, list[Sample]]] = {scene.name: {} for scene in scenes}
+
+    def remember(scene: Scene, flavour: str, samples: list[Sample]) -> None:
+        seen[scene.name][flavour] = samples
+
+    for scene in scenes:
+        console.print(f"[bold]{scene.title}[/bold]: {scene.story} {conditions(scene)}")
     if not console.is_terminal:
-        console.print(f"\n{scene.title}\n{scene.story}\n{scene.quota_key} = {scene.quota:,.0f} for each of the two")
-        return play(seen.__setitem__)
-    with Live(_screen(scene, seen), console=console, refresh_per_second=4) as live:
-
-        def show(flavour: str, samples: list[Sample]) -> None:
-            seen[flavour] = samples
-            live.update(_screen(scene, seen))
-
-        return play(show)
+        yield lambda scene: partial(remember, scene)
+        return
+    with Live(console=console, refresh_per_second=4, get_renderable=lambda: _screen(scenes, seen)):
+        yield lambda scene: partial(remember, scene)
 
 
-def _screen(scene: Scene, seen: dict[str, list[Sample]]) -> RenderableType:
-    grid = Table.grid(expand=True, padding=(0, 1))
-    for _ in FLAVOURS:
-        grid.add_column(ratio=1)
-    grid.add_row(*(_panel(scene, flavour, seen[flavour]) for flavour in FLAVOURS))
-    frame = Table.grid(expand=True)
-    frame.add_row(
-        f"[bold]{scene.title}[/bold]\n{scene.story}\n{scene.quota_key} = {scene.quota:,.0f} for each of the two"
-    )
-    frame.add_row(grid)
-    return frame
+def conditions(scene: Scene) -> str:
+    """The quota of each client, in words."""
+    return f"{scene.quota_key} = {scene.quota:,.0f} for each client, {scene.seconds:g} s."
 
 
-def _panel(scene: Scene, flavour: str, samples: list[Sample]) -> Panel:
-    last = samples[-1] if samples else Sample(0, 0, 0, 0, 0, 0)
-    rate = last.payload_bytes / (last.at_ms / 1000) if last.at_ms else 0.0
-    lines = [
-        f"{min(last.at_ms / 1000, scene.seconds):5.1f} s of {scene.seconds:g} s",
-        f"done        {last.done:>8,}   failed {last.failed:>6,}",
-        f"bytes/s     {rate:>8,.0f}   = {rate / scene.quota:5.0%} of the quota",
-        f"throttle    {max((sample.throttle_ms for sample in samples), default=0):>8,} ms at most",
-        f"latency     {max((sample.latency_ms for sample in samples), default=0):>8,} ms at most",
-        f"rebalances  {last.rebalances:>8}" if scene.name == "transforms" else "",
+def _screen(scenes: Sequence[Scene], seen: dict[str, dict[str, list[Sample]]]) -> Table:
+    table = Table(title="playing all scenes at once", title_justify="left")
+    for column in ("", "time", "done", "of quota", "waited in produce()", "throttle", "bytes by time"):
+        table.add_column(column, justify="left" if not column or column.startswith("bytes") else "right")
+    for scene in scenes:
+        table.add_row(f"[bold]{scene.title}[/bold]")
+        for flavour in FLAVOURS:
+            table.add_row(*_line(scene, flavour, seen[scene.name].get(flavour, [])), style=_COLOURS[flavour])
+        table.add_section()
+    return table
+
+
+def _line(scene: Scene, flavour: str, samples: list[Sample]) -> tuple[str, ...]:
+    last = samples[-1] if samples else _NOTHING
+    share = last.payload_bytes * 1000 / (scene.quota * last.at_ms) if last.at_ms else 0.0
+    return (
+        f"  {NAMES[flavour]}",
+        f"{min(last.at_ms / 1000, scene.seconds):.0f} s",
+        f"{last.done:,}",
+        f"{share:.0%}",
+        f"{last.waited_ms / 1000:.1f} s" if scene.name != "consumers" else "",
+        f"{max((sample.throttle_ms for sample in samples), default=0) / 1000:.1f} s",
         _spark(scene, samples),
-    ]
-    colour = "green" if flavour == WRAPPED else "yellow"
-    return Panel("\n".join(lines), title=NAMES[flavour], border_style=colour)
+    )
 
 
 def _spark(scene: Scene, samples: list[Sample]) -> str:
@@ -76,11 +86,21 @@ def _spark(scene: Scene, samples: list[Sample]) -> str:
     return "".join(_BAR[min(int(value / full * len(_BAR)), len(_BAR) - 1)] if value else " " for value in slots)
 
 
+def verdicts(played: Sequence[tuple[Scene, Sequence[Finding]]]) -> Table:
+    """What every client came to, in words, before any figure."""
+    table = Table(title="Verdict", title_justify="left", show_lines=False)
+    table.add_column("")
+    table.add_column("")
+    for scene, findings in played:
+        table.add_row(f"[bold]{scene.title}[/bold]", "")
+        for finding in findings:
+            table.add_row(f"  {NAMES[finding.flavour]}", verdict(scene, finding), style=_COLOURS[finding.flavour])
+    return table
+
+
 def result_table(scene: Scene, findings: list[Finding]) -> Table:
     """The scene's result, one column per flavour."""
-    table = Table(
-        title=f"{scene.title} ({scene.quota_key} {scene.quota:,.0f}, {scene.seconds:g} s)", title_justify="left"
-    )
+    table = Table(title=f"{scene.title} ({conditions(scene)})", title_justify="left")
     table.add_column("")
     for finding in findings:
         table.add_column(NAMES[finding.flavour], justify="right")
@@ -91,21 +111,29 @@ def result_table(scene: Scene, findings: list[Finding]) -> Table:
 
 def rows(scene: Scene, findings: list[Finding]) -> list[tuple[str, list[str]]]:
     """The result's rows: label, and one cell per flavour; only those that the scene can say something about."""
-    told: list[tuple[str, Callable[[Finding], str]]] = [
-        ("done", lambda f: f"{f.outcome.done:,}"),
-        ("payload, of quota x time", lambda f: f"{f.share:.0%}"),
-    ]
+    told: list[tuple[str, Callable[[Finding], str]]] = []
     if scene.name == "consumers":
-        told.append(("longest gap between messages", lambda f: f"{f.outcome.latencies_ms[2] / 1000:.1f} s"))
+        told.append(("longest time without a message", lambda f: f"{f.outcome.latencies_ms[2] / 1000:.1f} s"))
     else:
         told += [
-            ("reported as failed, or acknowledged and missing", lambda f: f"{f.lost:,}"),
-            ("stored, but not reported as delivered", lambda f: f"{f.reported_lost_but_stored:,}"),
-            ("duplicates", lambda f: f"{f.duplicates:,}"),
-            ("produce to report: p50", lambda f: f"{f.outcome.latencies_ms[0]:,} ms"),
-            ("produce to report: p99", lambda f: f"{f.outcome.latencies_ms[1]:,} ms"),
+            ("lost (failed, or acknowledged and missing)", lambda f: f"{f.lost:,}"),
+            ("stored twice", lambda f: f"{f.duplicates:,}"),
+            ("stored, but without a report at the end", lambda f: f"{f.reported_lost_but_stored:,}"),
+            ("late: produce() to report, p99", lambda f: f"{f.outcome.latencies_ms[1] / 1000:.2f} s"),
+            ("late: the longest", lambda f: f"{_longest_ms(f) / 1000:.2f} s"),
+            ("not answered at the end", lambda f: f"{f.outcome.pending:,}"),
         ]
     if scene.name == "transforms":
         told.append(("group lost", lambda f: f"{f.outcome.rebalances:,} times"))
-    told.append(("longest throttle", lambda f: f"{f.outcome.throttle_max_ms / 1000:.1f} s"))
+    told += [
+        ("done", lambda f: f"{f.outcome.done:,}"),
+        ("payload, of quota × time", lambda f: f"{f.share:.0%}{' (over the quota)' if f.share > 1 else ''}"),  # noqa: RUF001
+        ("longest throttle", lambda f: f"{f.outcome.throttle_max_ms / 1000:.1f} s"),
+    ]
+    if scene.name != "consumers":
+        told.append(("the price: time waited in produce()", lambda f: f"{f.outcome.waited_ms / 1000:.1f} s"))
     return [(label, [cell(finding) for finding in findings]) for label, cell in told]
+
+
+def _longest_ms(finding: Finding) -> int:
+    return max(finding.outcome.latencies_ms[2], finding.outcome.oldest_pending_ms)

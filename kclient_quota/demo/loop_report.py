@@ -112,7 +112,8 @@ def throttle_plot(act: LoopAct) -> str:
     axes.axvline(applied_s, color="#444444", linestyle="--", linewidth=1, label="kafka-quotas apply")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    return plots.as_svg(figure)
+    told = f"The part of the time that clients waited or were throttled; kafka-quotas apply after {applied_s:.0f} s."
+    return plots.as_svg(figure, told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Plays scenes: a process per flavour, both at once, their words collected."""
+"""Plays scenes: a process per flavour, all at once, their words collected."""
 
 import subprocess
 import sys
@@ -77,7 +77,7 @@ class Worker:
 
 
 def play(stage: Stage, scene: Scene, show: Callable[[str, list[Sample]], None]) -> list[Finding]:
-    """Play one scene with both flavours at the same time and judge them."""
+    """Play one scene with all flavours at the same time and judge them."""
     workers: dict[str, Worker] = {}
     try:
         for flavour in FLAVOURS:

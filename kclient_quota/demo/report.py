@@ -7,9 +7,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kclient_quota.demo import loop_report, plots
-from kclient_quota.demo.live import NAMES, rows
+from kclient_quota.demo.live import NAMES, conditions, rows
 from kclient_quota.demo.loop_report import LoopAct
-from kclient_quota.demo.scenes import Finding, Scene, as_json
+from kclient_quota.demo.scenes import Finding, Scene, as_json, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def _section(act: Act) -> dict[str, object]:
     return {
         "title": scene.title,
         "story": scene.story,
-        "conditions": f"{scene.quota_key} = {scene.quota:,.0f} for each",
-        "seconds": f"{scene.seconds:g} s.",
+        "conditions": conditions(scene),
+        "verdicts": [(f.flavour, NAMES[f.flavour], verdict(scene, f)) for f in act.findings],
         "columns": [(finding.flavour, NAMES[finding.flavour]) for finding in act.findings],
         "rows": rows(scene, act.findings),
         "plots": _plots(act),
@@ -63,7 +63,7 @@ def _loop_section(act: LoopAct) -> dict[str, object]:
         "title": loop_report.TITLE,
         "story": loop_report.story(act.members),
         "conditions": loop_report.conditions(),
-        "seconds": "",
+        "verdicts": [],
         "columns": loop_report.COLUMNS,
         "rows": loop_report.rows(act),
         "plots": [("Throttle times that the broker answered with.", loop_report.throttle_plot(act))],
@@ -72,12 +72,12 @@ def _loop_section(act: LoopAct) -> dict[str, object]:
 
 
 def _plots(act: Act) -> list[tuple[str, str]]:
-    return [
-        (
-            "Throughput against the quota; the axis ends at four times the quota.",
-            plots.throughput(act.scene, act.findings),
-        ),
-        ("What is done, against quota times time.", plots.cumulative(act.scene, act.findings)),
-        ("Throttle times that the broker answered with.", plots.throttle_times(act.findings)),
-        ("The longest wait of every moment.", plots.latencies(act.scene, act.findings)),
+    scene, findings = act.scene, act.findings
+    drawn = [
+        ("What is done, against what the quota allows.", plots.cumulative(scene, findings)),
+        ("The longest wait that ended in every moment.", plots.latencies(scene, findings)),
+        ("Throttle times that the broker answered with.", plots.throttle_times(scene, findings)),
     ]
+    if scene.name != "consumers":
+        drawn.append(("The price: time waited inside produce().", plots.waits(scene, findings)))
+    return drawn

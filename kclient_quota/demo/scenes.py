@@ -1,15 +1,41 @@
-"""The three scenes: what each sets up, how both flavours play it, and what is found afterwards."""
+"""The three scenes: what each sets up, how every flavour plays it, and what is found afterwards."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kclient_quota.demo.spec import FLAVOURS, Outcome, Sample, WorkSpec
+from kclient_quota.demo.spec import FLAVOURS, TUNED, Outcome, Sample, WorkSpec
 from kclient_quota.demo.stage import Stage
 
-TIMEOUTS = {"message.timeout.ms": 12_500, "socket.timeout.ms": 2_500}
-"""librdkafka's defaults (300 s and 60 s) divided by 24, so that seconds show what minutes do; for both flavours."""
+LATE_MS = 5_000
+"""A wait that somebody notices: a verdict speaks of longer ones."""
+_OVER, _UNDER = 1.05, 0.9
+_EVERYDAY_QUEUE = 16_384
+
+
+def tuned_producer(quota: float, message_bytes: int) -> dict[str, Any]:
+    """What an expert sets by hand for this quota and this size of message; it fits no other."""
+    return {
+        "enable.idempotence": True,
+        "max.in.flight.requests.per.connection": 1,
+        "linger.ms": 100,
+        "queue.buffering.max.messages": max(20, int(quota / message_bytes)),
+        "batch.size": max(_EVERYDAY_QUEUE, int(quota / 10)),
+        "request.timeout.ms": 60_000,
+    }
+
+
+def tuned_consumer(quota: float) -> dict[str, Any]:
+    """The same for a consumer: fetches of a fifth of a second, and a queue that holds no more than one."""
+    fetch = max(_EVERYDAY_QUEUE, int(quota / 5))
+    return {
+        "fetch.message.max.bytes": fetch,
+        "fetch.max.bytes": fetch,
+        "message.max.bytes": fetch,
+        "queued.max.messages.kbytes": max(1, fetch // 1024),
+        "fetch.queue.backoff.ms": 100,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +45,7 @@ class Scene:
     Attributes:
         name: short name, used in files.
         title: one line for people.
-        story: what happens and which settings both flavours share.
+        story: what happens and which settings all flavours share.
         quota_key: the quota that is set for each flavour's own client-id.
         quota: its value.
         seconds: how long it plays.
@@ -40,7 +66,7 @@ class Finding:
     """What one flavour came to in one scene.
 
     Attributes:
-        flavour: "plain" or "wrapped".
+        flavour: one of `FLAVOURS`.
         outcome: the worker's own account.
         share: payload bytes done, over the quota times the scene's length.
         lost: messages reported as failed, or never answered, that are not stored either (produce).
@@ -74,7 +100,8 @@ def _producers(stage: Stage, run_id: str, seconds: float, quota: float, input_fi
     def spec(flavour: str, client_id: str) -> WorkSpec:
         topic = f"{run_id}-out-{flavour}"
         stage.create_topic(topic, 1)
-        conf = {"bootstrap.servers": stage.bootstrap_servers, "client.id": client_id, **TIMEOUTS}
+        tuning = tuned_producer(quota, 1_000) if flavour == TUNED else {}
+        conf = {"bootstrap.servers": stage.bootstrap_servers, "client.id": client_id, **tuning}
         return WorkSpec("produce", flavour, conf, topic, seconds, backlog, 1_000, input_file=input_file)
 
     return _scene(
@@ -82,9 +109,7 @@ def _producers(stage: Stage, run_id: str, seconds: float, quota: float, input_fi
         run_id,
         "producers",
         "a. Producers with a backlog",
-        f"{backlog:,} messages of 1 kB to send; message.timeout.ms and socket.timeout.ms are librdkafka's defaults "
-        "divided by 24, for both. A broker takes every request whole and mutes afterwards: requests of 1 MB and "
-        "reconnecting overdraw a quota first, and the throttle grows accordingly.",
+        f"{backlog:,} messages of 1 kB to send, more than the quota lets through; time-outs are the defaults.",
         "producer_byte_rate",
         quota,
         seconds,
@@ -106,6 +131,7 @@ def _consumers(stage: Stage, run_id: str, seconds: float, quota: float, _input_f
             "client.id": client_id,
             "group.id": client_id,
             "auto.offset.reset": "earliest",
+            **(tuned_consumer(quota) if flavour == TUNED else {}),
         }
         return WorkSpec("consume", flavour, conf, topic, seconds, messages)
 
@@ -114,7 +140,7 @@ def _consumers(stage: Stage, run_id: str, seconds: float, quota: float, _input_f
         run_id,
         "consumers",
         "b. Consumers that catch up",
-        f"A topic of {messages:,} messages in batches of {per_batch}; default settings.",
+        f"A topic of {messages:,} messages of 1 kB in batches of {per_batch}.",
         "consumer_byte_rate",
         quota,
         seconds,
@@ -139,7 +165,8 @@ def _transforms(stage: Stage, run_id: str, seconds: float, quota: float, _input_
             "auto.offset.reset": "earliest",
             **group,
         }
-        producer_conf = {"bootstrap.servers": stage.bootstrap_servers, "client.id": client_id}
+        tuning = tuned_producer(quota, 1_000) if flavour == TUNED else {}
+        producer_conf = {"bootstrap.servers": stage.bootstrap_servers, "client.id": client_id, **tuning}
         return WorkSpec(
             "transform", flavour, conf, source, seconds, messages, output_topic=output, producer_conf=producer_conf
         )
@@ -148,9 +175,9 @@ def _transforms(stage: Stage, run_id: str, seconds: float, quota: float, _input_
         stage,
         run_id,
         "transforms",
-        "c. Consume, transform, produce: a group whose producer is throttled",
-        "The documented loop: poll, produce, every 250 messages flush and commit; max.poll.interval.ms 6 s, "
-        "session.timeout.ms 6 s.",
+        "c. Consume, transform, produce (max.poll.interval.ms 6 s)",
+        "A group whose producer is over its quota. The documented loop: poll, produce, every 250 messages flush and "
+        "commit; max.poll.interval.ms and session.timeout.ms are set to 6 s for all.",
         "producer_byte_rate",
         quota,
         seconds,
@@ -197,6 +224,31 @@ def judge(stage: Stage, scene: Scene, flavour: str, outcome: Outcome, samples: l
     )
 
 
+def verdict(scene: Scene, finding: Finding) -> str:
+    """What a reader should know first: what was lost, doubled and late, then how much of the quota was used."""
+    outcome = finding.outcome
+    bad = [
+        text
+        for counted, text in (
+            (finding.lost, f"lost {finding.lost:,}"),
+            (finding.duplicates, f"stored {finding.duplicates:,} twice"),
+            (outcome.rebalances, f"lost its group {outcome.rebalances} times"),
+        )
+        if counted
+    ]
+    longest_ms = max(outcome.latencies_ms[2], outcome.oldest_pending_ms)
+    if longest_ms > LATE_MS:
+        what = "no message for" if scene.name == "consumers" else "reports up to"
+        bad.append(f"{what} {longest_ms / 1000:.0f} s{'' if scene.name == 'consumers' else ' late'}")
+    good = "nothing missing, evenly" if scene.name == "consumers" else "nothing lost, doubled or late"
+    used = f"{finding.share:.0%} of the quota"
+    if finding.share > _OVER:
+        used = f"{used}, over it: it pays with throttles"
+    elif finding.share < _UNDER:
+        used = f"only {used}"
+    return f"{', '.join(bad) or good}; {used}"
+
+
 def as_json(scene: Scene, findings: list[Finding]) -> dict[str, Any]:
     """A scene for summary.json."""
     return {
@@ -207,6 +259,7 @@ def as_json(scene: Scene, findings: list[Finding]) -> dict[str, Any]:
         "seconds": scene.seconds,
         "findings": {
             finding.flavour: {
+                "verdict": verdict(scene, finding),
                 "done": finding.outcome.done,
                 "payload_bytes": finding.outcome.payload_bytes,
                 "share_of_quota": round(finding.share, 4),
@@ -217,6 +270,7 @@ def as_json(scene: Scene, findings: list[Finding]) -> dict[str, Any]:
                 "latency_ms": dict(zip(("p50", "p99", "max"), finding.outcome.latencies_ms, strict=True)),
                 "throttle_max_ms": finding.outcome.throttle_max_ms,
                 "rebalances": finding.outcome.rebalances,
+                "waited_ms": finding.outcome.waited_ms,
             }
             for finding in findings
         },

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 PLAIN = "plain"
+TUNED = "tuned"
 WRAPPED = "wrapped"
-FLAVOURS = (PLAIN, WRAPPED)
+FLAVOURS = (PLAIN, TUNED, WRAPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,8 @@ class WorkSpec:
 
     Attributes:
         role: "produce", "consume" or "transform".
-        flavour: "plain" (confluent_kafka as it is) or "wrapped" (ours).
-        conf: the client configuration, the same for both flavours but for client.id and group.id.
+        flavour: "plain" (confluent_kafka as shipped), "tuned" (by hand, for this quota) or "wrapped" (ours).
+        conf: the client configuration.
         topic: where to read from (consume, transform) or write to (produce).
         output_topic: where a transform writes to.
         seconds: how long to work.
@@ -60,6 +61,7 @@ class Sample:
         latency_ms: the longest wait since the last sample: from `produce()` returning to its report, or between
             two messages received.
         rebalances: how often the group took the partitions away (transform).
+        waited_ms: how long the application has waited inside `produce()`, and for room in the client's queue.
     """
 
     at_ms: int
@@ -69,6 +71,7 @@ class Sample:
     throttle_ms: int
     latency_ms: int
     rebalances: int = 0
+    waited_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,12 @@ class Outcome:
         payload_bytes: as in Sample.
         failed: as in Sample.
         pending: messages that neither succeeded nor failed before the worker stopped.
+        oldest_pending_ms: how long the oldest of those has waited.
         elapsed_ms: how long the work took.
         latencies_ms: p50, p99 and the longest of every single wait.
         throttle_max_ms: the longest throttle time.
         rebalances: as in Sample.
+        waited_ms: as in Sample.
         acknowledged_ids: first and one past the last of every run of acknowledged message ids (produce).
     """
 
@@ -95,6 +100,8 @@ class Outcome:
     latencies_ms: tuple[int, int, int]
     throttle_max_ms: int
     rebalances: int = 0
+    waited_ms: int = 0
+    oldest_pending_ms: int = 0
     acknowledged_ids: tuple[tuple[int, int], ...] = ()
 
 

@@ -1,6 +1,6 @@
-"""The work itself, the same code for both flavours: `python -m kclient_quota.demo.worker SPEC`.
+"""The work itself, the same code for all flavours: `python -m kclient_quota.demo.worker SPEC`.
 
-A process per worker, so that neither flavour pays for the other's work.
+A process per worker, so that no flavour pays for another's work.
 """
 
 import itertools
@@ -29,10 +29,11 @@ class Tally:
 
     def __init__(self) -> None:
         self.started_ms = SYSTEM_CLOCK.now_ms()
-        self.done = self.payload_bytes = self.failed = self.rebalances = 0
+        self.done = self.payload_bytes = self.failed = self.rebalances = self.waited_ms = 0
         self.throttle_max_ms = 0
         self.latencies_ms: list[int] = []
         self.acknowledged: list[int] = []
+        self.pending_since_ms: dict[int, int] = {}
         self._throttle_ms = self._latency_ms = 0
         self._next_sample_ms = self.started_ms
 
@@ -60,7 +61,14 @@ class Tally:
         at_ms = now_ms - self.started_ms
         line = sample_line(
             Sample(
-                at_ms, self.done, self.payload_bytes, self.failed, self._throttle_ms, self._latency_ms, self.rebalances
+                at_ms,
+                self.done,
+                self.payload_bytes,
+                self.failed,
+                self._throttle_ms,
+                self._latency_ms,
+                self.rebalances,
+                self.waited_ms,
             )
         )
         print(line, flush=True)  # noqa: T201 - the pipe to the demo is this worker's only output
@@ -78,8 +86,13 @@ class Tally:
             latencies_ms=(ordered[len(ordered) // 2], ordered[int(0.99 * (len(ordered) - 1))], ordered[-1]),
             throttle_max_ms=self.throttle_max_ms,
             rebalances=self.rebalances,
+            waited_ms=self.waited_ms,
+            oldest_pending_ms=self._oldest_pending_ms(),
             acknowledged_ids=runs_of(self.acknowledged),
         )
+
+    def _oldest_pending_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() - min(self.pending_since_ms.values()) if self.pending_since_ms else 0
 
 
 def produce(spec: WorkSpec, tally: Tally) -> int:
@@ -160,10 +173,9 @@ def _commit(consumer: Any) -> None:
 
 
 def _send(producer: Any, topic: str, number: int, payload: bytes, tally: Tally, until_ms: int) -> None:
-    handed_over = [0]
-
     def report(error: Any, _message: Any) -> None:
-        tally.waited(SYSTEM_CLOCK.now_ms() - (handed_over[0] or SYSTEM_CLOCK.now_ms()))
+        now_ms = SYSTEM_CLOCK.now_ms()
+        tally.waited(now_ms - tally.pending_since_ms.pop(number, now_ms))
         if error is not None:
             tally.failed += 1
             return
@@ -171,6 +183,7 @@ def _send(producer: Any, topic: str, number: int, payload: bytes, tally: Tally, 
         tally.payload_bytes += len(payload)
         tally.acknowledged.append(number)
 
+    called_ms = tally.pending_since_ms[number] = SYSTEM_CLOCK.now_ms()
     while True:
         try:
             producer.produce(topic, payload, key=str(number), on_delivery=report)
@@ -179,9 +192,14 @@ def _send(producer: Any, topic: str, number: int, payload: bytes, tally: Tally, 
             producer.poll(0.1)
             tally.sample()
             if tally.elapsed_ms() >= until_ms:
+                tally.waited_ms += SYSTEM_CLOCK.now_ms() - called_ms
+                del tally.pending_since_ms[number]
                 return
         else:
-            handed_over[0] = SYSTEM_CLOCK.now_ms()
+            now_ms = SYSTEM_CLOCK.now_ms()
+            tally.waited_ms += now_ms - called_ms
+            if number in tally.pending_since_ms:  # else it has been reported already
+                tally.pending_since_ms[number] = now_ms
             producer.poll(0)
             return
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -6,8 +7,9 @@ import pytest
 
 from kclient_quota.cli.main import main
 from kclient_quota.demo.live import rows
+from kclient_quota.demo.plots import picture
 from kclient_quota.demo.report import Act, write
-from kclient_quota.demo.scenes import Finding, Scene
+from kclient_quota.demo.scenes import Finding, Scene, tuned_consumer, tuned_producer, verdict
 from kclient_quota.demo.spec import Outcome, Sample, WorkSpec, outcome_line, parse_line, runs_of, sample_line
 
 
@@ -17,7 +19,7 @@ def scene(name: str = "producers") -> Scene:
 
 def finding(flavour: str, done: int) -> Finding:
     samples = [Sample(at, done * at // 10_000, done * at // 10, 0, at // 4, 20) for at in range(0, 10_001, 250)]
-    outcome = Outcome(done, done * 1000, 3, 7, 10_000, (1, 20, 300), 2500, 2, ((0, done),))
+    outcome = Outcome(done, done * 1000, 3, 7, 10_000, (1, 20, 300), 2500, 2, acknowledged_ids=((0, done),))
     return Finding(flavour, outcome, done * 1000 / 200_000, 3, 1, 5, samples)
 
 
@@ -47,7 +49,7 @@ class Structure(HTMLParser):
 
 
 def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
-    acts = [Act(scene(), [finding("plain", 50), finding("wrapped", 200)])]
+    acts = [Act(scene(), [finding("plain", 50), finding("tuned", 90), finding("wrapped", 200)])]
     summary_path, report_path = write(tmp_path / "out", "the embedded broker", "today", acts)
     told = json.loads(summary_path.read_text())["scenes"][0]["findings"]
     assert told["plain"]["duplicates"] == 5
@@ -56,12 +58,16 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     structure.feed(report_path.read_text())
     assert structure.tags.count("svg") == 4
     assert structure.links == []
-    assert "A &lt;story&gt;." in report_path.read_text()
+    html = report_path.read_text()
+    assert "A &lt;story&gt;." in html
+    assert html.index("lost 3, stored 5 twice") < html.index("<table>")
+    assert html.count('role="img" aria-label="') == 4
+    assert "time waited in produce()" in html
 
 
 @pytest.mark.parametrize(
     ("name", "has", "lacks"),
-    [("producers", "duplicates", "group lost"), ("consumers", "longest gap between messages", "duplicates")],
+    [("producers", "stored twice", "group lost"), ("consumers", "longest time without a message", "stored twice")],
 )
 def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
     labels = [label for label, _ in rows(scene(name), [finding("plain", 1)])]
@@ -72,7 +78,7 @@ def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["demo", "--seconds", "60"], "--seconds 60: give 1 to 25"),
+        (["demo", "--seconds", "400"], "--seconds 400: give 1 to 300"),
         (["demo", "--quota", "0"], "--quota 0: a quota is greater than 0"),
         (["demo", "--input", "no-such-file"], "--input no-such-file: not a readable file"),
         (["demo", "--scene", "pipeline", "--bootstrap", "h:1"], "--scene pipeline plays on the embedded broker"),
@@ -83,3 +89,46 @@ def test_bad_options_are_one_line(argv: list[str], message: str, capsys: pytest.
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "outcome", "said"),
+    [
+        ("producers", {}, {}, "nothing lost, doubled or late; 97% of the quota"),
+        (
+            "producers",
+            {"lost": 1200, "share": 1.6},
+            {},
+            "lost 1,200; 160% of the quota, over it: it pays with throttles",
+        ),
+        ("producers", {}, {"latencies_ms": (1, 2, 21_000)}, "reports up to 21 s late; 97% of the quota"),
+        ("producers", {}, {"oldest_pending_ms": 44_000}, "reports up to 44 s late; 97% of the quota"),
+        ("consumers", {"share": 0.5}, {"latencies_ms": (1, 2, 12_600)}, "no message for 13 s; only 50% of the quota"),
+        ("consumers", {}, {}, "nothing missing, evenly; 97% of the quota"),
+        (
+            "transforms",
+            {"duplicates": 250},
+            {"rebalances": 2},
+            "stored 250 twice, lost its group 2 times; 97% of the quota",
+        ),
+    ],
+    ids=["good", "lost", "late", "unanswered", "lumps", "even", "group"],
+)
+def test_a_verdict_begins_with_what_is_worst(name: str, changes: dict, outcome: dict, said: str) -> None:
+    found = finding("plain", 194)
+    fine = replace(found.outcome, **{"rebalances": 0, **outcome})
+    found = replace(found, outcome=fine, **{"share": 0.97, "lost": 0, "duplicates": 0, **changes})
+    assert verdict(scene(name), found) == said
+
+
+def test_no_axis_is_cut_and_the_picture_says_everything_in_words() -> None:
+    drawn = picture(scene(), [finding("plain", 5000), finding("tuned", 200), finding("wrapped", 190)], "today")
+    assert "1e6" not in drawn
+    assert "<!-- 5000 -->" in drawn  # the axis goes up to what was done, twenty-five times the quota
+    assert "kclient-quota: lost 3, stored 5 twice" in drawn.partition(">")[0]
+
+
+def test_tuning_follows_the_quota() -> None:
+    assert tuned_producer(51_200, 1_000)["queue.buffering.max.messages"] == 51
+    assert tuned_producer(1_048_576, 1_000)["batch.size"] == 104_857
+    assert tuned_consumer(1_000_000)["fetch.max.bytes"] == 200_000
