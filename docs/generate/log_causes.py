@@ -132,6 +132,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "an error of our own; its traceback follows",
         "report it; messages are not affected",
     ),
+    "topics %s were made anew": ("a topic was deleted and created again under a running stream", "nothing"),
     "the broker answered a telemetry subscription": (
         "a broker that breaks KIP-714",
         "report it to whoever makes that broker",
