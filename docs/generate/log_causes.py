@@ -50,23 +50,23 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the broker has answered with a throttle time: the quota in the message is used up, by this client or by others on it",
         "nothing: the client waits. If waits grow too long: [which quota do I need](../how-to/which-quota.md)",
     ),
-    "Client %r fetches nothing yet": (
+    "Client %s fetches nothing yet": (
         "the group's own requests are throttled by a request quota",
         "have `request_percentage` raised for this client or user",
     ),
-    "Client %r has not polled": (
+    "Client %s has not polled": (
         "the application does too much between two polls",
         "do less between polls, raise `max.poll.interval.ms`, or [keep the group alive](../how-to/rebalances.md)",
     ),
-    "Client %r queues or fetches in sizes": (
+    "Client %s queues or fetches in sizes": (
         "`queued.max.messages.kbytes` or `fetch.*` were set by hand and are too large for this quota",
         "leave them out, or make the client anew now that the quota is known",
     ),
-    "Client %r, broker %d: messages come again": (
+    "Client %s, broker %s: messages come again": (
         "a stall has ended: the quota was raised, or the large batch is over",
         "nothing",
     ),
-    "Client %r, broker %d: %s": (
+    "Client %s, broker %s: %s": (
         "the next batch is larger than the quota of a whole window; Kafka will never deliver it",
         "raise the quota to what the message says, or have producers write smaller batches (`batch.size`)",
     ),
@@ -84,8 +84,8 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the transaction coordinator did not answer in time",
         "nothing: the coordinator aborts it after `transaction.timeout.ms`",
     ),
-    "The consumer quota of client": ("the quota was changed, or found", "nothing"),
-    "The producer quota of client": ("the quota was changed, or found", "nothing"),
+    "The consumer quota of client": ("the quota was found, or changed", "nothing"),
+    "The producer quota of client": ("the quota was found, or changed", "nothing"),
     "The open transaction is about to outlive": (
         "waiting for the quota takes longer than `transaction.timeout.ms`",
         "smaller transactions, a longer time-out, or `quota.transaction.timeout=abort`: [transactions](../how-to/transactions.md)",

@@ -6,6 +6,8 @@ from docs.generate.log_causes import CAUSES
 from docs.generate.page import cell, head, modules
 
 _LEVELS = {"info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
+_ABOUT_A_CLIENT = ("Client %s", "Producer %s", "Consumer %s")
+_SHORTEST = 20
 _LOGGERS = {"log", "logger", "_log", "_logger", "LOG", "LOGGER"}
 
 
@@ -22,26 +24,31 @@ def page() -> str:
         "|---|---|---|---|",
     ]
     for message, level in messages():
-        cause, remedy = _cause(message)
+        cause, remedy = cause_of(message)
         parts.append(f"| {cell(message)} | {level} | {cause} | {remedy} |")
     return "\n".join(parts) + "\n"
 
 
 def messages() -> list[tuple[str, str]]:
-    """Message and level, client messages first, each once."""
+    """Message and level, each once."""
     found: dict[tuple[str, str], None] = {}
     for tree in modules():
         for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-            ):
-                level = _LEVELS.get(node.func.attr)
-                text = _text(node.args[0]) if node.args else None
-                if level and text and node.func.value.id in _LOGGERS:
-                    found[(text, level)] = None
+            for said in _said(node):
+                found[said] = None
     return sorted(found)
+
+
+def _said(node: ast.AST) -> list[tuple[str, str]]:
+    """What is logged here; cores, which log nothing themselves, give texts about a client to who does."""
+    if isinstance(node, ast.JoinedStr):
+        text = _text(node) or ""
+        return [(text, "WARNING")] if text.startswith(_ABOUT_A_CLIENT) and len(text) > _SHORTEST else []
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+        return []
+    level, text = _LEVELS.get(node.func.attr), _text(node.args[0])
+    is_logger = isinstance(node.func.value, ast.Name) and node.func.value.id in _LOGGERS
+    return [(text, level)] if is_logger and level and text and text != "%s" else []
 
 
 def _text(node: ast.expr) -> str | None:
@@ -53,8 +60,9 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
-def _cause(message: str) -> tuple[str, str]:
+def cause_of(message: str) -> tuple[str, str]:
+    message = message.replace("%r", "%s").replace("%d", "%s")
     for beginning, told in CAUSES.items():
-        if message.startswith(beginning):
+        if message.startswith(beginning.replace("%r", "%s").replace("%d", "%s")):
             return told
     return "", ""
