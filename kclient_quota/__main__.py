@@ -1,8 +1,6 @@
 """`python -m kclient_quota` is `kclient-quota`."""
 
-import sys
-
-from kclient_quota.cli.main import main
+from kclient_quota.cli.main import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

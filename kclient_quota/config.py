@@ -2,12 +2,28 @@
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from kclient_quota.errors import ConfigError
+
+_QUANTITY = re.compile(r"([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?:([kKMGT]?)(i?)B)?(/s)?", re.ASCII)
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def quantity(text: str) -> float:
+    """Bytes or bytes per second as people write them: `1048576`, `10MB` (10,000,000), `1MiB/s` (1,048,576).
+
+    Raises:
+        ConfigError: it is no such number.
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or (found[3] and not found[2]):
+        raise ConfigError(f"{text!r} is no number of bytes; write it as 1048576, 10MB or 1MiB/s")
+    return float(found[1].replace("_", "")) * float(1024 if found[3] else 1000) ** _POWERS[found[2] or ""]
 
 
 class Backoff(StrEnum):

@@ -209,8 +209,11 @@ class QuotaAdmin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C: nobody waits for an answer any more
+            self._thread.shutdown(wait=False, cancel_futures=True)
+        else:
+            self.close()
 
     # -- on the thread
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kclient_quota.admin.effective import EffectiveQuotas
+from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import (
     CONNECTION_CREATION_RATE,
@@ -115,14 +116,19 @@ def parse_value(quota: QuotaUnit, text: str) -> float:
         ConfigError: it is no number, or cannot be one of this unit.
     """
     try:
-        value = float(text)
-    except ValueError:
+        value = quantity(text) if BPS in UNITS.get(quota.key, ()) and text[:1].isdigit() else float(_bare(quota, text))
+    except (ValueError, OverflowError, ConfigError):
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigError(f"{quota}={text}: that is no number")
+        units = "; write it as 1048576, 10MB or 1MiB/s" if BPS in UNITS.get(quota.key, ()) else ""
+        raise ConfigError(f"{quota}={text}: that is no number{units}")
     if not quota.is_enforced and value <= 0:
         raise ConfigError(f"{quota}={text}: it must be greater than 0")
     return value
+
+
+def _bare(quota: QuotaUnit, text: str) -> str:
+    return text.strip().removesuffix("%") if quota.unit == "percent" else text
 
 
 def configured(sources: Sources, written: Written) -> Configured:

@@ -12,15 +12,19 @@ from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
 
 from kclient_quota.broker.manners import KAFKA, MANNERS
-from kclient_quota.broker.server import EmbeddedBroker
+from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
 
 if TYPE_CHECKING:
     from kclient_telemetry.receiver.otlp_export import OtlpExporter
 
+    from kclient_quota.broker.server import EmbeddedBroker
+
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
+_LAST_PORT = 65_535
+_MOST_BROKERS = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +87,9 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: an option cannot be used.
     """
+    from kclient_quota.broker.server import EmbeddedBroker  # noqa: PLC0415 - slow to load for --help
+
+    _check(options)
     users = dict(_pair("--user", text, ":") for text in options.user)
     broker = EmbeddedBroker(
         brokers=options.brokers,
@@ -124,12 +131,25 @@ def main(argv: list[str] | None = None) -> int:
     add_arguments(parser)
     try:
         return run(parser.parse_args(argv))
-    except ConfigError as error:
+    except (ConfigError, OSError, OverflowError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 1
 
 
-def _say(broker: EmbeddedBroker, options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> None:
+    """What argparse cannot say better, since several options are of one kind."""
+    for name in ("port", "sasl_port", "tls_port", "metrics_port"):
+        number = getattr(options, name)
+        last = (number or 0) + (options.brokers - 1 if number and name != "metrics_port" else 0)
+        if number is not None and not 0 <= number <= last <= _LAST_PORT:
+            raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {_LAST_PORT}")
+    if options.brokers not in range(1, _MOST_BROKERS + 1):
+        raise ConfigError(f"--brokers {options.brokers}: write a number from 1 to {_MOST_BROKERS}")
+    if options.client_metrics_interval_ms < 1:
+        raise ConfigError(f"--client-metrics-interval-ms {options.client_metrics_interval_ms}: write milliseconds")
+
+
+def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
     lines = [f"bootstrap.servers={broker.bootstrap_servers}"]
     if options.user:
         lines.append(f"SASL_PLAINTEXT: bootstrap.servers={broker.sasl_bootstrap_servers}")
@@ -181,7 +201,7 @@ def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -
         raise ConfigError(f"--otlp: {error}") from error
 
 
-def _set_quota(broker: EmbeddedBroker, text: str) -> None:
+def _set_quota(broker: "EmbeddedBroker", text: str) -> None:
     names: dict[str, str] = {}
     defaults: dict[str, bool] = {}
     limits: dict[str, float] = {}
@@ -209,6 +229,6 @@ def _set_quota(broker: EmbeddedBroker, text: str) -> None:
 
 def _limit(text: str, key: str, value: str) -> float:
     try:
-        return float(value)
+        return quantity(value) if key.endswith("_byte_rate") else float(value)
     except ValueError:
-        raise ConfigError(f"--quota {text}: the value of {key} must be a number") from None
+        raise ConfigError(f"--quota {text}: the value of {key} must be a number, such as 51200 or 50kB") from None

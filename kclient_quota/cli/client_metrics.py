@@ -2,18 +2,26 @@
 
 import argparse
 import base64
+import json
 import sys
 import uuid
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kclient_quota import __version__
-from kclient_quota.admin.client_metrics import INTERVAL_MS, MATCH, METRICS, ClientMetricsSubscription
-from kclient_quota.admin.quotas import QuotaAdmin
+from kclient_quota.cli.completion import SHELLS, completion
+from kclient_quota.cli.printing import notice
 from kclient_quota.cli.properties import read_command_config
-from kclient_quota.errors import KclientQuotaError
+from kclient_quota.cli.quantities import seconds
+from kclient_quota.cli.running import guarded, script
+
+if TYPE_CHECKING:
+    from kclient_quota.admin.client_metrics import ClientMetricsSubscription
+    from kclient_quota.admin.quotas import QuotaAdmin
 
 _ACTIONS = ("alter", "delete", "describe", "list")
-_VALUES = {"interval": INTERVAL_MS, "match": MATCH, "metrics": METRICS}
+_VALUES = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,22 +31,42 @@ def main(argv: list[str] | None = None) -> int:
         the exit status: 0 done, 1 refused or wrong options (as Kafka's tool has it), 130 interrupted.
     """
     parser = _parser()
-    options = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["completion"]:
+        return _completion(words[1:])
+    options = parser.parse_args(words)
     problem = _problem(options)
     if problem:
         parser.print_usage(sys.stderr)
         print(problem, file=sys.stderr)
         return 1
-    try:
-        conf = read_command_config(options.command_config) if options.command_config else {}
-        conf["bootstrap.servers"] = options.bootstrap_server
-        with QuotaAdmin(conf) as admin:
-            _run(admin, options)
-    except KclientQuotaError as error:
+
+    def told(error: Exception) -> int:
         print(f"Error while executing client metrics command : {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
+
+    return guarded(lambda: _carry_out(options), told)
+
+
+def entry() -> None:
+    """The installed command."""
+    script(main)
+
+
+def _completion(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="kafka-client-metrics completion")
+    parser.add_argument("shell", choices=SHELLS)
+    print(completion(parser.parse_args(words).shell, [_parser()]))
+    return 0
+
+
+def _carry_out(options: argparse.Namespace) -> int:
+    from kclient_quota.admin.quotas import QuotaAdmin  # noqa: PLC0415 - slow to load for --help
+
+    conf = read_command_config(options.command_config) if options.command_config else {}
+    conf["bootstrap.servers"] = options.bootstrap_server
+    with QuotaAdmin(conf) as admin:
+        _run(admin, options)
     return 0
 
 
@@ -48,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         description="This tool helps to manipulate and describe client metrics configurations.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--timeout", type=seconds, default=30.0, metavar="SECONDS", help="default: %(default)g")
+    parser.add_argument("--json", action="store_true", help="print what is listed or described as JSON")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="the cluster")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties, as Kafka's tools take them")
     parser.add_argument("--alter", action="store_true", help="create a subscription, or change it")
@@ -77,37 +107,49 @@ def _problem(options: argparse.Namespace) -> str | None:
     return None
 
 
-def _run(admin: QuotaAdmin, options: argparse.Namespace) -> None:
+def _run(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
+    timeout = options.timeout
     if options.list:
-        print("\n".join(admin.list_client_metrics_subscriptions().result()))
+        names = admin.list_client_metrics_subscriptions(request_timeout=timeout).result()
+        print(json.dumps(names) if options.json else "\n".join(names))
     elif options.describe:
-        _describe(admin, options.name)
+        _describe(admin, options)
     elif options.delete:
-        admin.delete_client_metrics_subscription(options.name).result()
+        admin.delete_client_metrics_subscription(options.name, request_timeout=timeout).result()
         print(f"Deleted client metrics config for {options.name}.")
     else:
         name = options.name or _random_name()
         given = {key: getattr(options, option) for option, key in _VALUES.items()}
         values = {key: value or None for key, value in given.items() if value is not None}
-        admin.alter_client_metrics_subscription(name, values).result()
+        admin.alter_client_metrics_subscription(name, values, request_timeout=timeout).result()
         print(f"Altered client metrics config for {name}.")
 
 
-def _describe(admin: QuotaAdmin, name: str | None) -> None:
-    names = admin.list_client_metrics_subscriptions().result() if name is None else [name]
+def _describe(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
+    timeout = options.timeout
+    names = [options.name]
+    if options.name is None:
+        names = admin.list_client_metrics_subscriptions(request_timeout=timeout).result()
+    rows = []
     for each in names:
-        found = admin.describe_client_metrics_subscription(each).result()
-        if found is None:
+        found = admin.describe_client_metrics_subscription(each, request_timeout=timeout).result()
+        if options.json:
+            rows += [] if found is None else [asdict(found)]
+        elif found is None:
             print(f"The client metric resource {each} doesn't exist and doesn't have dynamic config.")
         else:
             _print(found)
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    elif not names:
+        notice("there are no client metrics subscriptions")
 
 
-def _print(found: ClientMetricsSubscription) -> None:
+def _print(found: "ClientMetricsSubscription") -> None:
     print(f"Client metrics configs for {found.name} are:")
-    print(f"  {INTERVAL_MS}={found.interval_ms}")
-    print(f"  {MATCH}={','.join(found.match)}")
-    print(f"  {METRICS}={','.join(found.metrics)}")
+    print(f"  interval.ms={found.interval_ms}")
+    print(f"  match={','.join(found.match)}")
+    print(f"  metrics={','.join(found.metrics)}")
 
 
 def _random_name() -> str:
@@ -119,4 +161,4 @@ def _random_name() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -7,7 +7,6 @@ import argparse
 import re
 import sys
 from decimal import Decimal
-from typing import Any
 
 from kclient_quota.admin.model import (
     ClientQuotaAlteration,
@@ -16,7 +15,8 @@ from kclient_quota.admin.model import (
     ClientQuotaFilterComponent,
 )
 from kclient_quota.admin.quotas import QuotaAdmin, Quotas
-from kclient_quota.cli.quota_options import DONE, EXIT_CODES, FAILED, add_cluster_options, configuration
+from kclient_quota.cli.printing import notice
+from kclient_quota.cli.quota_options import DONE, FAILED, configuration
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, QUOTA_KEYS, USER, ClientQuotaEntity, Name
 
@@ -29,35 +29,13 @@ _BROKER_BUCKETS = 16
 _PLAIN_FROM, _PLAIN_TO = Decimal("1e-3"), Decimal("1e7")
 
 
-def add_configs(commands: Any) -> None:
-    """Add the command to a parser's subparsers."""
-    parser = commands.add_parser(
-        "configs",
-        help="describe and alter quotas with the options of Kafka's kafka-configs",
-        description=__doc__,
-        epilog=EXIT_CODES,
-    )
-    add_cluster_options(parser)
-    mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--describe", action="store_true")
-    mode.add_argument("--alter", action="store_true")
-    parser.add_argument("--entity-type", action="append", default=[], choices=tuple(_TYPES))
-    parser.add_argument("--entity-name", action="append", dest="entity_names", default=[], metavar="NAME")
-    parser.add_argument("--entity-default", action="append_const", dest="entity_names", const=DEFAULT)
-    for flag in _FLAGS:
-        parser.add_argument(f"--{flag}", metavar="NAME")
-        parser.add_argument(f"--{flag}-defaults", action="store_true")
-    parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="with --alter")
-    parser.add_argument("--delete-config", metavar="KEY,...", help="with --alter")
-    parser.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Describe or alter."""
     entities = _entities(options)
     with QuotaAdmin(configuration(options)) as admin:
         if options.describe:
-            for line in _describe(admin, entities, options.timeout):
-                print(line)
+            lines = _describe(admin, entities, options.timeout)
+            print("\n".join(lines)) if lines else notice("no quotas are configured for these entities")
             return DONE
         return _alter(admin, entities, options)
 

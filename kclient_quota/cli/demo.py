@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from kclient_quota.cli.printing import ListHelpFormatter
+
 _SCENES = {
     "producers": "with a backlog",
     "consumers": "that catch up",
@@ -15,7 +17,7 @@ _COMPARED = tuple(_SCENES)[:3]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = ListHelpFormatter
     parser.epilog = "scenes:\n" + "\n".join(f"  {name:10} {what}" for name, what in _SCENES.items())
     parser.add_argument(
         "--scene",

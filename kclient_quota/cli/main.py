@@ -2,13 +2,13 @@
 
 import argparse
 import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from importlib import import_module
 
-from kclient_telemetry.errors import MissingExtraError
-
 from kclient_quota import __version__
-from kclient_quota.errors import KclientQuotaError
+from kclient_quota.cli.completion import add_completion
+from kclient_quota.cli.running import guarded, script
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,21 @@ def main(argv: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     options = _parser(words).parse_args(words)
-    try:
-        return int(options.run(options))
-    except (KclientQuotaError, MissingExtraError) as error:
+
+    def told(error: Exception) -> int:
         print(f"kclient-quota: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
+
+    return guarded(lambda: int(options.run(options)), told)
 
 
-def _parser(words: list[str]) -> argparse.ArgumentParser:
-    """A parser that knows all commands by name, and the options of the one that is called."""
+def entry() -> None:
+    """The installed command."""
+    script(main)
+
+
+def _parser(words: Container[str]) -> argparse.ArgumentParser:
+    """A parser that knows all commands by name, and the options of those that are called."""
     parser = argparse.ArgumentParser(
         prog="kclient-quota", description="Quota-aware Kafka clients for Python: see it, try it, test with it."
     )
@@ -93,4 +97,5 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
             module = import_module(command.module)
             module.add_arguments(known)
             known.set_defaults(run=module.run)
+    add_completion(commands, lambda: (_parser([command.name for command in _COMMANDS]),))
     return parser

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kclient_quota.cli.printing import ListHelpFormatter
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
@@ -29,7 +30,7 @@ _OF_FILES = ("report", "compact")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = ListHelpFormatter
     parser.epilog = "jobs:\n" + "\n".join(f"  {name:10} {what}" for name, what in _JOBS.items())
     parser.add_argument("job", choices=tuple(_JOBS), metavar="NAME", help="one of the jobs below")
     for add in (_add_source, _add_output, _add_lengths, _add_spark, _add_stream, _add_policy, _add_sweep):

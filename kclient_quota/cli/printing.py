@@ -2,13 +2,28 @@
 
 import argparse
 import json
+import os
+import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 from kclient_quota.errors import ConfigError
 
 FORMATS = ("text", "table", "json", "yaml")
+
+
+class ListHelpFormatter(argparse.HelpFormatter):
+    """Keeps the lines of descriptions and epilogs, and wraps each by itself, its second column under the first."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = []
+        for line in text.splitlines():
+            entry = re.match(r"  \S+ +", line)
+            below = indent + " " * len(entry[0] if entry else "")
+            lines += textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=below) or [""]
+        return "\n".join(lines)
 
 
 def add_output_option(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
@@ -26,6 +41,25 @@ def rendered(output: str, text: Callable[[], str], table: Callable[[], str], row
 
         return yaml.safe_dump(rows(), sort_keys=False, allow_unicode=True).rstrip("\n")
     return table() if output == "table" else text()
+
+
+_COLOURS = {"+": "32", "-": "31", "~": "33"}
+
+
+def painted(text: str) -> str:
+    """Lines of what is added green, removed red, changed yellow; only at a terminal, and not with NO_COLOR."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    lines = []
+    for line in text.splitlines():
+        colour = _COLOURS.get(line.lstrip()[:1]) if line.lstrip()[1:2] == " " else None
+        lines.append(f"\x1b[{colour}m{line}\x1b[0m" if colour else line)
+    return "\n".join(lines)
+
+
+def notice(words: str) -> None:
+    """One line for people on standard error, so that nothing ends silently and what is piped is only data."""
+    print(words, file=sys.stderr)
 
 
 def warn(words: str) -> None:

@@ -28,7 +28,7 @@ def read_command_config(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no text, or a name that no file can have
         raise ConfigError(f"--command-config {path}: {error}") from error
     return to_librdkafka(dict(parse_properties(text)))
 

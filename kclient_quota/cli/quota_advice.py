@@ -11,8 +11,8 @@ from kclient_quota.admin import capacity
 from kclient_quota.admin.output import number, table
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.usage import Usage, parse_usage, usage_of_rows
-from kclient_quota.cli.printing import FORMATS, rendered
-from kclient_quota.cli.quota_options import DONE, EXIT_CODES, add_cluster_options, configuration
+from kclient_quota.cli.printing import rendered
+from kclient_quota.cli.quota_options import DONE, configuration
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.configs import ResourceType, describe_configs, window_of
 from kclient_quota.errors import ClusterError, ConfigError
@@ -40,41 +40,8 @@ class _Setting:
         return sum(self.leaders)
 
 
-def add_advise(commands: Any) -> None:
-    """Add the command to a parser's subparsers."""
-    parser = commands.add_parser(
-        "advise",
-        help="what a quota comes to for each client and the cluster, and which one to set",
-        description="Arithmetic of quotas. Brokers, partitions, window and threads are asked of the cluster with "
-        "--bootstrap-server and --topic, else taken from the options. All rates are bytes per second.",
-        epilog=EXIT_CODES,
-    )
-    add_cluster_options(parser)
-    parser.add_argument("--topic", help="with --bootstrap-server: count this topic's leaders")
-    parser.add_argument("--brokers", type=int, default=1, metavar="X", help="default: %(default)s")
-    parser.add_argument("--partitions", type=int, metavar="Y", help="of the topic; default: one for each broker")
-    parser.add_argument("--clients", type=int, default=1, metavar="M", help="that share the quota (default: 1)")
-    parser.add_argument("--quota", type=float, metavar="N", help="of one broker")
-    parser.add_argument("--rate", type=float, help="what each client shall get: which quota is that?")
-    parser.add_argument("--batch-bytes", type=int, metavar="B", help="largest batch, as it is stored")
-    parser.add_argument(
-        "--other-topic-partitions", type=int, metavar="Y2", help="a second topic under the same client-id"
-    )
-    parser.add_argument("--window-num", type=int, default=capacity.DEFAULT_SAMPLES, help="quota.window.num (11)")
-    parser.add_argument("--window-seconds", type=float, default=capacity.DEFAULT_WINDOW_S, help="its size (1)")
-    parser.add_argument("--io-threads", type=int, default=8, help="num.io.threads (8)")
-    parser.add_argument("--network-threads", type=int, default=3, help="num.network.threads (3)")
-    parser.add_argument(
-        "--usage",
-        metavar="FILE|DIR|URL",
-        help="measured rates: output of `kclient-quota pipeline usage` (Parquet), JSON lines, CSV, a Prometheus page",
-    )
-    parser.add_argument("--headroom", type=float, default=0.25, help="over the peak (default: %(default)g)")
-    parser.add_argument("--output", choices=FORMATS, default="text")
-    parser.set_defaults(run=_advise)
-
-
-def _advise(options: argparse.Namespace) -> int:
+def advise(options: argparse.Namespace) -> int:
+    """Print the arithmetic."""
     if options.usage:
         return _from_usage(options)
     setting = _asked(options) if options.bootstrap_server or options.command_config else _by_hand(options)

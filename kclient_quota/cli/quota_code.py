@@ -15,13 +15,10 @@ from kclient_quota.admin.plan import Plan, asked_after, make_plan
 from kclient_quota.admin.quota_file import FileEntry, QuotaFile, format_quota_file, parse_quota_file
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
-from kclient_quota.cli.printing import add_output_option, agreed, rendered, warn
+from kclient_quota.cli.printing import agreed, notice, painted, rendered, warn
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
     DONE,
-    EXIT_CODES,
-    add_cluster_options,
-    add_store_option,
     configuration,
     unit_quotas,
 )
@@ -31,98 +28,35 @@ from kclient_quota.quota.entity import sanitize
 _DETAILED_DIFFERENT = 2
 
 
-def add_code_commands(commands: Any) -> None:
-    """Add the commands to a parser's subparsers."""
-    plan = _command(commands, "plan", "what applying a file would change, also for those who are held to it")
-    plan.add_argument("--out", type=Path, metavar="PLAN.json", help="keep the plan for `apply --plan`")
-    diff = _command(commands, "diff", "lines that differ between the cluster and a file; exit status 4 if any do")
-    apply = _command(commands, "apply", "make the cluster what a file says; run again, it does nothing")
-    apply.add_argument("--plan", type=Path, metavar="PLAN.json", help="refuse to do anything but this plan")
-    apply.add_argument("--validate-only", action="store_true", help="ask the brokers whether they would, do nothing")
-    reconcile = _command(
-        commands, "reconcile", "work bps and shares out anew for the brokers and leaders of now", is_file_optional=True
-    )
-    reconcile.add_argument("--dry-run", action="store_true", help="only print what would be written")
-    for parser in (plan, diff):
-        parser.add_argument(
-            "--detailed-exitcode",
-            action="store_true",
-            help="exit status as terraform's: 0 nothing to do, 1 whatever went wrong, 2 there is something to do",
-        )
-    for parser in (apply, reconcile):
-        parser.add_argument(
-            "--journal", type=Path, metavar="FILE", help="default: quotas.CLUSTER.journal beside the file"
-        )
-    for parser in (plan, diff, apply):
-        parser.add_argument("--prune", action="store_true", help="remove what the file does not set, everywhere")
-        parser.add_argument(
-            "--allow-empty", action="store_true", help="with --prune, also when the file sets nothing at all"
-        )
-        add_output_option(parser, ("text", "json", "yaml"))
-    for parser, run in ((plan, _plan), (diff, _diff), (apply, _apply), (reconcile, _reconcile)):
-        parser.set_defaults(run=run)
-    undo = commands.add_parser(
-        "undo",
-        help="take back the last run of `apply` that a journal has",
-        description="Takes back what a run may have altered, and nothing else. What fails half-way goes on with the "
-        "same run when it is called again.",
-        epilog=EXIT_CODES,
-    )
-    undo.add_argument(
-        "journal",
-        type=Path,
-        metavar="JOURNAL",
-        nargs="?",
-        default=Path(),
-        help="a journal, or the file or folder beside which it lies (default: this folder)",
-    )
-    undo.add_argument("--run", type=int, metavar="N", dest="number", help="this run (default: the last that stands)")
-    undo.set_defaults(run=_undo)
-    for parser in (apply, undo):
-        parser.add_argument("--yes", "-y", action="store_true", help="do not ask; needed for removals by a script")
-    export = commands.add_parser("export", help="print a file that says what is configured", epilog=EXIT_CODES)
-    export.set_defaults(run=_export)
-    for parser in (undo, export):
-        add_cluster_options(parser)
-        add_store_option(parser)
-
-
-def _command(commands: Any, name: str, what: str, *, is_file_optional: bool = False) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what, epilog=EXIT_CODES)
-    if is_file_optional:
-        parser.add_argument("file", type=Path, metavar="FILE.yaml", nargs="?", help="default: the units store alone")
-    else:
-        parser.add_argument("file", type=Path, metavar="FILE.yaml")
-    add_cluster_options(parser)
-    add_store_option(parser)
-    return parser
-
-
-def _plan(options: argparse.Namespace) -> int:
+def plan(options: argparse.Namespace) -> int:
+    """Print what applying a file would change."""
     file = _file(options)
     with QuotaAdmin(configuration(options)) as admin:
         _, _, plan = _planned(unit_quotas(admin, options), file, prune=options.prune)
         cluster = _cluster_id(admin, options)
     if options.out:
         _write(options.out, json.dumps({"cluster": cluster, **plan.rows()}, indent=1))
-    print(_shown(plan, options))
+    print(painted(_shown(plan, options)))
     return _DETAILED_DIFFERENT if options.detailed_exitcode and plan else DONE
 
 
-def _diff(options: argparse.Namespace) -> int:
+def diff(options: argparse.Namespace) -> int:
+    """Print the lines that differ."""
     file = _file(options)
     with QuotaAdmin(configuration(options)) as admin:
         _, _, plan = _planned(unit_quotas(admin, options), file, prune=options.prune)
     lines = [*map(str, plan.changes), *plan.derived_lines()]
     text = rendered(options.output, lambda: "\n".join(lines), str, lambda: [plan.rows()])
     if text:
-        print(text)
+        print(painted(text))
     if not plan:
+        notice("no differences")
         return DONE
     return _DETAILED_DIFFERENT if options.detailed_exitcode else DIFFERENT
 
 
-def _apply(options: argparse.Namespace) -> int:
+def apply(options: argparse.Namespace) -> int:
+    """Show the plan, ask, carry it out."""
     file = _file(options)
     with QuotaAdmin(configuration(options)) as admin:
         quotas = unit_quotas(admin, options)
@@ -136,7 +70,7 @@ def _apply(options: argparse.Namespace) -> int:
             return DONE
         is_text = options.output == "text"
         if is_text:
-            print(_shown(plan, options), flush=True)
+            print(painted(_shown(plan, options)), flush=True)
         if plan and not agreed(options, "apply this?", removals=plan.removes, may_ask=is_text):
             print("nothing was altered")
             return DONE
@@ -150,7 +84,9 @@ def _apply(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _undo(options: argparse.Namespace) -> int:
+def undo(options: argparse.Namespace) -> int:
+    """Show what a run did, ask, take it back."""
+
     def agrees(run: Applied, state: QuotaState, target: Target) -> bool:
         print(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, taken back:")
         lines = list(_alterations(state, target))
@@ -165,14 +101,16 @@ def _undo(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _export(options: argparse.Namespace) -> int:
+def export(options: argparse.Namespace) -> int:
+    """Print a file of what is configured."""
     with QuotaAdmin(configuration(options)) as admin:
         state = unit_quotas(admin, options).state()
     sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
     return DONE
 
 
-def _reconcile(options: argparse.Namespace) -> int:
+def reconcile(options: argparse.Namespace) -> int:
+    """Work bps and shares out anew."""
     file = _only_worked_out(_parsed(options.file)) if options.file else QuotaFile()
     with QuotaAdmin(configuration(options)) as admin:
         quotas = unit_quotas(admin, options)
@@ -274,7 +212,7 @@ def _parsed(path: Path) -> QuotaFile:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no text, or a name that no file can have
         raise ConfigError(f"{path}: {error}; name a file that can be read") from error
 
 

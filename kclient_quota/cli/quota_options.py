@@ -4,18 +4,18 @@ import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kclient_quota.admin.quotas import QuotaAdmin
-from kclient_quota.admin.sources import FileStore, NoStore, SourceStore
-from kclient_quota.admin.topic_store import TopicStore
-from kclient_quota.admin.unit_quotas import UnitQuotas
 from kclient_quota.admin.units import SHARES, UNITS, QuotaUnit, parse_quota, parse_value
 from kclient_quota.cli.printing import warn
 from kclient_quota.cli.properties import read_command_config
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cli.quantities import seconds
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, ClientQuotaEntity, Name, desanitize
+
+if TYPE_CHECKING:
+    from kclient_quota.admin.quotas import QuotaAdmin
+    from kclient_quota.admin.unit_quotas import UnitQuotas
 
 DONE, FAILED, WRONG, CONFLICT, DIFFERENT = 0, 1, 2, 3, 4
 EXIT_CODES = (
@@ -32,7 +32,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         "--command-config", type=Path, metavar="FILE", help="properties for the connection, as Kafka's tools take them"
     )
     parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="for each request (default: %(default)g)"
+        "--timeout", type=seconds, default=30.0, metavar="SECONDS", help="for each request (default: %(default)g)"
     )
 
 
@@ -62,8 +62,13 @@ def configuration(options: argparse.Namespace) -> dict[str, Any]:
     return conf
 
 
-def unit_quotas(admin: QuotaAdmin, options: argparse.Namespace) -> UnitQuotas:
+def unit_quotas(admin: "QuotaAdmin", options: argparse.Namespace) -> "UnitQuotas":
     """Quotas in any unit, with the store that the options name."""
+    from kclient_quota.admin.sources import FileStore, NoStore, SourceStore  # noqa: PLC0415 - slow to load for --help
+    from kclient_quota.admin.topic_store import TopicStore  # noqa: PLC0415 - as above
+    from kclient_quota.admin.unit_quotas import UnitQuotas  # noqa: PLC0415 - as above
+    from kclient_quota.clock import SYSTEM_CLOCK  # noqa: PLC0415 - as above
+
     store: SourceStore
     if options.units_store == "none":
         store = NoStore()

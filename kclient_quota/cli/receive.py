@@ -1,6 +1,7 @@
 """`kclient-quota receive`: client telemetry out of a topic, to collectors, to a page for Prometheus, into files."""
 
 import argparse
+import json
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments
 
+from kclient_quota.cli.quantities import port, seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
@@ -37,12 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", default="kclient-quota-receive", metavar="ID", help="default: %(default)s")
     parser.add_argument("--from-beginning", action="store_true", help="where this group has not read yet")
     parser.add_argument(
-        "--idle-exit", type=float, metavar="SECONDS", help="end when nothing has come for so long (default: never)"
+        "--idle-exit", type=seconds, metavar="SECONDS", help="end when nothing has come for so long (default: never)"
     )
-    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="a page for Prometheus (0: a free port)")
+    parser.add_argument("--metrics-port", type=port, metavar="PORT", help="a page for Prometheus (0: a free port)")
     parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
     parser.add_argument("--jsonl", type=Path, metavar="DIR", help="write JSON lines there")
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write Parquet files there")
+    parser.add_argument("--json", action="store_true", help="print the counts at the end as JSON")
     add_otlp_arguments(parser)
 
 
@@ -55,10 +58,6 @@ def run(options: argparse.Namespace) -> int:
     """
     if not (options.otlp or options.jsonl or options.parquet or options.metrics_port is not None):
         raise ConfigError("nowhere to put it: give --otlp, --metrics-port, --jsonl or --parquet")
-    if options.metrics_port is not None and options.metrics_port not in range(65_536):
-        raise ConfigError(f"--metrics-port {options.metrics_port}: write a port from 0 to 65535")
-    if options.idle_exit is not None and not options.idle_exit > 0:
-        raise ConfigError(f"--idle-exit {options.idle_exit:g}: write seconds, greater than 0")
     from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
     from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - as above
 
@@ -92,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
         for number, handler in former.items():
             signal.signal(number, handler)
     told = receiver.received
-    print(f"{told.records} records, {told.pushes} pushes, {told.unreadable} unreadable")
+    counts = {"records": told.records, "pushes": told.pushes, "unreadable": told.unreadable}
+    print(json.dumps(counts) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
     return 0
 
 

@@ -50,7 +50,7 @@ def run(broker, capsys, monkeypatch, tmp_path):
         got = quotas.main([name, *map(str, arguments), "--bootstrap-server", broker.bootstrap_servers])
         out, err = capsys.readouterr()
         assert got == status, out + err
-        return out or err if status in {0, 4} else err
+        return out if status in {0, 4} else err
 
     command.server = broker.bootstrap_servers
     return command
@@ -335,11 +335,14 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(("answer", "altered"), [("y\n", True), ("\n", False), ("no\n", False), ("", False)])
 def test_at_a_terminal_the_plan_is_shown_and_then_asked_about(broker, file, monkeypatch, answer, altered):
     out = Terminal()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     monkeypatch.setattr("sys.stdout", out)
     assert quotas.main(["apply", str(file), "--bootstrap-server", broker.bootstrap_servers]) == 0
     shown, _, said = out.getvalue().partition("apply this? [y/N] ")
     assert "3 to add" in shown
+    assert "\x1b[32m+ {user=<default>} consumer_byte_rate:broker_bps=2000\x1b[0m\n" in shown
     assert ("2 entities altered" in said) is altered
     assert ("nothing was altered" in said) is not altered
 

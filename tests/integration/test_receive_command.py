@@ -82,7 +82,6 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
         (["--otlp", "http://"], "this is no URL"),
         (["--otlp", "http://c", "--otlp-header", "x"], "write it as KEY=VALUE"),
         (["--otlp", "https://c", "--otlp-ca", "/none/ca.pem"], "No such file"),
-        (["--metrics-port", "99999"], "write a port"),
         (["--jsonl", "/proc/none"], "/proc/none"),
     ],
 )

@@ -1,0 +1,227 @@
+"""What holds for every command: quick help, versions, completion, Ctrl-C, closed pipes, full disks."""
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kclient_quota import __version__
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.cli import client_metrics, quotas
+from kclient_quota.cli import main as kclient_quota_main
+from kclient_quota.cli.quota_arguments import COMMANDS
+from kclient_quota.errors import ConfigError
+
+QUOTAS, METRICS, MAIN = "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics", "kclient_quota.cli.main"
+HELPS = [
+    [QUOTAS],
+    *([QUOTAS, command] for command in COMMANDS),
+    [METRICS],
+    [MAIN],
+    *([MAIN, command.name] for command in kclient_quota_main._COMMANDS if command.name not in {"simulate", "certify"}),
+]
+HEAVY = "ssl yaml scramp confluent_kafka google.protobuf opentelemetry lz4 asyncio concurrent.futures"
+LOOK = """
+import sys
+from importlib import import_module
+sys.argv = [*sys.argv[1:], "--help"]
+module = import_module(sys.argv[0])
+try:
+    module.entry()
+finally:
+    print("loaded:", *(name for name in %r if name in sys.modules), file=sys.stderr)
+"""
+
+
+def python(*arguments, stdout=subprocess.PIPE, **kwargs):
+    words = [sys.executable, *arguments]
+    return subprocess.run(words, check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, **kwargs)
+
+
+@pytest.mark.parametrize("words", HELPS, ids=" ".join)
+def test_help_loads_nothing_heavy(words):
+    done = python("-c", LOOK % (HEAVY.split(),), *words, env={**os.environ, "COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "loaded:"
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_help_takes_less_than_a_tenth_of_a_second_of_a_processor():
+    """Beyond what Python itself takes; the best of five, as others run besides."""
+
+    def seconds(*arguments):
+        best = 1e9
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert python(*arguments).returncode == 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return best
+
+    empty = seconds("-c", "pass")
+    for module in (QUOTAS, METRICS, MAIN):
+        assert seconds("-c", f"import sys; sys.argv[1:] = ['--help']; import {module} as m; m.entry()") - empty < 0.1
+
+
+@pytest.mark.parametrize(
+    "main", [quotas.main, client_metrics.main, kclient_quota_main.main], ids=["quotas", "metrics", "main"]
+)
+def test_versions(main, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.endswith(f" {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--list --describe --alter"),
+        (["aply", "x.yaml"], "there is no command 'aply'; did you mean apply?"),
+        (["--bootstrap-server", "b:1", "aply"], "did you mean apply?"),
+        (["frobnicate"], "Commands: plan, diff, apply"),
+        (["plan", "x.yaml", "--timeout", "nan"], "write seconds, greater than 0"),
+    ],
+)
+def test_what_is_not_understood_is_said_with_what_would_be(words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        quotas.main(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_options_of_the_cluster_may_stand_before_the_command_and_modes_need_no_dashes(capsys, tmp_path):
+    with EmbeddedBroker() as broker:
+        server = ["--bootstrap-server", broker.bootstrap_servers]
+        (tmp_path / "q.yaml").write_text(
+            "version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 1.5MiB}}\n"
+        )
+        assert quotas.main([*server, "apply", str(tmp_path / "q.yaml")]) == 0
+        assert quotas.main([*server, "list"]) == 0
+        out = capsys.readouterr().out
+        assert out.endswith("{user=a}\nproducer_byte_rate:broker_bps=1572864\n")
+        assert quotas.main([*server, "alter", "--names=user=a", "--add=consumer_byte_rate=10MB/s"]) == 0
+        assert "altered: {user=a}" in capsys.readouterr().err
+        assert quotas.main([*server, "list", "--json"]) == 0
+        assert '"consumer_byte_rate": 10000000' in capsys.readouterr().out
+        for words in (
+            ["list", "--names=user=b"],
+            ["describe", "--names=user=b"],
+            ["configs", "--describe", "--user=b"],
+        ):
+            assert quotas.main([*words, *server]) == 0
+            out, err = capsys.readouterr()
+            assert (out.strip(), err.count("\n")) == ("", 1), "nothing is found, and that is said"
+
+
+@pytest.fixture
+def silent():
+    """A broker that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (QUOTAS, ["configs", "--describe", "--user=a"]),
+        (QUOTAS, ["--list"]),
+        (QUOTAS, ["export"]),
+        (METRICS, ["--list"]),
+    ],
+)
+def test_ctrl_c_ends_within_a_second(module, words, silent):
+    given = [*words, "--bootstrap-server", silent]
+    code = f"import sys; sys.argv[1:] = {given!r}; import {module} as m; print('on', flush=True); m.entry()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "on\n"
+        time.sleep(1)  # it asks by now
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert time.monotonic() - began < 1
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_who_reads_a_few_lines_only_hears_no_complaint():
+    code = "from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = ['completion', 'bash']; entry()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_is_one_line():
+    code = "from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = ['completion', 'bash']; entry()"
+    with Path("/dev/full").open("w") as full:
+        done = python("-c", code, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left" in done.stderr
+
+
+def completed(script, *words):
+    """What bash offers for the last of these words."""
+    words = list(words)
+    ask = f"""{script}
+COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1}
+_{words[0].replace("-", "_")}
+printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", ask], check=False, capture_output=True, text=True, timeout=20)
+    assert not done.stderr
+    return set(done.stdout.split())
+
+
+def test_completion_of_bash(capsys):
+    assert quotas.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert {"apply", "advise", "--list"} <= completed(script, "kafka-quotas", "")
+    assert completed(script, "kafka-quotas", "ap") == {"apply"}
+    assert completed(script, "kafka-quotas", "apply", "--pr") == {"--prune"}
+    assert completed(script, "kafka-quotas", "apply", "--output", "j") == {"json"}
+    assert kclient_quota_main.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert completed(script, "kclient-quota", "rec") == {"receive"}
+    assert completed(script, "kclient-quota", "receive", "--otlp-c") == {"--otlp-ca", "--otlp-certificate"}
+    assert client_metrics.main(["completion", "bash"]) == 0
+    assert completed(capsys.readouterr().out, "kafka-client-metrics", "--desc") == {"--describe"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_of_other_shells_is_theirs(shell, capsys, tmp_path):
+    for main in (quotas.main, client_metrics.main, kclient_quota_main.main):
+        assert main(["completion", shell]) == 0
+        script = capsys.readouterr().out
+        assert "complete" in script
+        if shutil.which(shell):
+            (tmp_path / "script").write_text(script)
+            assert subprocess.run([shell, "-n", str(tmp_path / "script")], check=False, timeout=20).returncode == 0
+
+
+def test_quantities():
+    from kclient_quota.config import quantity
+
+    assert [quantity(text) for text in ("1048576", "10MB", "1MiB/s", "1.5 kB", "2e6", "1_000", "3GiB", "7B/s")] == [
+        1048576,
+        10e6,
+        2**20,
+        1500,
+        2e6,
+        1000,
+        3 * 2**30,
+        7,
+    ]
+    for text in ("", "MB", "10M", "10Mbit/s", "-1", "nan", "1iB", "10mb", "1/s/s"):
+        with pytest.raises(ConfigError, match="write it as 1048576, 10MB or 1MiB/s"):
+            quantity(text)
