@@ -43,6 +43,13 @@ _COMMANDS = (
         "fairness, throttle times, settling time.",
     ),
     _Command(
+        "doctor",
+        "kclient_quota.cli.doctor",
+        "what a client would meet on a cluster, and what to change",
+        "Connects as the client would: versions, rights, which quotas apply and from where, what they come to for a "
+        "topic, settings that hurt under them, telemetry. Ends with what to change.",
+    ),
+    _Command(
         "receive",
         "kclient_quota.cli.receive",
         "client telemetry out of a topic, to collectors, Prometheus, files",
