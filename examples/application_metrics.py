@@ -5,9 +5,7 @@ python examples/application_metrics.py
 
 import time
 
-from kclient_telemetry.metric import MetricKind
-
-from kclient_quota import MetricName, Producer
+from kclient_quota import MetricKind, MetricName, Producer
 from kclient_quota.broker import EmbeddedBroker
 
 
@@ -40,10 +38,7 @@ if __name__ == "__main__":
             for _ in range(100):
                 shop.sell()
                 time.sleep(0.01)
-        total = 0
-        for push in cluster.pushes:
-            for resource in push.decode().resource_metrics:
-                for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
-                    # A sum comes as the change since the last push that the broker has taken.
-                    total += sum(point.as_int for point in metric.sum.data_points)
-        print(f"{push.client_id} pushed {sorted(push.metric_names())}: {total} orders of {shop.orders}")
+        # A sum comes as the change since the last push that the broker has taken.
+        total = sum(push.values("org.apache.kafka.shop.orders.total").get((), 0) for push in cluster.pushes)
+        names = sorted(cluster.pushes[-1].metric_names())
+        print(f"{cluster.pushes[-1].client_id} pushed {names}: {total:.0f} orders of {shop.orders}")

@@ -45,7 +45,7 @@ def measure(producer: Producer, tier: str, seconds: float) -> None:
         producer.produce("orders", b"x" * 1_000)
         sent += 1_000
     (limit,) = {state.limit for state in producer.quota_state().values()}
-    print(f"{tier}: limit {limit:.0f} B/s, {sent} bytes in {seconds} s")
+    print(f"{tier}: {limit:,.0f} B/s: {sent:,} bytes in {seconds:g} s, of {limit * (seconds + 1):,.0f} at most")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def send(bootstrap_servers: str, messages: int = 150) -> int:
             producer.produce("orders", b"x" * 1000, key=str(number), on_delivery=on_delivery)
         producer.flush(30)
         for broker_id, state in producer.quota_state().items():
-            print(f"broker {broker_id}: {state}")
+            print(f"broker {broker_id}: {state.limit:.0f} B/s, says the {state.source}")
+        waited_ms = sum(ms for name, ms in producer.metrics().items() if name.name == "quota-wait-time-total")
+        print(f"waited {waited_ms / 1000:.1f} s for the quota")
     return delivered
 
 

@@ -65,6 +65,19 @@ class SeenPush:
 
         return parse(self.payload)
 
+    def values(self, metric: str) -> dict[tuple[str, ...], float]:
+        """What it says of one metric, by the values of its attributes: numbers; of a histogram how many there were."""
+        return {
+            tuple(attribute.value.string_value for attribute in point.attributes): point.count
+            if found.HasField("histogram")
+            else point.as_int or point.as_double
+            for resource in self.decode().resource_metrics
+            for scope in resource.scope_metrics
+            for found in scope.metrics
+            if found.name == metric
+            for point in getattr(found, found.WhichOneof("data")).data_points
+        }
+
     def metric_names(self) -> set[str]:
         """Names of the metrics in it."""
         return {

@@ -39,5 +39,5 @@ def test_what_they_print() -> None:
     assert int(lost[2]) > 0
     assert "110 copied" in wrapped
     assert "group lost 0 times; 0 come a second time" in wrapped
-    assert "free: limit 40000 B/s" in callback
-    assert "paid: limit 120000 B/s" in callback
+    assert "free: 40,000 B/s" in callback
+    assert "paid: 120,000 B/s" in callback

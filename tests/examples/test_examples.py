@@ -21,7 +21,10 @@ def run(*argv: str) -> str:
 def test_wrapped_producer() -> None:
     out = run("examples/wrapped_producer.py")
     assert "150 delivered" in out
-    assert "51200" in out
+    assert "51200 B/s, says the cluster" in out
+    waited = re.search(r"waited ([\d.]+) s for the quota", out)
+    assert waited is not None
+    assert 1 <= float(waited[1]) <= 20
 
 
 def test_wrapped_consumer() -> None:
