@@ -5,8 +5,8 @@ each grant (one partition a request, after `linger.ms`), a broker's managers rec
 answer reaches the pace half a round trip later. librdkafka's statistics tell once a second what went over the wire.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -27,6 +27,26 @@ IDLE_MS: Final = 50
 """An application that has nothing to send looks again after so long."""
 
 
+def endless(_at_ms: int) -> float:
+    """More messages than may go."""
+    return inf
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A thread of the application that sends.
+
+    Attributes:
+        demand: messages per second that it has, at so many ms since the start.
+        lane: of its messages.
+        tenant: on whose behalf.
+    """
+
+    demand: Callable[[int], float] = endless
+    lane: str = ""
+    tenant: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """What one producer sends, and how.
@@ -34,15 +54,14 @@ class Cell:
     Attributes:
         batching: data and compression.
         partitions: to which keys are spread evenly; 0: without keys.
-        quota: bytes per second; a function of the time since the start for one that changes.
+        quota: bytes per second.
         told: whether the producer knows it.
         max_delay_ms: `quota.max.delay.ms`.
-        demand: messages per second that the application has, at so many ms since the start.
+        sources: threads that send.
         seconds: how long, in simulated time.
         warm_up_s: what the figures leave out.
         network: how long things take.
         lanes: as the queue has them.
-        message_of: lane and tenant of a message, by its number; None: neither.
     """
 
     batching: Batching
@@ -50,12 +69,11 @@ class Cell:
     quota: float
     told: bool = True
     max_delay_ms: int = MAX_DELAY_MS
-    demand: Callable[[int], float] = lambda _: inf
+    sources: tuple[Source, ...] = (Source(),)
     seconds: int = 75
     warm_up_s: int = 15
     network: Network = field(default_factory=lambda: Network(linger_ms=5))
     lanes: tuple[Lane, ...] = ()
-    limit_changes: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -68,8 +86,11 @@ class Sent:
         requests: recorded by the broker.
         payload_bytes: of values delivered.
         seconds: that these stand for.
-        latencies_ms: of each message delivered, from being accepted to its report, sorted.
-        blocked_ms: of each message, how long its caller waited to have it accepted, sorted.
+        latencies_ms: of each message delivered, from being accepted to its report.
+        blocked_ms: of each message, how long its caller waited to have it accepted.
+        lane_latencies_ms: the same by lane.
+        lane_bytes: recorded by the broker, by lane.
+        tenant_messages: delivered, by tenant.
         throttles: of every response since the start that had one: when, and how long.
         records: of every request since the start: when it was recorded, and its bytes.
     """
@@ -81,6 +102,9 @@ class Sent:
     seconds: float = 0.0
     latencies_ms: list[int] = field(default_factory=list)
     blocked_ms: list[int] = field(default_factory=list)
+    lane_latencies_ms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    lane_bytes: Counter[str] = field(default_factory=Counter)
+    tenant_messages: Counter[Hashable] = field(default_factory=Counter)
     throttles: list[tuple[int, int]] = field(default_factory=list)
     records: list[tuple[int, int]] = field(default_factory=list)
 
@@ -91,15 +115,28 @@ class Sent:
 
     def latency_ms(self, part: float = 0.99) -> int:
         """What so many of the messages took at most."""
-        return _quantile(self.latencies_ms, part)
+        return quantile(self.latencies_ms, part)
 
     def wait_ms(self, part: float = 0.99) -> int:
         """What so many of the callers waited at most."""
-        return _quantile(self.blocked_ms, part)
+        return quantile(self.blocked_ms, part)
 
 
-def _quantile(ordered: list[int], part: float) -> int:
+def quantile(found: list[int], part: float) -> int:
+    """What so large a part of them is no more than."""
+    ordered = sorted(found)
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else 0
+
+
+class _Thread:
+    """Where one source stands."""
+
+    __slots__ = ("due_ms", "free_ms", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.due_ms = float(START_MS)  # when it has its next message
+        self.free_ms = START_MS  # since when it waits to have it accepted
 
 
 class SendingWorld:
@@ -133,9 +170,7 @@ class SendingWorld:
         self._push = self._events.push
         self._end_ms = START_MS + cell.seconds * 1000
         self._warm_ms = START_MS + cell.warm_up_s * 1000
-        self._offered = 0
-        self._due_ms = float(START_MS)
-        self._asked_ms = START_MS  # since when the next message's caller waits
+        self._threads = [_Thread(source) for source in cell.sources]
         self._arrived_ms = self._muted_until_ms = START_MS
         self._flying: deque[tuple[Grant, int]] = deque()
         self._wire = 0
@@ -146,11 +181,7 @@ class SendingWorld:
         """Let all the time pass."""
         self._push(START_MS, self._wake, None)
         self._push(START_MS + STATISTICS_MS, self._tell_statistics, None)
-        for at_ms, limit in self._cell.limit_changes:
-            self._push(START_MS + at_ms, self._change_limit, limit)
         self._events.run(self._end_ms)
-        self.sent.latencies_ms.sort()
-        self.sent.blocked_ms.sort()
         return self.sent
 
     # The application and its sender
@@ -174,27 +205,28 @@ class SendingWorld:
 
     def _offer_all(self, now_ms: int) -> float:
         """Offer what there is; returns after how long to look again at the latest."""
-        cell = self._cell
+        return min(self._offer(thread, now_ms) for thread in self._threads)
+
+    def _offer(self, thread: _Thread, now_ms: int) -> float:
         while True:
-            demand = cell.demand(now_ms - START_MS)
+            demand = thread.source.demand(now_ms - START_MS)
             if demand <= 0:
-                self._due_ms = now_ms
-                self._asked_ms = now_ms
+                thread.due_ms = thread.free_ms = now_ms
                 return IDLE_MS
-            if self._due_ms > now_ms:
-                return self._due_ms - now_ms
-            if not self.queue.offer(self._message(now_ms)).accepted:
+            if thread.due_ms > now_ms:
+                return thread.due_ms - now_ms
+            if not self.queue.offer(self._message(thread.source, now_ms)).accepted:
                 return inf
             if now_ms >= self._warm_ms:
-                self.sent.blocked_ms.append(now_ms - max(self._asked_ms, int(self._due_ms)))
-            self._offered += 1
-            self._asked_ms = now_ms
-            self._due_ms += 1000 / demand
+                self.sent.blocked_ms.append(now_ms - max(thread.free_ms, int(thread.due_ms)))
+            thread.free_ms = now_ms
+            thread.due_ms += 1000 / demand
 
-    def _message(self, now_ms: int) -> Waiting:
+    def _message(self, source: Source, now_ms: int) -> Waiting:
         partitions = self._cell.partitions
         partition = int(self._random() * partitions) if partitions else ANY_PARTITION
-        return Waiting("orders", partition, self._cell.batching.raw_bytes, now_ms)
+        nbytes = self._cell.batching.raw_bytes
+        return Waiting("orders", partition, nbytes, now_ms, None, None, source.lane, source.tenant)
 
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""
@@ -222,6 +254,8 @@ class SendingWorld:
             sent.wire_bytes += size
             sent.requests += 1
             sent.payload_bytes += len(grant.messages) * self._cell.batching.value_bytes
+            sent.lane_bytes[grant.lane] += size
+            sent.tenant_messages.update(message.tenant for message in grant.messages)
         self._push(self._travel(now_ms), self._answer, (grant, throttle_ms))
 
     def _answer(self, answer: tuple[Grant, int], now_ms: int) -> None:
@@ -230,7 +264,9 @@ class SendingWorld:
             self.pace.on_throttle(throttle_ms, now_ms)
         self.pace.on_delivered(grant.raw_bytes, now_ms)
         if now_ms >= self._warm_ms:
-            self.sent.latencies_ms += [now_ms - message.queued_at_ms for message in grant.messages]
+            latencies_ms = [now_ms - message.queued_at_ms for message in grant.messages]
+            self.sent.latencies_ms += latencies_ms
+            self.sent.lane_latencies_ms[grant.lane] += latencies_ms
         if self.pace.waits_for_deliveries:
             self._wake_soon(now_ms, 0)
 
@@ -238,7 +274,3 @@ class SendingWorld:
         self.pace.on_wire(self._wire, now_ms)
         self._wire = 0
         self._push(now_ms + STATISTICS_MS, self._tell_statistics, None)
-
-    def _change_limit(self, limit: float, now_ms: int) -> None:
-        self._managers = self._managers
-        self.pace.set_limit(limit, now_ms)

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from benchmarks.quota_worth import play
+from kclient_quota.pacing.lanes import Lane
 from kclient_quota.simulation.batching import Batching, ideal
-from kclient_quota.simulation.sending import Cell, SendingWorld
+from kclient_quota.simulation.sending import Cell, SendingWorld, Source, quantile
 
 QUOTA = 51_200.0
 
@@ -67,7 +68,7 @@ def test_below_the_quota_nothing_waits(partitions, codec):
     batching = Batching("orders", codec)
     each = batching.request_bytes(1)
     demand = 0.75 * QUOTA / each
-    cell = Cell(batching, partitions, QUOTA, demand=lambda _: demand)
+    cell = Cell(batching, partitions, QUOTA, sources=(Source(lambda _: demand),))
     sent = SendingWorld(cell, random.Random(1)).run()
     assert sent.latency_ms() <= 5 + 4 + 20
     assert sent.wait_ms() <= 2  # the application wakes up so late
@@ -81,3 +82,61 @@ def test_ideal_is_bounded_by_what_arrives_for_a_partition():
     assert many.batch * 100 <= many.messages_per_s
     assert batching.request_bytes(1) < batching.request_bytes(3) < 3 * batching.request_bytes(1)
     assert batching.request_bytes(4_096) == 2 * batching.request_bytes(2_048)
+
+
+def at(messages_per_s):
+    return lambda _: messages_per_s
+
+
+@pytest.mark.parametrize("partitions", [1, 12])
+@pytest.mark.parametrize("data", ["orders", "noise", "documents"])
+def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
+    """Its share is two fifths of the quota; besides, there is time for one message of bulk."""
+    batching = Batching(data, "none")
+    alone = QUOTA / batching.request_bytes(1)
+    sources = (Source(at(0.4 * alone), "alerts"), Source(at(10 * alone), "bulk"))
+    lanes = (Lane("alerts", strict=True), Lane("bulk"))
+    sent = SendingWorld(Cell(batching, partitions, QUOTA, sources=sources, lanes=lanes), random.Random(1)).run()
+    largest_ms = 1000 / alone
+    assert quantile(sent.lane_latencies_ms["alerts"], 0.99) <= 150 + largest_ms
+    # Bulk takes the rest.
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
+    assert sent.lane_bytes["bulk"] >= 0.5 * QUOTA * sent.seconds
+
+
+@pytest.mark.parametrize("partitions", [1, 12])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_weighted_lanes_divide_bytes_on_the_wire_by_their_weights(codec, partitions):
+    lanes = (Lane("orders", weight=3), Lane("bulk"), Lane("logs", weight=2))
+    sources = tuple(Source(lane=lane.name) for lane in lanes)
+    cell = Cell(Batching("orders", codec), partitions, QUOTA, sources=sources, lanes=lanes, seconds=45)
+    sent = SendingWorld(cell, random.Random(1)).run()
+    total = sum(sent.lane_bytes.values())
+    for lane in lanes:
+        assert sent.lane_bytes[lane.name] / total == pytest.approx(lane.weight / 6, rel=0.05)
+
+
+def test_what_one_lane_leaves_the_others_take():
+    lanes = (Lane("orders", weight=9), Lane("bulk"))
+    sources = (Source(at(20), "orders"), Source(lane="bulk"))
+    cell = Cell(Batching("orders", "none"), 3, QUOTA, sources=sources, lanes=lanes, seconds=45)
+    sent = SendingWorld(cell, random.Random(1)).run()
+    assert len(sent.lane_latencies_ms["orders"]) == pytest.approx(20 * 30, rel=0.02)
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.95
+
+
+def test_tenant_who_offers_a_hundred_times_more_takes_nothing_from_the_others():
+    batching = Batching("orders", "none")
+    fair = QUOTA / batching.request_bytes(8) * 8 / 4
+    sources = (
+        Source(at(100 * fair), tenant="greedy"),
+        Source(at(2 * fair), tenant="busy"),
+        Source(at(0.5 * fair), tenant="modest"),
+        Source(at(0.1 * fair), tenant="quiet"),
+    )
+    sent = SendingWorld(Cell(batching, 3, QUOTA, sources=sources), random.Random(1)).run()
+    messages = sent.tenant_messages
+    assert messages["modest"] / sent.seconds == pytest.approx(0.5 * fair, rel=0.05)
+    assert messages["quiet"] / sent.seconds == pytest.approx(0.1 * fair, rel=0.05)
+    assert messages["greedy"] == pytest.approx(messages["busy"], rel=0.05)
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
