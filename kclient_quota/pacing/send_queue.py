@@ -35,6 +35,8 @@ MAX_BYTES: Final = 32 << 20
 TENANT_ROOM: Final = 2.0
 """How much all tenants' lines may hold, as a part of what waits for partitions' turns: a line that runs empty whenever
 the turns are filled loses its tenant's place."""
+NO_TENANT: Final = ()
+"""Stands for None, which `Fair` says when nobody waits."""
 LEAST_MESSAGES: Final = 2
 """So many may wait whatever they take, so that one is there when the one before it has gone."""
 
@@ -109,10 +111,15 @@ class _Waits:
         self.length = 0
         self.raw_bytes = 0
 
+    def find(self, tenant: Hashable) -> Line | None:
+        """A tenant's line, if it has one."""
+        return self.tenants.get(NO_TENANT if tenant is None else tenant)
+
     def line_of(self, tenant: Hashable) -> Line:
         """A tenant's line."""
-        line = self.tenants.get(tenant)
+        line = self.find(tenant)
         if line is None:
+            tenant = NO_TENANT if tenant is None else tenant
             line = self.tenants[tenant] = Line()
             self.fair.join(tenant)
         return line
@@ -201,12 +208,12 @@ class SendQueue:
         return turns.length < LEAST_MESSAGES or turns.raw_bytes + nbytes <= self._room(waits)
 
     def _has_room(self, waits: _Waits, message: Waiting) -> bool:
-        if not waits.fair and self._has_turn(waits, message.raw_bytes):
+        if not waits.fair:
+            return message.tenant is not None or self._has_turn(waits, message.raw_bytes)
+        line = waits.find(message.tenant)
+        if line is None or not line.length:
             return True
-        if message.tenant is None:
-            return False
-        line = waits.tenants.get(message.tenant)
-        return line is None or line.raw_bytes + message.raw_bytes <= TENANT_ROOM * self._room(waits) / len(waits.fair)
+        return line.raw_bytes + message.raw_bytes <= TENANT_ROOM * self._room(waits) / len(waits.fair)
 
     def _wait_for_room(self, message: Waiting) -> int:
         pace = self.pace
@@ -312,7 +319,7 @@ class SendQueue:
 
     def _drop_oldest(self, waits: _Waits, tenant: Hashable) -> Waiting:
         """Let the one leave that has waited longest, of the tenant's if there are any beside the turns."""
-        line = waits.tenants.get(tenant)
+        line = waits.find(tenant)
         oldest = (line.first() if line is not None else None) or waits.turns.oldest()
         if oldest is None:
             raise ValueError(f"lane {waits.lane.name!r} has no room though nobody waits in it")

@@ -186,5 +186,5 @@ class SendQueueMachine(RuleBasedStateMachine):
         assert not self.waiting
 
 
-SendQueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SendQueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestSendQueue = SendQueueMachine.TestCase

@@ -198,3 +198,16 @@ def test_lanes_as_configured():
 def test_misspelt_lanes_are_refused_by_name(configured, named):
     with pytest.raises(ConfigError, match=named):
         lanes_of(configured)
+
+
+def test_messages_of_nobody_are_one_tenant_more():
+    queue = queue_of(Lane(full=Full.DROP_OLDEST), limit=1_000)
+    dropped = []
+    for number in range(60):
+        offered = queue.offer(message(number, tenant=("a", None, "b")[number % 3]))
+        dropped += [each.payload for each in offered.dropped]
+    waiting = {each.payload for each in queue.purge()}
+    assert {number % 3 for number in waiting} == {0, 1, 2}
+    assert sorted([*waiting, *dropped]) == list(range(60))
+    assert queue.offer(message(60)).accepted
+    assert numbers(drain(queue, T0, T0 + 2_000)) == [60]
