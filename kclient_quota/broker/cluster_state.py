@@ -218,12 +218,27 @@ class ClusterState:
         self.brokers[broker_id].is_up = is_up
         for topic in self.topics.values():
             for partition in topic.partitions:
-                leader = self._elect(partition.replicas)
-                if leader != partition.leader:
-                    partition.leader = leader
-                    partition.leader_epoch += 1
-                    self.changed("topic", topic.name)
-                    partition.log.wake()
+                self.lead(topic, partition)
+
+    def lead(self, topic: Topic, partition: Partition) -> None:
+        """Let the first replica that is up lead."""
+        leader = self._elect(partition.replicas)
+        if leader != partition.leader:
+            partition.leader = leader
+            partition.leader_epoch += 1
+            self.changed("topic", topic.name)
+            partition.log.wake()
+
+    def has_leader(self, partition: Partition) -> bool:
+        """Whether a broker that is up leads it."""
+        return partition.leader != NO_LEADER and self.brokers[partition.leader].is_up
+
+    def reassign(self, topic: Topic, partition: Partition, replicas: list[int]) -> None:
+        """Give a partition other replicas; its leader stays if it is one of them."""
+        partition.replicas = list(replicas)
+        self.changed("topic", topic.name)
+        if partition.leader not in replicas:
+            self.lead(topic, partition)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition of every topic."""

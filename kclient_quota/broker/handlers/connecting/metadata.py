@@ -1,6 +1,6 @@
 """Brokers, topics, partitions and who leads them.
 
-Metadata (3) v0-13 · DescribeCluster (60) v0-2. KIP-4, KIP-516, KIP-700.
+Metadata (3) v0-13 · DescribeCluster (60) v0-2 · DescribeTopicPartitions (75) v0. KIP-4, KIP-516, KIP-700, KIP-966.
 
 Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
 with `num.partitions`; unlike Kafka, which answers LEADER_NOT_AVAILABLE first, the answer already contains them. Topic
@@ -22,12 +22,16 @@ from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
 )
 from kclient_quota.wire.schema import ZERO_UUID
 
 _BROKERS = 1
+_MOST_PARTITIONS = 2_000
+"""Of one page of DescribeTopicPartitions (`max.request.partition.size.limit`)."""
 _NAMELESS_SINCE = 12
 _UNSUPPORTED_ENDPOINT_TYPE = 115
 
@@ -64,6 +68,65 @@ async def describe_cluster(context: Context, request: DescribeClusterRequest) ->
             for broker_id, host, port in _endpoints(context)
         ],
     )
+
+
+@handler(DescribeTopicPartitionsRequest, min_version=0, max_version=0)
+async def describe_topic_partitions(
+    context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics by name, a page of so many partitions at a time; the cursor says where the next page begins."""
+    topics = context.cluster.topics
+    names = sorted({wanted.name for wanted in request.topics} or topics)
+    cursor = request.cursor
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = min(max(request.response_partition_limit, 1), _MOST_PARTITIONS)
+    found: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left <= 0:
+            following = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=first)
+            return DescribeTopicPartitionsResponse(topics=found, next_cursor=following)
+        page, rest = _page(context.cluster, name, first, left)
+        found.append(page)
+        left -= len(page.partitions)
+        if rest is not None:
+            following = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=rest)
+            return DescribeTopicPartitionsResponse(topics=found, next_cursor=following)
+    return DescribeTopicPartitionsResponse(topics=found, next_cursor=None)
+
+
+def _page(
+    cluster: ClusterState, name: str, first: int, most: int
+) -> tuple[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic, int | None]:
+    """At most so many partitions of a topic, and where the rest begins if there is one."""
+    topic = cluster.topics.get(name)
+    if topic is None:
+        is_valid = is_valid_topic_name(name)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+        missing = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+        return missing, None
+    described = [_describe_partition(cluster, partition) for partition in topic.partitions[first : first + most]]
+    page = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        partitions=[
+            DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+                error_code=row.error_code,
+                partition_index=row.partition_index,
+                leader_id=row.leader_id,
+                leader_epoch=row.leader_epoch,
+                replica_nodes=row.replica_nodes,
+                isr_nodes=row.isr_nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=row.offline_replicas,
+            )
+            for row in described
+        ],
+    )
+    end = first + most
+    return page, end if end < len(topic.partitions) else None
 
 
 def _endpoints(context: Context) -> list[tuple[int, str, int]]:
