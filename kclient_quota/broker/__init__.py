@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kclient_quota.broker.manners import MANNERS, Delay, ThrottleManner
-    from kclient_quota.broker.request.faults import HANG_UP, IGNORE, Intercepted, SeenRequest
+    from kclient_quota.broker.request.controls import HANG_UP, IGNORE, Intercepted, SeenRequest
     from kclient_quota.broker.server import EmbeddedBroker
 
 _HOMES = {
     "Delay": "manners",
     "EmbeddedBroker": "server",
-    "HANG_UP": "request.faults",
-    "IGNORE": "request.faults",
-    "Intercepted": "request.faults",
+    "HANG_UP": "request.controls",
+    "IGNORE": "request.controls",
+    "Intercepted": "request.controls",
     "MANNERS": "manners",
-    "SeenRequest": "request.faults",
+    "SeenRequest": "request.controls",
     "ThrottleManner": "manners",
 }
 

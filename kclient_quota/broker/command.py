@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
@@ -69,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--property", action="append", default=[], metavar="KEY=VALUE", help="Kafka's broker property; may be repeated"
     )
     parser.add_argument(
+        "--faults",
+        type=Path,
+        metavar="FILE",
+        help="YAML: what is to go wrong, such as {faults: [{delay_on: {api: Fetch, delay_ms: 200}}]}",
+    )
+    parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="serve a Prometheus page there (0: a free port)"
     )
     parser.add_argument(
@@ -111,6 +118,8 @@ def run(options: argparse.Namespace) -> int:
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with broker:
+            if options.faults is not None:
+                broker.faults.load(_faults(options.faults))
             for text in options.quota:
                 _set_quota(broker, text)
             if options.otlp:
@@ -199,6 +208,19 @@ def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -
         raise ConfigError(str(error)) from error
     except MissingExtraError as error:
         raise ConfigError(f"--otlp: {error}") from error
+
+
+def _faults(path: Path) -> Mapping[str, Any]:
+    # only those who ask for faults in a file need YAML
+    import yaml  # noqa: PLC0415
+
+    try:
+        described = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"--faults {path}: {error}") from error
+    if not isinstance(described, Mapping):
+        raise ConfigError(f"--faults {path}: write a mapping with seed and faults")
+    return described
 
 
 def _set_quota(broker: "EmbeddedBroker", text: str) -> None:

@@ -10,7 +10,8 @@ from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS,
 from kclient_quota.broker.cluster_state import CLIENT_METRICS, ClusterState
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.network.endpoints import PLAINTEXT
-from kclient_quota.broker.request.faults import ControlFunction, SeenRequest
+from kclient_quota.broker.request.controls import ControlFunction, SeenRequest
+from kclient_quota.broker.request.faults import Faults, api_number
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.telemetry_service import ClientTelemetryService, SeenPush
 from kclient_quota.errors import ClusterError, ConfigError
@@ -107,23 +108,31 @@ class ControlPanel(ABC):
 
     # -- what a test may do
 
-    def control(self, api_key: int | None, function: ControlFunction, *, times: int | None = 1) -> None:
+    @property
+    def faults(self) -> Faults:
+        """What is to go wrong: `broker.faults.delay_on("Produce", 500)`; see `Faults`."""
+        return self._running().faults
+
+    def control(self, api_key: str | int | None, function: ControlFunction, *, times: int | None = 1) -> None:
         """Show the next requests to a function before any handler.
 
         Args:
-            api_key: Kafka's number of the API, None for every API.
+            api_key: Kafka's number or name of the API, None for every API.
             function: called on the broker's thread with an `Intercepted`; what it returns is the answer: a response of
-                `kclient_quota.wire.messages`, `HANG_UP`, `IGNORE`, or None to let the request pass.
+                `kclient_quota.wire.messages`, `HANG_UP`, `IGNORE`, or None to let the request pass. It may call the
+                broker's own methods. What it raises ends the connection, and is raised again when the broker is
+                closed, so that an assertion in it fails the test.
             times: after how many requests that it answered the function is forgotten; None for never.
         """
-        self._call(lambda: self._running().controls.add(api_key, function, times))
+        key = api_number(api_key)
+        self._call(lambda: self._running().controls.add(key, function, times))
 
     def clear_controls(self) -> None:
         """Forget every `control` and `throttle_next` that still waits."""
         self._call(self._running().controls.clear)
 
     def throttle_next(
-        self, api_key: int | None, throttle_time_ms: int, *, times: int = 1, client_id: str | None = None
+        self, api_key: str | int | None, throttle_time_ms: int, *, times: int = 1, client_id: str | None = None
     ) -> None:
         """Let the next responses carry at least this throttle time, and mute their connections for it.
 
@@ -135,7 +144,8 @@ class ControlPanel(ABC):
         """
         if throttle_time_ms < 1 or times < 1:
             raise ConfigError(f"throttle_time_ms and times must be at least 1, not {throttle_time_ms} and {times}")
-        self._call(lambda: self._running().controls.add_throttle(api_key, client_id, throttle_time_ms, times))
+        key = api_number(api_key)
+        self._call(lambda: self._running().controls.add_throttle(key, client_id, throttle_time_ms, times))
 
     def kill_connections(self, client_id: str | None = None) -> int:
         """Cut every connection, or those whose last request named `client_id`; how many there were."""

@@ -6,6 +6,7 @@
 | `redpanda`   | of client-ids     | goes out; the next of its kind is late by that  | 30 s    | answered with data  |
 | `event-hubs` | none              | is late, and says by how much                   | 20 s    | answered with data  |
 | `managed`    | refused (31)      | goes out, then the connection is muted          | -       | answered empty      |
+| `kafka-with-data` | yes          | goes out, then the connection is muted          | -       | answered with data  |
 
 Sources:
 
@@ -22,6 +23,8 @@ Sources:
   default user here.
 * `managed`: Kafka itself, whose provider sets quotas by means of its own and keeps them and the brokers' configuration
   from clients, as Confluent Cloud's client quotas (docs.confluent.io/cloud, "Client Quotas") and Amazon MSK Serverless.
+
+* `kafka-with-data`: what KAFKA-21397 proposes: a fetch over the quota is answered with its data and its throttle time.
 
 `request_percentage`, `controller_mutation_rate` and metrics stay Kafka's in every manner.
 """
@@ -123,7 +126,8 @@ EVENT_HUBS: Final = ThrottleManner(
     properties=_SHORT_WINDOW,
 )
 MANAGED: Final = ThrottleManner("managed", denies_quotas=True)
-MANNERS: Final = MappingProxyType({manner.name: manner for manner in (KAFKA, REDPANDA, EVENT_HUBS, MANAGED)})
+WITH_DATA: Final = ThrottleManner("kafka-with-data", empties_fetches=False)
+MANNERS: Final = MappingProxyType({manner.name: manner for manner in (KAFKA, REDPANDA, EVENT_HUBS, MANAGED, WITH_DATA)})
 
 
 def manner_of(given: str | ThrottleManner) -> ThrottleManner:

@@ -1,10 +1,12 @@
 """A cluster at run time, on its loop: nodes, their listeners and connections."""
 
 import asyncio
+import logging
+import random
 import socket
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState, QuotaEntity
@@ -13,18 +15,22 @@ from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.metrics import broker_metrics, prometheus_page
-from kclient_quota.broker.network.connection import Connection, ReceiveBuffer
+from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.endpoints import ListenerSpec
 from kclient_quota.broker.network.metrics_page import serve_metrics
+from kclient_quota.broker.network.session import ReceiveBuffer
 from kclient_quota.broker.request.context import Scheduler, Services
+from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.request.faults import Controls, SeenRequest
-from kclient_quota.broker.request.node import REQUESTS_KEPT, Node
+from kclient_quota.broker.request.faults import Faults
+from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.errors import ConfigError
 
 _BACKLOG = 512
 _TURNS = 4
+_LOOKS_PER_IDLE = 10
+_LOG = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -35,14 +41,21 @@ class Runtime:
         host: address to listen on.
         listeners: ways into every broker.
         settings: how quotas are measured.
+        limits: what clients may cost.
     """
 
     def __init__(
-        self, broker_ids: Iterable[int], host: str, listeners: Iterable[ListenerSpec], settings: QuotaSettings
+        self,
+        broker_ids: Iterable[int],
+        host: str,
+        listeners: Iterable[ListenerSpec],
+        settings: QuotaSettings,
+        limits: Limits,
     ) -> None:
         self._host = host
         self._listeners = list(listeners)
         self._settings = settings
+        self._limits = limits
         self.pool = SegmentPool()
         self.cluster = ClusterState(
             cluster_id=uuid.uuid4().hex[:22],
@@ -52,6 +65,8 @@ class Runtime:
         )
         self.cluster.on_quota.append(self._follow_quota)
         self.controls = Controls()
+        chance = random.Random(0)  # noqa: S311 - to be repeated, not to be secret
+        self.faults = Faults(chance.random, chance.seed)
         self.requests: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
         self.nodes: dict[int, Node] = {}
         self.services: Services | None = None
@@ -60,6 +75,7 @@ class Runtime:
         self._metrics_server: asyncio.Server | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
+        self._by_address: Counter[tuple[int, str]] = Counter()
         self._servers: dict[int, list[asyncio.Server]] = {}
         self._bound: dict[tuple[int, str], int] = {}
         self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
@@ -106,6 +122,8 @@ class Runtime:
             storage.sync_every(scheduler)
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)
+        if self._limits.idle_ms > 0:
+            scheduler.call_at(scheduler.now_ms() + max(1, self._limits.idle_ms // _LOOKS_PER_IDLE), self._close_idle)
 
     async def _serve(self, broker_id: int) -> None:
         assert self.services is not None
@@ -116,13 +134,22 @@ class Runtime:
                 enforcement.update_quota(entity, key, value)
         info = self.cluster.brokers[broker_id]
         node = Node(
-            info, self.cluster, self.services, self._scheduler, enforcement, self.controls, REGISTRY, self.requests
+            info,
+            self.cluster,
+            self.services,
+            self._scheduler,
+            enforcement,
+            self.controls,
+            REGISTRY,
+            self.requests,
+            self._limits,
+            self.faults,
         )
         self.nodes[broker_id] = node
         loop = asyncio.get_running_loop()
         sockets = self._sockets.pop(broker_id)
         self._servers[broker_id] = [
-            await loop.create_server(self._connection_factory(node, spec), sock=one, ssl=spec.tls)
+            await loop.create_server(self._connection_factory(node, spec), sock=one, ssl=spec.tls, backlog=_BACKLOG)
             for spec, one in zip(self._listeners, sockets, strict=True)
         ]
 
@@ -137,13 +164,35 @@ class Runtime:
         )
 
     def _opened(self, connection: Connection) -> None:
-        self._connections[connection] = connection.node.info.id
-        if not connection.node.info.is_up:
+        node = connection.node
+        address = (node.info.id, connection.state.client_address)
+        self._connections[connection] = node.info.id
+        self._by_address[address] += 1
+        if not node.info.is_up:
             # accepted just before its broker was stopped
+            connection.abort()
+        elif node.traffic.connections > node.limits.connections:
+            limit = node.limits.connections
+            _LOG.warning("broker %s: closed a connection: max.connections is %s", node.info.id, limit)
+            connection.abort()
+        elif self._by_address[address] > node.limits.connections_per_ip:
+            limit = node.limits.connections_per_ip
+            _LOG.warning("broker %s: closed a connection: max.connections.per.ip is %s", node.info.id, limit)
             connection.abort()
 
     def _forget(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
+        if self._connections.pop(connection, None) is not None:
+            address = (connection.node.info.id, connection.state.client_address)
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+    def _close_idle(self) -> None:
+        assert self._scheduler is not None
+        now_ms, idle_ms = self._scheduler.now_ms(), self._limits.idle_ms
+        for connection in list(self._connections):
+            connection.close_if_idle(now_ms, idle_ms)
+        self._scheduler.call_at(now_ms + max(1, idle_ms // _LOOKS_PER_IDLE), self._close_idle)
 
     def stop_broker(self, broker_id: int) -> None:
         """Close its listeners and connections; what it led goes to other replicas that are up."""

@@ -141,7 +141,12 @@ class EmbeddedBroker(ControlPanel):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"a control function has raised {failure!r} as well")
 
     def start(self) -> Self:
         """Start the brokers; they answer when this returns.
@@ -177,7 +182,11 @@ class EmbeddedBroker(ControlPanel):
         return self
 
     def close(self) -> None:
-        """Stop everything at once; clients find their connections cut. May be called again."""
+        """Stop everything at once; clients find their connections cut. May be called again.
+
+        Raises:
+            Exception: what a control function has raised meanwhile.
+        """
         runtime, loop, thread = self._runtime, self._loop, self._thread
         self._runtime = self._loop = self._thread = None
         if runtime is None or loop is None or thread is None:
@@ -186,6 +195,9 @@ class EmbeddedBroker(ControlPanel):
         thread.join()
         if self._fan_out is not None:
             self._fan_out.close(_EXPORT_TIMEOUT_MS)
+        failures, runtime.controls.failures = runtime.controls.failures, []
+        if failures:
+            raise failures[0]
 
     def _bind(self) -> Runtime:
         has_users = bool(self._users) or self._oauth is not None
@@ -193,7 +205,7 @@ class EmbeddedBroker(ControlPanel):
             self._ports, has_users=has_users, tls_pem=self._tls_pem, tls_client_ca=self._tls_client_ca
         )
         try:
-            return Runtime(self._ids, self._host, listeners, self._settings)
+            return Runtime(self._ids, self._host, listeners, self._settings, self._properties.limits())
         except OSError as error:
             raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
 
@@ -360,7 +372,12 @@ class EmbeddedBroker(ControlPanel):
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again on its old ports; its quotas are measured anew."""
         self._check_id(broker_id)
-        self._await(self._running().start_broker(broker_id))
+        if threading.current_thread() is self._thread:
+            assert self._loop is not None
+            # a control function: the broker is up once the request has been dealt with
+            asyncio.run_coroutine_threadsafe(self._running().start_broker(broker_id), self._loop)
+        else:
+            self._await(self._running().start_broker(broker_id))
 
     def restart(self, broker_id: int) -> None:
         """Stop a broker and start it again."""
@@ -379,7 +396,9 @@ class EmbeddedBroker(ControlPanel):
         return self._runtime
 
     def _call(self, function: Callable[[], ResultT]) -> ResultT:
-        """Call on the loop's thread and wait for the result."""
+        """Call on the loop's thread and wait for the result; at once if this is that thread (a control function)."""
+        if threading.current_thread() is self._thread:
+            return function()
 
         async def call() -> ResultT:
             return function()
@@ -391,6 +410,11 @@ class EmbeddedBroker(ControlPanel):
         if loop is None:
             coroutine.close()
             raise ClusterError("the embedded broker is not running: use it as a context manager, or start() it")
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ClusterError(
+                "this cannot be waited for within a control function: call it from the test's own thread"
+            )
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(_ANSWER_TIMEOUT_S)
 
 

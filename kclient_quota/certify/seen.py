@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from kclient_quota.broker.request.faults import SeenRequest
+from kclient_quota.broker.request.controls import SeenRequest
 from kclient_quota.certify.driver import ACKNOWLEDGED, CLOSED, FAILED, RECEIVED, SAID, SENT, Event
 
 

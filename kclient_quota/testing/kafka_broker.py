@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.cluster_state import Partition
-from kclient_quota.broker.request.faults import SeenRequest
+from kclient_quota.broker.request.controls import SeenRequest
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.batches import parse_header
 from kclient_quota.wire.records import iterate_records

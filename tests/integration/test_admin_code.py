@@ -11,7 +11,7 @@ from kclient_quota.admin import applying
 from kclient_quota.admin.journal import Journal
 from kclient_quota.admin.topic_store import DEFAULT_TOPIC
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.request.faults import HANG_UP
+from kclient_quota.broker.request.controls import HANG_UP
 from kclient_quota.cli import quotas
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.error_codes import ErrorCode

@@ -12,7 +12,7 @@ from kclient_quota.admin.model import (
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.results import AlterationUnknownError
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.request.faults import HANG_UP
+from kclient_quota.broker.request.controls import HANG_UP
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 from kclient_quota.wire.messages import AlterClientQuotasResponse, ApiVersionsResponse

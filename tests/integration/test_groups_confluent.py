@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.request.faults import IGNORE
+from kclient_quota.broker.request.controls import IGNORE
 from tests.integration.group_members import DEADLINE_S, assigned, fill, until
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14

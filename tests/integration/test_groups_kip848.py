@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.request.faults import IGNORE
+from kclient_quota.broker.request.controls import IGNORE
 from tests.integration.group_members import assigned, fill, until
 
 CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP = 68, 11

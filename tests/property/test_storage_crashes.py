@@ -153,9 +153,9 @@ class Run:
         if topic in self.cluster.topics:
             log = self.log(topic)
             wanted = (log.start_offset + log.end_offset) // 2
-            log.delete_before(wanted)
             if topic in self.truth.topics:
                 self.truth.starts[topic] = max(self.truth.starts[topic], wanted)
+            log.delete_before(wanted)
 
     def _commit(self, topic):
         if topic not in self.cluster.topics:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.request.enforcement import FETCH_MAX_BYTES, QuotaSettings
+from kclient_quota.broker.request.node import Limits
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.throttle import ThrottleRule
@@ -38,6 +39,7 @@ class Property:
 
 BROKER_PROPERTIES: Mapping[str, Property] = {
     "auto.create.topics.enable": Property("true", BOOLEAN),
+    "connections.max.idle.ms": Property("600000", LONG, -1),
     "connections.max.reauth.ms": Property("0", LONG),
     "fetch.max.bytes": Property(str(FETCH_MAX_BYTES), INT, 1024),
     "group.consumer.heartbeat.interval.ms": Property("5000", INT, 1),
@@ -49,11 +51,15 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "group.min.session.timeout.ms": Property("6000", INT),
     "log.message.timestamp.type": Property("CreateTime", STRING, is_dynamic=True),
     "log.retention.bytes": Property("-1", LONG, -1, is_dynamic=True),
+    "max.connections": Property("2147483647", INT),
+    "max.connections.per.ip": Property("2147483647", INT),
     "message.max.bytes": Property("1048588", INT, is_dynamic=True),
     "min.insync.replicas": Property("1", INT, 1, is_dynamic=True),
     "num.partitions": Property("1", INT, 1),
     "quota.window.num": Property("11", INT, 1),
     "quota.window.size.seconds": Property("1", INT, 1),
+    "sasl.server.max.receive.size": Property("524288", INT),
+    "socket.request.max.bytes": Property("104857600", INT, 1),
     "transaction.max.timeout.ms": Property("900000", INT, 1),
 }
 
@@ -87,6 +93,16 @@ class BrokerProperties:
             rule=rule,
             callback=callback,
             fetch_max_bytes=int(self.value("fetch.max.bytes")),
+        )
+
+    def limits(self) -> Limits:
+        """What clients may cost."""
+        return Limits(
+            request_max_bytes=int(self.value("socket.request.max.bytes")),
+            stranger_max_bytes=int(self.value("sasl.server.max.receive.size")),
+            idle_ms=int(self.value("connections.max.idle.ms")),
+            connections=int(self.value("max.connections")),
+            connections_per_ip=int(self.value("max.connections.per.ip")),
         )
 
     def apply(self, cluster: ClusterState) -> None:

@@ -1,41 +1,21 @@
-"""Connections: bytes to frames, frames to the dispatcher, responses back; one request at a time, in order.
-
-A connection that has a request under way, a response held back or not yet written out, or is muted for a throttle
-(KIP-219: respond, then mute) is not read from, so that the client feels it through TCP as it would with Kafka.
-"""
+"""A client's connection on asyncio: a `ServerSession`, its socket and its timer."""
 
 import asyncio
+import logging
 import socket
-from collections import deque
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.network.endpoints import distinguished_name
-from kclient_quota.broker.network.frame_buffers import FrameBuffers
+from kclient_quota.broker.network.session import Done, ReceiveBuffer, ServerSession
 from kclient_quota.broker.request.context import Cancellable, ConnectionState
-from kclient_quota.broker.request.dispatch import Outcome, dispatch
+from kclient_quota.broker.request.dispatch import dispatch
 from kclient_quota.broker.request.node import Node
-from kclient_quota.errors import WireError
-from kclient_quota.wire.frame import frame_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient_quota.broker.request.promise import Drive
-    from kclient_quota.wire.schema import Response
-
-RECEIVE_BYTES = 256 * 1024
-_LARGE_FRAME = 32 * 1024
 _WRITE_AT_ONCE = 512 * 1024
-_JOINED_BYTES = 64 * 1024
-_LENGTH = 4
-
-
-class ReceiveBuffer:
-    """One buffer for all connections of a loop: it is filled and emptied within one callback."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(RECEIVE_BYTES))
-        self.frames = FrameBuffers()
+_LOG = logging.getLogger(__name__)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,6 +28,11 @@ class Connection(asyncio.BufferedProtocol):
         receive: shared by all connections of the loop.
         opened: called with this connection when it is there.
         closed: called with this connection when it is gone.
+
+    Attributes:
+        state: what handlers know of it.
+        session: requests and answers.
+        active_ms: when it last received or wrote something.
     """
 
     def __init__(
@@ -61,23 +46,23 @@ class Connection(asyncio.BufferedProtocol):
         needs_authentication: bool,
     ) -> None:
         self.node = node
-        self._receive = receive
         self._opened = opened
         self._closed = closed
         self.state = ConnectionState(listener, "", is_authenticated=not needs_authentication)
+        self.session = ServerSession(self._dispatch, receive, self._continue, self._most_bytes)
+        self.active_ms = node.scheduler.now_ms()
         self._transport: asyncio.Transport | None = None
-        self._tail = b""
-        self._large: bytearray | None = None
-        self._large_end = 0
-        self._filled = 0
-        self._drive: Drive[Response | None] | None = None
-        self._unmute: Cancellable | None = None
-        self._is_busy = False
-        self._is_working = False
+        self._timer: Cancellable | None = None
+        self._timer_ms: int | None = None
         self._is_reading_paused = False
         self._is_writing_paused = False
-        self._output: deque[memoryview] = deque()
-        self._outcome: Outcome | None = None
+
+    def _dispatch(self, frame: memoryview, length: int, done: Done) -> Cancellable | None:
+        return dispatch(self.node, self.state, frame, length, done)
+
+    def _most_bytes(self) -> int:
+        limits = self.node.limits
+        return limits.request_max_bytes if self.state.is_authenticated else limits.stranger_max_bytes
 
     # -- asyncio's side
 
@@ -96,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.node.traffic.connections += 1
         self.node.traffic.connections_made += 1
         self._opened(self)
@@ -103,14 +89,15 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """End, whoever wanted it."""
         self._transport = None
-        if self._drive is not None:
-            self._drive.cancel()
-        if self._unmute is not None:
-            self._unmute.cancel()
-        self._output.clear()
+        self.session.lost()
+        if self._timer is not None:
+            self._timer.cancel()
         self.node.traffic.connections -= 1
         for tell in self.state.on_close:
-            tell()
+            try:
+                tell()
+            except Exception:  # noqa: BLE001 - whatever it is, the others are told as well
+                _LOG.exception("broker %s: after the end of a connection", self.node.info.id)
         self._closed(self)
 
     def abort(self) -> None:
@@ -118,107 +105,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- reading
-
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Where the next bytes go: behind what is left of the last, or straight into a large frame."""
-        if self._large is not None:
-            return memoryview(self._large)[self._filled : self._large_end]
-        tail = len(self._tail)
-        view = self._receive.view
-        view[:tail] = self._tail
-        return view[tail:]
+        """Where the next bytes go."""
+        return self.session.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Make frames of what has come."""
-        if self._large is not None:
-            self._filled += nbytes
-            if self._filled == self._large_end:
-                self._take_large()
-            return
-        end = len(self._tail) + nbytes
-        self._tail = b""
-        self._take_frames(self._receive.view, end)
-
-    def _take_frames(self, view: memoryview, end: int) -> None:
-        """Handle the complete frames in `view[:end]` as long as none has to wait; keep the rest."""
-        position = 0
-        while end - position >= _LENGTH and not self._is_busy:
-            try:
-                length = frame_length(view, position)
-            except WireError:
-                self.abort()
-                return
-            start = position + _LENGTH
-            if start + length > end:
-                if length > _LARGE_FRAME:
-                    self._begin_large(view[start:end], length)
-                    return
-                break
-            position = start + length
-            self._handle(view[start:position], length)
-        self._tail = bytes(view[position:end])
-        if self._is_busy:
-            self._pause_reading()
-
-    def _begin_large(self, received: memoryview, length: int) -> None:
-        self._large = self._receive.frames.take(length)
-        self._filled = len(received)
-        self._large_end = length
-        self._large[: self._filled] = received
-
-    def _take_large(self) -> None:
-        buffer, length = self._large, self._large_end
-        assert buffer is not None
-        self._large = None
-        self._handle(memoryview(buffer)[:length], length)
-        # records have been copied into a log; a request that still waits holds none
-        self._receive.frames.give_back(buffer)
-        if self._is_busy:
-            self._pause_reading()
-
-    def _handle(self, frame: memoryview, length: int) -> None:
-        self._is_busy = True
-        self._is_working = True
-        self._drive = dispatch(self.node, self.state, frame, length, self._finish)
-        self._is_working = False
-
-    def _pause_reading(self) -> None:
-        if self._transport is not None and not self._is_reading_paused:
-            self._transport.pause_reading()
-            self._is_reading_paused = True
-
-    # -- answering
-
-    def _finish(self, outcome: Outcome) -> None:
-        if outcome.is_ignored or self._transport is None:
-            return
-        self._drive = None
-        if outcome.late_ms > 0:
-            scheduler = self.node.scheduler
-            self._unmute = scheduler.call_at(scheduler.now_ms() + outcome.late_ms, lambda: self._answer(outcome))
-        else:
-            self._answer(outcome)
-
-    def _answer(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        parts = outcome.parts
-        if len(parts) > 1 and sum(map(len, parts)) <= _JOINED_BYTES:
-            parts = [b"".join(parts)]
-        self._output.extend(map(memoryview, parts))
-        self._write()
-
-    def _write(self) -> None:
-        """Hand over no more than the socket takes: what it does not take at once, asyncio copies."""
-        transport, output = self._transport, self._output
-        while output and transport is not None and not self._is_writing_paused:
-            part = output.popleft()
-            if len(part) > _WRITE_AT_ONCE:
-                output.appendleft(part[_WRITE_AT_ONCE:])
-                part = part[:_WRITE_AT_ONCE]
-            transport.write(part)
-        if not output and not self._is_writing_paused and self._outcome is not None:
-            self._written(self._outcome)
+        """Bytes have come."""
+        self.active_ms = self.node.scheduler.now_ms()
+        self.session.received(nbytes)
+        self._continue()
 
     def pause_writing(self) -> None:
         """The socket takes no more for now."""
@@ -227,33 +122,64 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The socket has taken everything so far."""
         self._is_writing_paused = False
-        self._write()
+        self._continue()
 
-    def _written(self, outcome: Outcome) -> None:
-        self._outcome = None
-        if outcome.written is not None:
-            outcome.written()
-        if outcome.must_close:
-            if self._transport is not None:
-                self._transport.close()
-            return
-        if outcome.mute_ms > 0:
-            scheduler = self.node.scheduler
-            self._unmute = scheduler.call_at(scheduler.now_ms() + outcome.mute_ms, self._ready)
-            return
-        self._ready()
+    # -- what the session wants
 
-    def _ready(self) -> None:
-        """Take up the next request, whether it is here already or still to come."""
-        if self._unmute is not None:
-            self.node.enforcement.unthrottle(self.node.scheduler.now_ms())
-            self._unmute = None
-        self._is_busy = False
-        if self._is_working:
+    def _continue(self) -> None:
+        """Write, wait, read on or close, as the session has it now."""
+        session, transport = self.session, self._transport
+        if transport is None:
             return
-        tail, self._tail = self._tail, b""
-        if tail:
-            self._take_frames(memoryview(tail), len(tail))
-        if not self._is_busy and self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        while True:
+            self._write(transport)
+            is_written = not (session.output or self._is_writing_paused or transport.is_closing())
+            if not is_written or not session.written(self.node.scheduler.now_ms()):
+                break
+        if session.is_broken:
+            transport.abort()
+        elif session.is_over and not session.output:
+            transport.close()
+        else:
+            self._set_timer(session.resumes_ms)
+            self._set_reading(transport, is_wanted=session.is_reading)
+
+    def _write(self, transport: asyncio.Transport) -> None:
+        """Hand over no more than the socket takes: what it does not take at once, asyncio copies."""
+        output = self.session.output
+        if output:
+            self.active_ms = self.node.scheduler.now_ms()
+        while output and not self._is_writing_paused and not transport.is_closing():
+            part = output.popleft()
+            if len(part) > _WRITE_AT_ONCE:
+                output.appendleft(part[_WRITE_AT_ONCE:])
+                part = part[:_WRITE_AT_ONCE]
+            transport.write(part)
+
+    def _set_reading(self, transport: asyncio.Transport, *, is_wanted: bool) -> None:
+        if is_wanted == self._is_reading_paused:
+            self._is_reading_paused = not is_wanted
+            if is_wanted:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def _set_timer(self, deadline_ms: int | None) -> None:
+        if deadline_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = None if deadline_ms is None else self.node.scheduler.call_at(deadline_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_ms = None
+        now_ms = self.node.scheduler.now_ms()
+        if self.session.tick(now_ms):
+            self.node.enforcement.unthrottle(now_ms)
+        self._continue()
+
+    def close_if_idle(self, now_ms: int, idle_ms: int) -> None:
+        """Close when it is the client's turn and nothing has come for so long (`connections.max.idle.ms`)."""
+        if now_ms - self.active_ms >= idle_ms and self.session.is_waiting_for_client and self._transport is not None:
+            self._transport.close()

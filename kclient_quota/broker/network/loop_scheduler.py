@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from kclient_quota.clock import Clock, SystemClock
 
 _LOOK_AT_FOREIGN_CLOCK_EVERY_S = 0.002
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +74,9 @@ class LoopScheduler:
         while self._calls and self._calls[0][0] <= now_ms:
             callback = heapq.heappop(self._calls)[2].callback
             if callback is not None:
-                callback()
+                try:
+                    callback()
+                except Exception:  # noqa: BLE001 - whatever it is, other calls are still to be made
+                    _LOG.exception("a timer's call failed")
         if self._timer is None:
             self._arm()

@@ -7,15 +7,16 @@ and whether to close it.
 import logging
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.manners import Delay
 from kclient_quota.broker.request.context import ConnectionState, Context
+from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
-from kclient_quota.broker.request.faults import Break, Intercepted, SeenRequest
+from kclient_quota.broker.request.faults import Effect, Fault, Faults
 from kclient_quota.broker.request.node import Node
+from kclient_quota.broker.request.outcome import Outcome
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.broker.request.registry import Registration, advertised
 from kclient_quota.errors import WireError
@@ -43,27 +44,6 @@ _COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
 """APIs that a coordinator of groups or transactions answers."""
 _LENGTH_AND_CORRELATION_ID = 8
 _LENGTH_OF_RECORDS = 4
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a listener does once a request is through.
-
-    Attributes:
-        parts: the response frame as buffers; empty when there is no response.
-        mute_ms: how long nothing more is read from the connection once the response has been written.
-        late_ms: how long the response is held back, nothing being read meanwhile.
-        must_close: whether the connection is closed once the response has been written.
-        is_ignored: the request is never answered and nothing more is read (a test asked for that).
-        written: to be called when the response has been handed to the socket, or None.
-    """
-
-    parts: "list[Part]" = field(default_factory=list)
-    mute_ms: int = 0
-    late_ms: int = 0
-    must_close: bool = False
-    is_ignored: bool = False
-    written: Callable[[], None] | None = None
 
 
 Done = Callable[[Outcome], None]
@@ -127,6 +107,7 @@ class _Exchange:
         "_busy_ns",
         "_connection",
         "_done",
+        "_fault",
         "_header",
         "_is_too_late",
         "_manner",
@@ -150,6 +131,7 @@ class _Exchange:
         self._is_too_late = False
         self._manner = node.cluster.manner
         self._request: Request | None = None
+        self._fault: Fault | None = None
 
     def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[Response | None] | None:
         header = self._header
@@ -163,6 +145,9 @@ class _Exchange:
         if self._node.controls.is_armed and self._is_intercepted(request):
             return None
         context = self._context()
+        faults = self._node.faults
+        if faults is not None and faults.is_armed and self._is_struck(context, faults, request):
+            return None
         if self._is_refused(request, context.now_ms):
             return None
         if isinstance(request, FetchRequest):
@@ -181,6 +166,22 @@ class _Exchange:
         # what is charged ends where the waiting begins, as in Kafka
         self._busy_ns = self._elapsed_ns()
         return drive
+
+    def _is_struck(self, context: Context, faults: Faults, request: Request) -> bool:
+        """Whether a fault that a test has asked for ends the request here."""
+        header, topics = self._header, self._node.cluster.topics_by_id
+        self._fault = faults.take(
+            header.api_key, header.client_id, request, lambda topic_id: getattr(topics.get(topic_id), "name", None)
+        )
+        fault = self._fault
+        if fault is None or fault.effect in {Effect.DELAY, Effect.THROTTLE} or fault.is_handled:
+            return False
+        if fault.effect is Effect.ERROR:
+            self._answer(context, error_answer(request, header.api_version, fault.error_code))
+        else:
+            is_ignored = fault.effect is Effect.BLACKHOLE
+            self._done(Outcome(must_close=not is_ignored, is_ignored=is_ignored))
+        return True
 
     def _context(self) -> Context:
         node, header = self._node, self._header
@@ -239,13 +240,18 @@ class _Exchange:
             self._node.enforcement.throttle(self._session, throttle, now_ms, self._connection)
         self._note(now_ms, sum(map(len, parts)), time_ms)
         closes = self._connection.close_after_response
-        outcome = Outcome(parts, must_close=closes, written=self._network_time())
+        outcome = Outcome(parts, must_close=closes, written=self._network_time(), at_ms=now_ms)
         if self._manner.delay is Delay.MUTE:
             outcome.mute_ms = time_ms
         elif self._manner.delay is Delay.LATE:
             outcome.late_ms = time_ms
         else:
             outcome.late_ms = self._held_ms(context, time_ms, now_ms)
+        if self._fault is not None:
+            if self._fault.effect is Effect.DELAY:
+                outcome.late_ms += self._fault.time_ms
+            elif self._fault.effect is Effect.DISCONNECT:
+                outcome = Outcome(must_close=True)
         self._done(outcome)
 
     def _not_kept(self) -> Response | None:
@@ -307,7 +313,8 @@ class _Exchange:
             throttle = self._bounded(longer(self._after_fetch(parts, now_ms), injected_ms))
             if throttle.time_ms <= 0:
                 return throttle, parts
-            if self._manner.empties_fetches or self._is_too_late:
+            is_asked_for = self._fault is not None and throttle.time_ms == self._fault.time_ms
+            if (self._manner.empties_fetches and not is_asked_for) or self._is_too_late:
                 response = FetchResponse()
         else:
             throttle = self._bounded(longer(self._after(context, now_ms), injected_ms))
@@ -318,7 +325,9 @@ class _Exchange:
         return throttle, encode_response(response, header.api_version, header.correlation_id)
 
     def _injected_ms(self) -> int:
-        controls = self._node.controls
+        controls, fault = self._node.controls, self._fault
+        if fault is not None and fault.effect is Effect.THROTTLE:
+            return fault.time_ms
         return controls.take_throttle(self._header.api_key, self._header.client_id) if controls.has_throttles else 0
 
     def _after_fetch(self, parts: "list[Part]", now_ms: int) -> Throttle:

@@ -1,153 +1,275 @@
-"""What a test may see of requests and do to the next ones."""
+"""Faults on demand, in the words of Apache Kafka's own protocol fault proxy, snake_cased.
 
-from collections.abc import Callable
+    broker.faults.inject_error("Produce", "NOT_LEADER_OR_FOLLOWER", topic="orders", count=3)
+    broker.faults.delay_on("Fetch", 200, probability=0.1)
+    broker.faults.disconnect_on("Metadata", client_id="orders-service", count=1)
+    broker.faults.blackhole_client("orders-service")
+    broker.faults.throttle("Produce", 12 * 3_600_000, count=1)
+    broker.faults.clear()
+
+The first fault that fits a request is taken. Chance is seeded, so that a run can be repeated.
+Pure: randomness is given.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any
+from uuid import UUID
 
+from kclient_quota.errors import ConfigError
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import API
-from kclient_quota.wire.schema import Request, Response
+from kclient_quota.wire.schema import Request, Struct
+
+_BY_NAME: Mapping[str, int] = {api.name: key for key, api in API.items()}
+_TOPIC_FIELDS = frozenset({"name", "topic", "topic_name", "topic_id"})
+_TOPIC_LISTS = frozenset({"topic_names", "topics"})
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """One request that was answered.
+class Effect(Enum):
+    """What a fault does."""
 
-    Attributes:
-        at_ms: when it was answered, milliseconds since 1970.
-        api_key: Kafka's number of the API.
-        api_version: version the client spoke.
-        client_id: None when null.
-        principal: the user.
-        broker_id: who answered.
-        size_bytes: of the request as quotas count it (without the 4 bytes of its length).
-        response_bytes: of the response on the wire.
-        throttle_time_ms: what the response said and the connection was muted for.
-    """
-
-    at_ms: int
-    api_key: int
-    api_version: int
-    client_id: str | None
-    principal: str
-    broker_id: int
-    size_bytes: int
-    response_bytes: int
-    throttle_time_ms: int
-
-    @property
-    def api_name(self) -> str:
-        """Kafka's name of the API, such as "Produce"."""
-        return API[self.api_key].name
+    ERROR = "error"
+    """Every part of the answer has this error; nothing is done."""
+    DISCONNECT = "disconnect"
+    """The connection is closed without an answer."""
+    DELAY = "delay"
+    """The request is handled; the answer is late."""
+    BLACKHOLE = "blackhole"
+    """The request is never answered, nor any that follows on the connection."""
+    THROTTLE = "throttle"
+    """The answer carries a throttle time, and the connection is muted for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intercepted:
-    """A request that a control function is shown before any handler.
+@dataclass(slots=True, eq=False)
+class Fault:
+    """A rule: which requests, how often, and what becomes of them.
 
     Attributes:
-        api_key: Kafka's number of the API.
-        api_version: version the client speaks.
-        client_id: None when null.
-        broker_id: who was asked.
-        principal: the user.
-        request: the message; its records are only valid during the call.
+        effect: what it does.
+        api_key: Kafka's number of the API, None for every API.
+        client_id: only requests of this client; None for any.
+        topic: only requests that name this topic; None for any.
+        count: how often it still strikes; None until it is cleared.
+        probability: with which it strikes a request that fits.
+        error_code: for `Effect.ERROR`.
+        time_ms: for `Effect.DELAY` and `Effect.THROTTLE`.
+        is_handled: for `Effect.DISCONNECT`: the request is handled first, and only its answer is lost.
+        struck: how often it has struck.
     """
 
-    api_key: int
-    api_version: int
-    client_id: str | None
-    broker_id: int
-    principal: str
-    request: Request
+    effect: Effect
+    api_key: int | None = None
+    client_id: str | None = None
+    topic: str | None = None
+    count: int | None = None
+    probability: float = 1.0
+    error_code: int = 0
+    time_ms: int = 0
+    is_handled: bool = False
+    struck: int = 0
 
 
-class Break(Enum):
-    """What a control function may return in place of a response."""
+class Faults:
+    """Faults of a cluster; its methods may be called from any thread.
 
-    HANG_UP = "hang up"
-    """Close the connection without an answer."""
-    IGNORE = "ignore"
-    """Never answer; the connection stays open and reads nothing more."""
-
-
-HANG_UP = Break.HANG_UP
-IGNORE = Break.IGNORE
-
-ControlResult: TypeAlias = "Response | Break | None"
-ControlFunction: TypeAlias = Callable[[Intercepted], ControlResult]
-
-
-@dataclass(slots=True)
-class _Control:
-    api_key: int | None
-    function: ControlFunction
-    times: int | None
-
-
-@dataclass(slots=True)
-class _Throttle:
-    api_key: int | None
-    client_id: str | None
-    throttle_time_ms: int
-    times: int
-
-
-class Controls:
-    """Functions and throttle times that wait for their request.
+    Args:
+        chance: a number from 0 to 1, 1 excluded, per call.
+        reseed: makes `chance` repeat itself from a seed.
 
     Attributes:
-        is_armed: whether there is any control function.
+        is_armed: whether there is any.
     """
 
-    def __init__(self) -> None:
-        self._controls: list[_Control] = []
-        self._throttles: list[_Throttle] = []
+    def __init__(self, chance: Callable[[], float], reseed: Callable[[int], None]) -> None:
+        self._chance = chance
+        self._reseed = reseed
+        self._faults: list[Fault] = []
         self.is_armed = False
-        self.has_throttles = False
 
-    def add(self, api_key: int | None, function: ControlFunction, times: int | None) -> None:
-        """Show requests of one API (None: any) to `function` until it has handled `times` of them (None: for ever)."""
-        self._controls.append(_Control(api_key, function, times))
-        self.is_armed = True
+    # -- asking for them
 
-    def add_throttle(self, api_key: int | None, client_id: str | None, throttle_time_ms: int, times: int) -> None:
-        """Let the next `times` responses of one API (None: of any) to one client (None: to any) be throttled."""
-        self._throttles.append(_Throttle(api_key, client_id, throttle_time_ms, times))
-        self.has_throttles = True
+    def inject_error(self, api: str | int | None, error: str | int, **which: Any) -> Fault:
+        """Answer requests with an error and do nothing (`injectError`).
+
+        Args:
+            api: Kafka's name or number of the API ("Produce", 0), None for every API.
+            error: Kafka's name or number of the error.
+            which: `client_id`, `topic`, `count` (how often, None until cleared), `probability` (0 to 1).
+
+        Raises:
+            ConfigError: there is no such API, error or choice.
+        """
+        return self._add(Effect.ERROR, api, which, error_code=error_number(error))
+
+    def disconnect_on(self, api: str | int | None, *, is_handled: bool = False, **which: Any) -> Fault:
+        """Close the connection in place of an answer (`disconnectOn`).
+
+        Args:
+            api: as in `inject_error`.
+            is_handled: whether the request is handled first, so that only the answer is lost.
+            which: as in `inject_error`.
+        """
+        return self._add(Effect.DISCONNECT, api, which, is_handled=is_handled)
+
+    def delay_on(self, api: str | int | None, delay_ms: int, **which: Any) -> Fault:
+        """Handle requests and answer `delay_ms` later (`delayOn`); other connections are not held up.
+
+        Args:
+            api: as in `inject_error`.
+            delay_ms: milliseconds.
+            which: as in `inject_error`.
+        """
+        return self._add(Effect.DELAY, api, which, time_ms=_milliseconds("delay_ms", delay_ms))
+
+    delay = delay_on
+
+    def blackhole_client(self, client_id: str, **which: Any) -> Fault:
+        """Never answer a client; its connections stay open (`blackholeClient`).
+
+        Args:
+            client_id: whom.
+            which: `api`, and as in `inject_error`.
+        """
+        return self._add(Effect.BLACKHOLE, which.pop("api", None), {**which, "client_id": client_id})
+
+    def throttle(self, api: str | int | None, throttle_time_ms: int, **which: Any) -> Fault:
+        """Handle requests, tell them to wait, and mute their connections, whatever the quotas.
+
+        Fetches over a quota are answered empty by Kafka; these answers keep their data.
+
+        Args:
+            api: as in `inject_error`.
+            throttle_time_ms: milliseconds; hours are as good as any.
+            which: as in `inject_error`.
+        """
+        return self._add(Effect.THROTTLE, api, which, time_ms=_milliseconds("throttle_time_ms", throttle_time_ms))
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._controls.clear()
-        self._throttles.clear()
-        self.is_armed = self.has_throttles = False
+        self._faults = []
+        self.is_armed = False
 
-    def ask(self, seen: Intercepted) -> ControlResult:
-        """What the first function that has anything to say makes of a request; None lets it pass."""
-        for control in list(self._controls):
-            if control.api_key is not None and control.api_key != seen.api_key:
+    def seed(self, seed: int) -> None:
+        """Let chance begin anew from this seed."""
+        self._reseed(seed)
+
+    def load(self, described: Mapping[str, Any]) -> None:
+        """Add faults as a YAML file describes them.
+
+            seed: 7
+            faults:
+              - inject_error: {api: Produce, error: NOT_LEADER_OR_FOLLOWER, count: 3}
+              - delay_on: {api: Fetch, delay_ms: 200, probability: 0.1}
+              - blackhole_client: {client_id: orders-service}
+
+        Raises:
+            ConfigError: it cannot be read so; the message names the entry.
+        """
+        unknown = set(described) - {"seed", "faults"}
+        if unknown:
+            raise ConfigError(f"faults: there is no {min(unknown)}; use seed and faults")
+        if described.get("seed") is not None:
+            self.seed(int(described["seed"]))
+        for number, entry in enumerate(described.get("faults") or [], 1):
+            if not isinstance(entry, Mapping) or len(entry) != 1:
+                raise ConfigError(f"faults, entry {number}: write one name and its choices, such as delay_on: {{...}}")
+            ((name, choices),) = entry.items()
+            verbs = {verb.__name__: verb for verb in self._verbs()}
+            if name not in verbs:
+                raise ConfigError(f"faults, entry {number}: there is no {name}; there are {', '.join(verbs)}")
+            try:
+                verbs[name](**{"api": None, **choices} if name != "blackhole_client" else choices)
+            except (TypeError, ConfigError) as error:
+                raise ConfigError(f"faults, entry {number}: {name}: {error}") from error
+
+    def _verbs(self) -> tuple[Callable[..., Fault], ...]:
+        return self.inject_error, self.disconnect_on, self.delay_on, self.blackhole_client, self.throttle
+
+    def _add(self, effect: Effect, api: str | int | None, which: Mapping[str, Any], **more: Any) -> Fault:
+        unknown = set(which) - {"client_id", "topic", "count", "probability"}
+        if unknown:
+            raise ConfigError(f"there is no choice {min(unknown)}; there are client_id, topic, count and probability")
+        fault = Fault(effect, api_number(api), **which, **more)
+        if fault.count is not None and fault.count < 1:
+            raise ConfigError(f"count must be at least 1, or None, not {fault.count}")
+        if not 0 < fault.probability <= 1:
+            raise ConfigError(f"probability must be above 0 and at most 1, not {fault.probability}")
+        self._faults = [*self._faults, fault]
+        self.is_armed = True
+        return fault
+
+    # -- meeting requests
+
+    def take(
+        self, api_key: int, client_id: str | None, request: Request, name_of: Callable[[UUID], str | None]
+    ) -> Fault | None:
+        """The fault that strikes this request, or None; to be called once for each.
+
+        Args:
+            api_key: Kafka's number of the API.
+            client_id: who asks.
+            request: the message.
+            name_of: a topic's name by its id.
+        """
+        for fault in self._faults:
+            if fault.api_key not in {None, api_key} or fault.client_id not in {None, client_id}:
                 continue
-            result = control.function(seen)
-            if result is not None:
-                self._use_up(control)
-                return result
+            if fault.topic is not None and fault.topic not in set(_topics(request, name_of)):
+                continue
+            if fault.probability < 1 and self._chance() >= fault.probability:
+                continue
+            fault.struck += 1
+            if fault.count is not None:
+                fault.count -= 1
+                if fault.count <= 0:
+                    self._faults = [other for other in self._faults if other is not fault]
+                    self.is_armed = bool(self._faults)
+            return fault
         return None
 
-    def take_throttle(self, api_key: int, client_id: str | None) -> int:
-        """The throttle time that waits for this response, or 0; each is taken as often as was said."""
-        for throttle in self._throttles:
-            if throttle.api_key in {None, api_key} and throttle.client_id in {None, client_id}:
-                throttle.times -= 1
-                if throttle.times <= 0:
-                    self._throttles.remove(throttle)
-                    self.has_throttles = bool(self._throttles)
-                return throttle.throttle_time_ms
-        return 0
 
-    def _use_up(self, control: _Control) -> None:
-        if control.times is None:
-            return
-        control.times -= 1
-        if control.times <= 0 and control in self._controls:
-            self._controls.remove(control)
-            self.is_armed = bool(self._controls)
+def api_number(api: str | int | None) -> int | None:
+    """Kafka's number of an API, by its name or number; None for every API.
+
+    Raises:
+        ConfigError: there is no such API.
+    """
+    if isinstance(api, str):
+        if api not in _BY_NAME:
+            raise ConfigError(f"there is no API {api!r}; names are Kafka's, such as Produce, Fetch, Metadata")
+        return _BY_NAME[api]
+    return api
+
+
+def error_number(error: str | int) -> int:
+    """Kafka's number of an error, by its name or number.
+
+    Raises:
+        ConfigError: there is no such error.
+    """
+    try:
+        return int(ErrorCode[error]) if isinstance(error, str) else int(ErrorCode(error))
+    except (KeyError, ValueError):
+        raise ConfigError(f"there is no error {error!r}; names are Kafka's, such as NOT_LEADER_OR_FOLLOWER") from None
+
+
+def _milliseconds(name: str, value: int) -> int:
+    if value < 1:
+        raise ConfigError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _topics(part: Struct, name_of: Callable[[UUID], str | None]) -> Iterator[str | None]:
+    """Names of the topics that a request is about."""
+    for spec in part.__fields__:
+        value = getattr(part, spec.name)
+        if isinstance(value, list):
+            for one in value:
+                if isinstance(one, Struct):
+                    yield from _topics(one, name_of)
+                elif spec.name in _TOPIC_LISTS and isinstance(one, str):
+                    yield one
+        elif spec.name in _TOPIC_FIELDS:
+            yield name_of(value) if isinstance(value, UUID) else value

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
 from kclient_quota.broker.request.context import Scheduler, Services
+from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement
-from kclient_quota.broker.request.faults import Controls, SeenRequest
+from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.registry import Registry
 
 REQUESTS_KEPT = 100_000
@@ -24,6 +25,25 @@ class Traffic:
     connections_made: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may cost a broker; Kafka's configurations and their defaults.
+
+    Attributes:
+        request_max_bytes: `socket.request.max.bytes`.
+        stranger_max_bytes: `sasl.server.max.receive.size`: of a request before authentication.
+        idle_ms: `connections.max.idle.ms`; 0 or less keeps idle connections.
+        connections: `max.connections` of one broker; further ones are closed at once.
+        connections_per_ip: `max.connections.per.ip`.
+    """
+
+    request_max_bytes: int = 100 * 1024 * 1024
+    stranger_max_bytes: int = 512 * 1024
+    idle_ms: int = 600_000
+    connections: int = 0x7FFFFFFF
+    connections_per_ip: int = 0x7FFFFFFF
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A broker.
@@ -37,6 +57,8 @@ class Node:
         controls: what tests have asked for; shared by all brokers.
         registry: which APIs it answers.
         requests: the last requests that were answered; shared by all brokers.
+        limits: what clients may cost it.
+        faults: what is to go wrong; shared by all brokers.
         traffic: totals.
     """
 
@@ -48,6 +70,8 @@ class Node:
     controls: Controls
     registry: Registry
     requests: deque[SeenRequest]
+    limits: Limits = field(default_factory=Limits)
+    faults: Faults | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
     def record(self, seen: SeenRequest) -> None:

@@ -79,9 +79,16 @@ class Drive(Generic[ValueT]):
             promise: Promise[Any] = self._coroutine.send(None)
         except StopIteration as stop:
             self.is_finished = True
-            self._done(stop.value)
+            self._finish(stop.value)
         except Exception as error:  # noqa: BLE001 - handed on to the owner, whose loop must outlive one bad request
             self.is_finished = True
             self._failed(error)
         else:
             promise.on_resolved(self._step)
+
+    def _finish(self, value: ValueT) -> None:
+        """Hand over the result; what goes wrong there is this request's alone, not its who resolved a promise."""
+        try:
+            self._done(value)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)

@@ -10,9 +10,9 @@ from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.request.context import ConnectionState, Services
+from kclient_quota.broker.request.controls import Controls
 from kclient_quota.broker.request.dispatch import dispatch
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.request.faults import Controls
 from kclient_quota.broker.request.node import Node
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version

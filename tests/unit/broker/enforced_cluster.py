@@ -10,9 +10,9 @@ from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.manners import KAFKA
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.request.context import ConnectionState, Services
+from kclient_quota.broker.request.controls import Controls
 from kclient_quota.broker.request.dispatch import dispatch
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.request.faults import Controls
 from kclient_quota.broker.request.node import Node
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.codec import decode

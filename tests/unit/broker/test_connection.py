@@ -14,11 +14,12 @@ from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.manners import EVENT_HUBS
-from kclient_quota.broker.network.connection import RECEIVE_BYTES, Connection, ReceiveBuffer
+from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.frame_buffers import FrameBuffers
+from kclient_quota.broker.network.session import RECEIVE_BYTES, ReceiveBuffer
 from kclient_quota.broker.request.context import Services
+from kclient_quota.broker.request.controls import Controls
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
-from kclient_quota.broker.request.faults import Controls
 from kclient_quota.broker.request.node import Node
 from kclient_quota.wire.frame import FrameSplitter, RequestHeader, encode_request
 from kclient_quota.wire.messages import FetchRequest, MetadataRequest, ProduceRequest
@@ -43,6 +44,9 @@ class PaperTransport(asyncio.Transport):
 
     def get_extra_info(self, name, default=None):
         return ("10.1.2.3", 4) if name == "peername" else default
+
+    def is_closing(self):
+        return self.is_closed
 
     def pause_reading(self):
         assert self.is_reading
@@ -279,7 +283,7 @@ def test_what_is_no_frame_ends_the_connection_before_memory_is_given_to_it(start
     client = Client()
     client.send(metadata(1) + start)
     assert client.transport.is_closed
-    assert client.connection._receive.frames._kept_bytes == 0
+    assert client.connection.session._receive.frames._kept_bytes == 0
 
 
 def test_acks_0_has_no_answer_and_the_next_request_is_taken_up():

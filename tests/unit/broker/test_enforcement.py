@@ -3,8 +3,8 @@
 import pytest
 
 from kclient_quota.broker.metrics import prometheus_page
+from kclient_quota.broker.request.controls import HANG_UP, IGNORE
 from kclient_quota.broker.request.dispatch import dispatch
-from kclient_quota.broker.request.faults import HANG_UP, IGNORE
 from kclient_quota.quota.entity import DEFAULT
 from kclient_quota.quota.throttle import ThrottleRule
 from kclient_quota.wire.codec import decode

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kclient_quota.broker.request.faults import SeenRequest
+from kclient_quota.broker.request.controls import SeenRequest
 from kclient_quota.certify import card
 from kclient_quota.certify.driver import Event
 from kclient_quota.certify.scenes import ALL, administering, consuming, producing, select
