@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check grids lint bench bench-quick docs lock dist clean
+.PHONY: demo test check grids random coverage versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -21,6 +21,22 @@ check: $(STAMP) lint
 # What the simulation says in every cell of the README's tables.
 grids: $(STAMP)
 	$(BIN)/python -m pytest -n logical tests/grids
+
+# Properties with other examples every time; `make random SEED=...` plays those of the printed seed again.
+SEED ?= $(shell date +%s)
+random: $(STAMP)
+	@echo "seed $(SEED)"
+	$(BIN)/python -m pytest -n logical tests/property --hypothesis-profile=random --hypothesis-seed=$(SEED) --timeout=3600
+
+# How much of the code the tests run through that need no waiting, and those beside the embedded broker.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-report=html:build/coverage \
+		tests/unit tests/property tests/contract tests/integration tests/examples
+
+# Python 3.11 to 3.14 and the lowest versions that are declared; Pythons that are missing come with uv.
+versions: $(STAMP)
+	$(BIN)/python -m pip install --quiet nox uv
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nox
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

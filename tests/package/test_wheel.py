@@ -1,0 +1,74 @@
+"""The wheel, installed alone: it has all that it needs, and what it does not need is not asked for."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROUND = """
+import sys
+from kclient_quota import Consumer, Producer
+from kclient_quota.broker import EmbeddedBroker
+assert "site-packages" in sys.modules["kclient_quota"].__file__
+with EmbeddedBroker(topics={"orders": 1}) as broker:
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}
+    broker.set_quota(client_id="app", producer_byte_rate=100_000)
+    with Producer(conf) as producer:
+        producer.produce("orders", b"hello")
+    with Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe(["orders"])
+        print(consumer.consume(1, 20)[0].value())
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel and what the wheel asks for, in the versions of the lock."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT]
+    run(sys.executable, *build, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "venv", with_pip=False)
+    made = folder / "venv" / "bin" / "python"
+    # constraints may have no hashes
+    lines = [line.split(" \\")[0] for line in (ROOT / "requirements.lock").read_text().splitlines()]
+    (folder / "constraints.txt").write_text("\n".join(line for line in lines if "==" in line and line[0].isalpha()))
+    install = ["install", "--quiet", "--no-compile", "-c", folder / "constraints.txt", wheel]
+    run(sys.executable, "-m", "pip", "--python", made, *install, cwd=folder)
+    return made
+
+
+@pytest.mark.timeout(600)
+def test_clients_and_broker_work_without_any_extra(python: Path, tmp_path: Path) -> None:
+    assert run(python, "-c", ROUND, cwd=tmp_path).strip() == "b'hello'"
+
+
+@pytest.mark.parametrize("command", ["kclient-quota", "kafka-quotas", "kafka-client-metrics"])
+def test_its_commands_are_there(python: Path, tmp_path: Path, command: str) -> None:
+    assert "usage" in run(python.with_name(command), "--help", cwd=tmp_path)
+
+
+def test_types_and_files_that_are_not_python_come_along(python: Path, tmp_path: Path) -> None:
+    found = "import kclient_quota, pathlib; print(*pathlib.Path(kclient_quota.__file__).parent.rglob('*'))"
+    names = {Path(name).name for name in run(python, "-c", found, cwd=tmp_path).split()}
+    wanted = {"py.typed", "pom.xml", *(path.name for path in (ROOT / "kclient_quota").rglob("*.j2"))}
+    assert wanted | {path.name for path in (ROOT / "kclient_quota").rglob("*.java")} <= names
