@@ -57,6 +57,7 @@ LIMIT_KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 QUOTA_KEYS = (
     "quota.backoff",
     "quota.limit.source",
+    "quota.max.delay.ms",
     "quota.transaction.timeout",
     "quota.user",
     "max.block.ms",
@@ -78,6 +79,7 @@ class QuotaConfig:
     Attributes:
         backoff: wait, raise or pass through.
         max_block_ms: longest wait of one `produce()`, and of `close()`, in milliseconds (Kafka's `max.block.ms`).
+        max_delay_ms: how long a message may wait in the send queue for a fuller batch (`quota.max.delay.ms`).
         limit_source: where the limit comes from.
         user: the principal's name where it is not the SASL user name (`quota.user`), else None.
         producer_byte_rate: bytes per second and broker by hand, or None.
@@ -90,6 +92,7 @@ class QuotaConfig:
 
     backoff: Backoff = Backoff.BLOCK
     max_block_ms: int = 60_000
+    max_delay_ms: int = 1_000
     limit_source: LimitSource = LimitSource.AUTO
     user: str | None = None
     producer_byte_rate: float | None = None
@@ -120,6 +123,7 @@ def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
     ours = QuotaConfig(
         backoff=_choice(conf, "quota.backoff", Backoff, Backoff.BLOCK),
         max_block_ms=_milliseconds(conf, "max.block.ms", 60_000),
+        max_delay_ms=_milliseconds(conf, "quota.max.delay.ms", 1_000),
         limit_source=_choice(conf, "quota.limit.source", LimitSource, LimitSource.AUTO),
         user=_text(conf, "quota.user"),
         producer_byte_rate=_limit(conf, "producer_byte_rate"),

@@ -14,6 +14,7 @@ from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback,
 
 logger = logging.getLogger("kclient_quota")
 
+DEFAULT_CLIENT_ID = "rdkafka"
 REFRESH_MS = 60_000
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
@@ -149,7 +150,7 @@ class LimitFinder:
         return self._ours.user or self._conf.get("sasl.username") or None
 
     def _client_id(self) -> str:
-        return str(self._conf.get("client.id", "rdkafka"))
+        return str(self._conf.get("client.id", DEFAULT_CLIENT_ID))
 
 
 def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallback | None:
@@ -218,3 +219,15 @@ class LimitWatch:
                 # A broker that throttles again and again must not be asked again and again.
                 self._stop.wait(MIN_REFRESH_MS / 1000)
             self._wake.clear()
+
+
+def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
+    """Say so when a client-id quota applies to everybody who never chose a client.id."""
+    by_client_id = limit.byte_rate is not None and limit.decided_by is not None and "client-id" in limit.decided_by
+    if by_client_id and str(conf.get("client.id", DEFAULT_CLIENT_ID)) == DEFAULT_CLIENT_ID:
+        logger.warning(
+            "client.id is librdkafka's default, %r, and a client-id quota applies (%s): all clients that have not "
+            "chosen one share it; set client.id",
+            DEFAULT_CLIENT_ID,
+            limit.decided_by,
+        )

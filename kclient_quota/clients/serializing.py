@@ -10,7 +10,7 @@ import confluent_kafka
 
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer
-from kclient_quota.clients.producer_settings import keep_alive
+from kclient_quota.clients.producer.settings import keep_alive
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

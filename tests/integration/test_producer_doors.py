@@ -184,7 +184,6 @@ def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: 
         "statistics.interval.ms": 200,
     }
     producer = made(conf(broker, **own))
-    assert type(producer) is not Producer
     broker.throttle_next(PRODUCE, 400)
     producer.produce("orders", b"x")
     producer.flush(5)

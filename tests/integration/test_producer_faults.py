@@ -1,5 +1,6 @@
 """What a producer does when its broker throttles for hours, vanishes or does not know the topic."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -113,24 +114,31 @@ def test_ctrl_c_ends_a_waiting_produce_at_once(broker: EmbeddedBroker) -> None:
     timer.join()
 
 
-def test_a_callback_that_produces_is_told_instead_of_waiting(broker: EmbeddedBroker) -> None:
-    producer, _ = throttled(broker, **{"max.block.ms": 100})
-    told: list[BaseException] = []
+def test_a_callback_may_produce_on_credit_poll_and_flush(broker: EmbeddedBroker) -> None:
+    producer, reports = throttled(broker, **{"max.block.ms": 100})
+    took_s: list[float] = []
 
     def again(error: Any, message: Any) -> None:
-        try:
-            over_produce(producer)
-        except QuotaThrottledError as refused:
-            told.append(refused)
-        try:
-            producer.poll(0)
-        except RuntimeError as refused:
-            told.append(refused)
+        begin = time.monotonic()
+        for _ in range(100):
+            producer.produce("orders", b"x" * 1000, on_delivery=reports)
+        producer.poll(0)
+        producer.flush(0)
+        took_s.append(time.monotonic() - begin)
 
+    with contextlib.suppress(QuotaThrottledError):
+        for _ in range(10):
+            producer.produce("orders", b"first", on_delivery=reports)
     confluent_kafka.Producer.produce(producer, "orders", b"stuck", on_delivery=again)
     producer.purge()
-    producer.flush(2)
-    assert [type(error) for error in told] == [QuotaThrottledError, RuntimeError]
+    producer.flush(0.5)
+    assert took_s[0] < 1
+    assert len(producer) == 100
+    with pytest.raises(QuotaThrottledError):
+        producer.produce("orders", b"not on credit")
+    producer.purge()
+    assert producer.flush(2) == 0
+    assert reports.seen["_PURGE_QUEUE"] >= 100
 
 
 def test_back_off_survives_a_killed_connection(broker: EmbeddedBroker) -> None:

@@ -16,10 +16,9 @@ from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_watch import POLL_WATCH, Watched
 from kclient_quota.clients.consumer.receiving import Receiving
-from kclient_quota.clients.gate import DEFAULT_CLIENT_ID, warn_of_default_client_id
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.limits import LimitWatch
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
 from kclient_quota.clients.throttle_log import ThrottleLog

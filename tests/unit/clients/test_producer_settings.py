@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.aside import CallbackGuard
-from kclient_quota.clients.gate import ProducerGates
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer_settings import is_batch, keep_alive, with_callbacks, with_defaults
+from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.settings import is_batch, keep_alive, with_callbacks, with_defaults
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.testing.clock import ManualClock
 
@@ -66,15 +66,23 @@ def test_linger_is_set_only_where_the_user_has_not() -> None:
     assert "linger.ms" not in with_defaults({"queue.buffering.max.ms": 7}, NONE)
 
 
-def gates(clock: ManualClock) -> ProducerGates:
-    return ProducerGates(Backoff.BLOCK, "app", limited(50_000), clock)
+@pytest.mark.parametrize(("timeout_ms", "lingers"), [(5, False), (10, False), (11, True), (0, True)])
+def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(timeout_ms: int, lingers: bool) -> None:
+    for key in ("message.timeout.ms", "delivery.timeout.ms"):
+        assert ("linger.ms" in with_defaults({key: timeout_ms}, NONE)) is lingers
+    assert ("linger.ms" in with_defaults({"default.topic.config": {"message.timeout.ms": timeout_ms}}, NONE)) is lingers
+
+
+def with_ours(conf: dict[str, Any], limit: Limit, clock: ManualClock) -> dict[str, Any]:
+    hearing = Hearing(Outbox(), "app", limit, Backoff.BLOCK, clock)
+    return with_callbacks(conf, hearing, limit, lambda call: call, clock=clock)
 
 
 def test_the_users_statistics_keep_their_own_period() -> None:
     clock = ManualClock()
     seen: list[str] = []
     conf = {"stats_cb": seen.append, "statistics.interval.ms": 5_000}
-    out = with_callbacks(conf, gates(clock), CallbackGuard(), limited(50_000))
+    out = with_ours(conf, limited(50_000), clock)
     assert out["statistics.interval.ms"] == 1_000
     for _ in range(20):
         clock.sleep_ms(1_000)
@@ -85,7 +93,7 @@ def test_the_users_statistics_keep_their_own_period() -> None:
 def test_a_faster_period_of_the_user_is_taken_over() -> None:
     seen: list[str] = []
     conf = {"stats_cb": seen.append, "statistics.interval.ms": 200}
-    out = with_callbacks(conf, gates(ManualClock()), CallbackGuard(), limited(50_000))
+    out = with_ours(conf, limited(50_000), ManualClock())
     assert out["statistics.interval.ms"] == 200
     out["stats_cb"]('{"brokers": {}}')
     assert len(seen) == 1
@@ -93,7 +101,7 @@ def test_a_faster_period_of_the_user_is_taken_over() -> None:
 
 def test_statistics_that_the_user_did_not_ask_for_are_not_told() -> None:
     seen: list[str] = []
-    out = with_callbacks({"stats_cb": seen.append}, gates(ManualClock()), CallbackGuard(), NONE)
+    out = with_ours({"stats_cb": seen.append}, NONE, ManualClock())
     out["stats_cb"]('{"brokers": {}}')
     assert seen == []
     assert out["statistics.interval.ms"] == 5_000

@@ -4,9 +4,9 @@ import logging
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.transaction import Transaction
+from kclient_quota.clients.producer.transaction import NEXT, Event, State, Transaction
 from kclient_quota.config import TransactionTimeout
 
 CONF = {"transaction.timeout.ms": 20_000}
@@ -16,7 +16,7 @@ def test_one_that_is_waited_out_is_reported_once(caplog: pytest.LogCaptureFixtur
     transaction = Transaction(CONF)
     with caplog.at_level(logging.WARNING, "kclient_quota"):
         for _ in range(2):
-            transaction.begin(1_000)
+            transaction.on(Event.BEGIN, 1_000)
             transaction.report()
             transaction.report()
     assert caplog.text.count("transaction.timeout.ms=20000") == 2
@@ -31,42 +31,59 @@ def test_it_may_be_waited_for_until_an_abort_still_arrives_in_time(timeout_ms: o
     assert transaction.last_ms is None
     assert not transaction.outlived_by(10**9)
     assert transaction.left_ms(0) == 0
-    transaction.begin(1_000)
+    transaction.on(Event.BEGIN, 1_000)
     end_ms = 1_000 + int(str(timeout_ms))
     assert transaction.last_ms == end_ms - margin_ms
     assert not transaction.outlived_by(end_ms - margin_ms)
     assert transaction.outlived_by(end_ms - margin_ms + 1)
     assert transaction.left_ms(end_ms - 700) == 700
-    transaction.end()
+    transaction.on(Event.COMMIT)
     assert transaction.last_ms is None
 
 
 def test_librdkafkas_default_where_none_is_given() -> None:
     transaction = Transaction({})
-    transaction.begin(0)
+    transaction.on(Event.BEGIN, 0)
     assert transaction.last_ms == 55_000
 
 
 def test_an_abort_of_ours_leaves_the_applications_nothing_to_do_once() -> None:
     transaction = Transaction(CONF, TransactionTimeout.ABORT)
     assert transaction.aborts
-    transaction.begin(0)
-    assert not transaction.acknowledge()
-    transaction.overdue = transaction.refuse(aborted=False)
-    error = transaction.end_overdue()
+    transaction.on(Event.BEGIN, 0)
+    error = transaction.expire()
     assert "it was aborted" in error.args[0].str()
     assert transaction.ended is error
-    assert transaction.overdue is None
     assert transaction.last_ms is None
-    assert transaction.acknowledge()
-    assert not transaction.acknowledge()
+    transaction.on(Event.ABORT)
+    assert transaction.ended is None
 
 
 def test_who_begins_anew_without_a_word_has_acknowledged_it() -> None:
     transaction = Transaction(CONF, TransactionTimeout.ABORT)
-    transaction.end_overdue()
-    transaction.begin(0)
+    transaction.on(Event.BEGIN, 0)
+    transaction.expire()
+    transaction.on(Event.BEGIN, 0)
     assert transaction.ended is None
+    assert transaction.is_open
+
+
+def test_every_event_means_something_in_every_state() -> None:
+    assert set(NEXT) == {(state, event) for state in State for event in Event}
+    assert {event for (_, event), after in NEXT.items() if after is State.OPEN} == {Event.BEGIN, Event.MISS}
+
+
+@pytest.mark.parametrize("end", [Event.COMMIT, Event.ABORT, Event.BEGIN])
+def test_what_waited_in_a_transaction_goes_into_no_other_one(end: Event) -> None:
+    transaction = Transaction(CONF)
+    transaction.on(Event.BEGIN, 0)
+    era = transaction.open_era
+    transaction.insist(era)
+    transaction.on(end, 0)
+    with pytest.raises(KafkaException, match="while this call waited") as caught:
+        transaction.insist(era)
+    assert caught.value.args[0].txn_requires_abort()
+    assert (transaction.ended is caught.value) is (end is not Event.BEGIN)
 
 
 @pytest.mark.parametrize(("aborted", "said"), [(True, "it was aborted"), (False, "abort it")])
@@ -91,7 +108,7 @@ def test_where_it_is_to_be_aborted_messages_time_out_while_an_abort_can_still_wa
     transaction = Transaction(conf, TransactionTimeout.ABORT)
     assert transaction.with_message_timeout(conf) == conf | ({"message.timeout.ms": message_ms} if message_ms else {})
     assert not transaction.is_late(10**9)
-    transaction.begin(1_000)
+    transaction.on(Event.BEGIN, 1_000)
     assert transaction.is_late(1_000 + late_ms)
     assert not transaction.is_late(999 + late_ms) or late_ms == 0
 
@@ -105,5 +122,5 @@ def test_other_producers_keep_their_time_out(conf: dict[str, Any], policy: Trans
 
 def test_it_is_never_late_where_it_is_only_reported() -> None:
     transaction = Transaction({"transactional.id": "t"})
-    transaction.begin(0)
+    transaction.on(Event.BEGIN, 0)
     assert not transaction.is_late(59_999)

@@ -16,9 +16,9 @@ import confluent_kafka.aio
 from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
-from kclient_quota.clients.aio_heartbeat import Beats
-from kclient_quota.clients.aio_pending import InnerProducer, Pending, Report, message_of
-from kclient_quota.clients.aio_transactions import AIOTransactions
+from kclient_quota.clients.aio.heartbeat import Beats
+from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of
+from kclient_quota.clients.aio.transactions import AIOTransactions
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
@@ -335,7 +335,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     async def _run_poller(self) -> None:
         try:
             while len(self._producer) and self._closing is None:
-                await self._loop.run_in_executor(self.executor, self._producer.serve, SLICE_MS / 1000)
+                await self._loop.run_in_executor(self.executor, self._producer.poll, SLICE_MS / 1000)
                 self._settle()
         finally:
             self._poller = None

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.aio_heartbeat import Beats
-from kclient_quota.clients.aio_pending import InnerProducer
-from kclient_quota.clients.gated import SLICE_MS
+from kclient_quota.clients.aio.heartbeat import Beats
+from kclient_quota.clients.aio.pending import InnerProducer
+from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ refused for its own; and near its end nothing is sent while anything is unanswer
 connection of its own, which no throttle of produce requests mutes.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from kclient_quota.clients.aside import Where
-from kclient_quota.clients.gated import SLICE_MS, GatedProducer
+from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.transaction import Event
+from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
 
 
-class TransactingProducer(GatedProducer):
+class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
-
-    __slots__ = ()
 
     def begin_transaction(self) -> None:
         """As confluent_kafka's.
@@ -31,23 +31,22 @@ class TransactingProducer(GatedProducer):
         Raises:
             QuotaThrottledError: that lasts longer than `max.block.ms`; at once with `quota.backoff=raise`.
         """
-        transaction, clock = self._transaction, self._gates.clock
+        clock = self._clock
         deadline_ms = clock.now_ms() + self._max_block_ms
-        while wait_ms := self.begin_wait_ms():
-            where = self._guard.where()
+        while wait_ms := self._begin_wait_ms():
             left_ms = deadline_ms - clock.now_ms()
-            if self._raises or where is Where.INSIDE or left_ms <= 0:
+            if self._raises or self._outbox.is_calling() or left_ms <= 0:
                 text = f"a transaction would have to be aborted because of the throttle; begin it in {wait_ms} ms"
                 raise QuotaThrottledError(text, retry_after_ms=wait_ms)
-            self._let_pass(min(wait_ms, left_ms, SLICE_MS), where, 0)
+            self._let_pass(min(wait_ms, left_ms, SLICE_MS))
         super().begin_transaction()
-        transaction.begin(clock.now_ms())
+        self._transaction.on(Event.BEGIN, clock.now_ms())
 
-    def begin_wait_ms(self) -> int:
+    def _begin_wait_ms(self) -> int:
         """For how long a transaction had better not be begun."""
-        if not self._transaction.aborts or not self._gated:
+        if not self._transaction.aborts or self._outbox.is_open:
             return 0
-        return max(0, self._gates.shortest_throttle_ms() - self._transaction.most_wait_ms)
+        return max(0, self._throttled_for_ms(min, busy=False) - self._transaction.most_wait_ms)
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
@@ -61,7 +60,7 @@ class TransactingProducer(GatedProducer):
             KafkaException: as `commit_transaction()`.
         """
         deadline_ms = self._deadline_ms(timeout)
-        if self._gated and self._transaction.last_ms is not None and self._guard.where() is Where.OUTSIDE:
+        if not self._outbox.is_open and self._transaction.is_open and not self._outbox.is_calling():
             self._deliver(deadline_ms)
             self._await_calm(deadline_ms)
         super().send_offsets_to_transaction(positions, group_metadata, self._left_s(deadline_ms))
@@ -77,62 +76,68 @@ class TransactingProducer(GatedProducer):
         if self._transaction.ended is not None:
             raise self._transaction.ended
         deadline_ms = self._deadline_ms(timeout)
-        if self._transaction.last_ms is not None:
+        if self._transaction.is_open:
+            if self._outbox.is_running:
+                self._tell_sender(Sender.end_transaction)
             self._deliver(deadline_ms)
-        with self._guard:
-            super().commit_transaction(self._left_s(deadline_ms))
-        self._transaction.end()
+        self._inside(super().commit_transaction, self._left_s(deadline_ms))
+        self._transaction.on(Event.COMMIT)
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """As confluent_kafka's; does nothing when an error has told that the transaction was ended already."""
-        if self._transaction.acknowledge():
-            return
-        with self._guard:
-            super().abort_transaction(timeout)
-        self._transaction.end()
+        if self._transaction.ended is None:
+            self._drop_queue()
+            self._inside(super().abort_transaction, timeout)
+        self._transaction.on(Event.ABORT)
+
+    def _drop_queue(self) -> None:
+        """Messages that wait for the quota go with their transaction, and are reported as purged."""
+        if self._outbox.is_running:
+            self._tell_sender(Sender.purge)
+
+    def _tell_sender(self, work: Callable[[Sender], None]) -> None:
+        """Have the sender do something, and wait until it has."""
+        raise NotImplementedError
 
     def _leave_transaction(self, timeout_s: float) -> bool:
         """Abort what is open, before a close that would wait for that without limit; whether that was done."""
         if not self._transaction.possible:
             return True
         try:
-            with self._guard:
-                super().abort_transaction(timeout_s)
+            self._inside(super().abort_transaction, timeout_s)
         except KafkaException as error:
-            # Any other error, as that none is open, keeps confluent_kafka's close() from waiting, too.
-            return not error.args[0].retriable()
+            # Where none is open there is nothing that confluent_kafka's close() would wait for.
+            return not (error.args[0].retriable() and self._transaction.is_open)
         return True
 
     def _await_calm(self, deadline_ms: int | None) -> None:
         """Wait until no broker throttles, or `deadline_ms`, as an application that polls does."""
-        gates, era = self._gates, self._transaction.open_era
-        while wait_ms := gates.longest_throttle_ms():
-            now_ms = gates.clock.now_ms()
+        era = self._transaction.open_era
+        while wait_ms := self._throttled_for_ms(max, busy=False):
+            now_ms = self._clock.now_ms()
             left_ms = wait_ms if deadline_ms is None else deadline_ms - now_ms
             if left_ms <= 0 or len(self):
                 return
-            self._mind_transaction(now_ms + wait_ms, Where.OUTSIDE)
-            self._let_pass(min(wait_ms, left_ms, SLICE_MS), Where.OUTSIDE, 0)
+            self._mind_transaction(now_ms + wait_ms)
+            self._let_pass(min(wait_ms, left_ms, SLICE_MS))
             self._transaction.insist(era)
 
     def _deadline_ms(self, timeout: float) -> int | None:
-        return None if timeout < 0 else self._gates.clock.now_ms() + round(timeout * 1000)
+        return None if timeout < 0 else self._clock.now_ms() + round(timeout * 1000)
 
     def _left_s(self, deadline_ms: int | None) -> float:
-        return -1 if deadline_ms is None else max(0, deadline_ms - self._gates.clock.now_ms()) / 1000
+        return -1 if deadline_ms is None else max(0, deadline_ms - self._clock.now_ms()) / 1000
 
-    def _end_overdue(self, where: Where) -> KafkaException:
+    def _end_overdue(self) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""
         transaction = self._transaction
-        if where is not Where.OUTSIDE:
-            return transaction.refuse(aborted=False)
+        self._drop_queue()
         try:
-            with self._guard:
-                super().abort_transaction(transaction.left_ms(self._gates.clock.now_ms()) / 1000)
+            self._inside(super().abort_transaction, transaction.left_ms(self._clock.now_ms()) / 1000)
         except KafkaException as error:
             # Told once; what follows is between the application and librdkafka.
-            transaction.end()
+            transaction.on(Event.ABORT)
             refused = transaction.refuse(aborted=False)
             refused.__cause__ = error
             return refused
-        return transaction.end_overdue()
+        return transaction.expire()

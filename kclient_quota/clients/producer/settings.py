@@ -1,28 +1,21 @@
 """What a producer's configuration becomes before librdkafka sees it: safe defaults and our callbacks."""
 
-import sys
+import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 from typing import Any, Final
 
-import confluent_kafka
-
-from kclient_quota.clients import interrupts
-from kclient_quota.clients.admission import RECORD_BYTES
-from kclient_quota.clients.aside import CallbackGuard
-from kclient_quota.clients.gate import ProducerGates
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
-from kclient_quota.clients.native_throttling import NativeThrottling
+from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
-from kclient_quota.clients.wait_time import WaitTime
-from kclient_quota.config import QuotaConfig
-from kclient_quota.metrics import PRODUCER, MetricName
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.config import QuotaConfig, whole_number
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
+
+logger = logging.getLogger("kclient_quota")
 
 STATISTICS_MS: Final = 1_000
 CALM_STATISTICS_MS: Final = 5_000
@@ -32,6 +25,12 @@ LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
 """How much of the limit one batch may take."""
+
+MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
+MESSAGE_TIMEOUT_MS: Final = 300_000
+NO_TIMEOUT_MS: Final = 1 << 40
+MESSAGE_BYTES: Final = 1_000_000
+QUEUE_MESSAGES: Final = 100_000
 
 _ACKS = ("acks", "request.required.acks")
 _IN_FLIGHT = ("max.in.flight", "max.in.flight.requests.per.connection")
@@ -55,11 +54,33 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     everything = {**conf, **(conf.get("default.topic.config") or {})}
     if allows_idempotence(everything):
         out["enable.idempotence"] = True
-    if not any(key in everything for key in _LINGER):
+    if not any(key in everything for key in _LINGER) and message_timeout_ms(everything) > LINGER_MS:
         out["linger.ms"] = LINGER_MS
     if limit.byte_rate is not None and "batch.size" not in conf:
         out["batch.size"] = int(min(max(limit.byte_rate * BATCH_MS / 1000, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
     return out
+
+
+def message_timeout_ms(conf: Mapping[str, Any]) -> int:
+    """For how long a message is worth sending; librdkafka wants it longer than it lingers."""
+    everything = {**conf, **(conf.get("default.topic.config") or {})}
+    return whole_number(everything, MESSAGE_TIMEOUT, MESSAGE_TIMEOUT_MS) or NO_TIMEOUT_MS
+
+
+def most_message_bytes(conf: Mapping[str, Any]) -> int:
+    """`message.max.bytes`: librdkafka refuses a larger message at once."""
+    return whole_number(conf, ["message.max.bytes"], MESSAGE_BYTES)
+
+
+def most_messages(conf: Mapping[str, Any]) -> int:
+    """How many messages librdkafka takes that nobody has polled for the reports of."""
+    return whole_number(conf, ["queue.buffering.max.messages"], QUEUE_MESSAGES) or QUEUE_MESSAGES
+
+
+def is_compressed(conf: Mapping[str, Any]) -> bool:
+    """Whether librdkafka compresses batches."""
+    everything = {**conf, **(conf.get("default.topic.config") or {})}
+    return _first(everything, ("compression.type", "compression.codec"), "none") != "none"
 
 
 def linger_ms(conf: Mapping[str, Any]) -> int:
@@ -91,54 +112,50 @@ def _number(text: str) -> float:
 
 def with_callbacks(
     conf: Mapping[str, Any],
-    gates: ProducerGates,
-    guard: CallbackGuard,
+    hearing: Hearing,
     limit: Limit,
+    later: Callable[[Callable[[Any], Any]], Callable[[Any], Any]],
     telemetry: ClientTelemetry | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
     """`conf` with our callbacks, each calling the user's own afterwards.
 
     Args:
         conf: the user's, without our keys.
-        gates: what hears of statistics and throttles.
-        guard: hears where callbacks are served.
+        hearing: what hears of statistics and throttles.
         limit: decides how often statistics are wanted.
+        later: wraps a callback of the user's, so that it runs within a call of theirs.
         telemetry: hears of statistics, too; librdkafka's own is switched off for it.
+        clock: decides when the user's own statistics are due.
     """
     out = dict(conf)
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
-    out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, gates.clock)
+    out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, clock)
+    heard = [hearing.on_statistics] if telemetry is None else [hearing.on_statistics, telemetry.on_statistics]
+    out["stats_cb"] = _both(heard, None if tell_user is None else later(tell_user))
     throttle_cb = conf.get("throttle_cb")
-    native = NativeThrottling(confluent_kafka.libversion()[1], gates.stand_back)
-
-    def on_statistics(text: str) -> None:
-        guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - the poll's caller; there is no public name
-        gates.on_statistics(text)
-        native.on_statistics(text, gates.clock.now_ms())
-        if telemetry is not None:
-            telemetry.on_statistics(text)
-
-    def on_throttle(event: Any) -> None:
-        guard.called_from(_poller(sys._getframe(1)))  # noqa: SLF001 - as above
-        throttle_ms = round(event.throttle_time * 1000)
-        gates.on_throttle(event.broker_name, event.broker_id, throttle_ms)
-        native.on_throttle(event.broker_id, throttle_ms, gates.clock.now_ms())
-
-    out["stats_cb"] = interruptible(on_statistics, tell_user)
-    out["throttle_cb"] = interruptible(on_throttle, throttle_cb)
+    out["throttle_cb"] = _both([hearing.on_throttle], later(throttle_cb) if callable(throttle_cb) else throttle_cb)
     if callable(conf.get("error_cb")):
-        out["error_cb"] = interruptible(theirs=conf["error_cb"])
+        out["error_cb"] = later(conf["error_cb"])
     if telemetry is not None:
         out[ENABLE_KEY] = False
     return out
 
 
-def _poller(frame: FrameType) -> FrameType:
-    """The frame that polls, of the one that called a callback: the callback's own wrappers stand between them."""
-    found: FrameType | None = frame
-    while found is not None and found.f_code.co_filename == interrupts.__file__:
-        found = found.f_back
-    return found or frame
+def _both(ours: Sequence[Callable[[Any], None]], theirs: Callable[[Any], Any] | None) -> Callable[[Any], None]:
+    """A callback that tells ours first, and then the user's, whose errors go to the caller of poll()."""
+
+    def tell(event: Any) -> None:
+        for hear in ours:
+            try:
+                hear(event)
+            except Exception:
+                # An event that we fail to understand must not take anything from the application.
+                logger.exception("An event of librdkafka's could not be handled")
+        if theirs is not None:
+            theirs(event)
+
+    return tell
 
 
 def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
@@ -160,19 +177,14 @@ def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
     return LimitFinder(ours, conf, byte_rate_key=PRODUCER_BYTE_RATE)
 
 
-def metrics(gates: ProducerGates, waited: WaitTime, client_id: str) -> dict[MetricName, float]:
-    """All that a producer counts by itself; does not keep the producer alive."""
-    return {**gates.metrics(), **waited.metrics(PRODUCER, client_id)}
-
-
-def watch(finder: LimitFinder, gates: ProducerGates) -> LimitWatch:
-    """A watch that tells the gates, and does not keep them alive."""
-    listener = weakref.ref(gates)
+def watch(finder: LimitFinder, hearing: Hearing) -> LimitWatch:
+    """A watch that tells the producer, and does not keep it alive."""
+    listener = weakref.ref(hearing)
 
     def on_limit(limit: Limit) -> None:
-        gates = listener()
-        if gates is not None:
-            gates.on_limit(limit)
+        hearing = listener()
+        if hearing is not None:
+            hearing.on_limit(limit)
 
     return LimitWatch(finder, on_limit)
 
@@ -187,8 +199,3 @@ def is_batch(messages: object) -> bool:
         and message.get("timestamp") is None
         for message in messages
     )
-
-
-def cost(message: Mapping[str, Any]) -> int:
-    """Bytes of one message of a batch, as a gate counts them."""
-    return RECORD_BYTES + len(message.get("value") or b"") + len(message.get("key") or b"")

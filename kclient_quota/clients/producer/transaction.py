@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +20,47 @@ MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 _REMEDY: Final = "commit smaller transactions, raise transaction.timeout.ms, or have the quota raised"
 
 
+class State(Enum):
+    """Where a producer's transaction is."""
+
+    NONE = "none"
+    OPEN = "open"
+    ENDED = "ended"
+    """It was ended within a call that has told so; the application's own abort has nothing left to do."""
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ABORT = "abort"
+    EXPIRE = "expire"
+    """We abort it before its time is over."""
+    MISS = "miss"
+    """A call that waited in it finds that it is over, and none open."""
+
+
+NEXT: Final[Mapping[tuple[State, Event], State]] = {
+    (State.NONE, Event.BEGIN): State.OPEN,
+    (State.OPEN, Event.BEGIN): State.OPEN,
+    (State.ENDED, Event.BEGIN): State.OPEN,
+    (State.NONE, Event.COMMIT): State.NONE,
+    (State.OPEN, Event.COMMIT): State.NONE,
+    (State.ENDED, Event.COMMIT): State.ENDED,
+    (State.NONE, Event.ABORT): State.NONE,
+    (State.OPEN, Event.ABORT): State.NONE,
+    (State.ENDED, Event.ABORT): State.NONE,
+    (State.NONE, Event.EXPIRE): State.NONE,
+    (State.OPEN, Event.EXPIRE): State.ENDED,
+    (State.ENDED, Event.EXPIRE): State.ENDED,
+    (State.NONE, Event.MISS): State.ENDED,
+    (State.OPEN, Event.MISS): State.OPEN,
+    (State.ENDED, Event.MISS): State.ENDED,
+}
+"""Librdkafka has agreed before an event is told here: what it refuses changes nothing."""
+
+
 class Transaction:
     """Knows until when the open transaction may be waited for.
 
@@ -28,9 +70,9 @@ class Transaction:
 
     Attributes:
         possible: whether the producer has transactions at all.
-        aborts: whether the application has asked for it to be aborted.
-        overdue: why it has to be aborted; None while it has not.
-        ended: the error that told the application that it was ended within its call; None once it has acted on that.
+        aborts: whether the application has asked for one that is about to end to be aborted.
+        state: where it is.
+        ended: the error that told that it is ENDED; None in other states.
         era: grows whenever one begins or ends.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
@@ -38,7 +80,7 @@ class Transaction:
     def __init__(self, conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> None:
         self.possible = "transactional.id" in conf
         self.aborts = policy is TransactionTimeout.ABORT
-        self.overdue: KafkaException | None = None
+        self.state = State.NONE
         self.ended: KafkaException | None = None
         self.era = 0
         self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
@@ -46,7 +88,7 @@ class Transaction:
         self.most_wait_ms = (self._timeout_ms - self._margin_ms) // 2
         self._message_ms = whole_number(conf, MESSAGE_TIMEOUT, self._timeout_ms // 3) or self._timeout_ms
         self._spare_ms = min(MARGIN_MS, self._timeout_ms // 4)
-        self._ends_at_ms: int | None = None
+        self._ends_at_ms = 0
         self._told = False
 
     def with_message_timeout(self, conf: dict[str, Any]) -> dict[str, Any]:
@@ -55,42 +97,30 @@ class Transaction:
             return conf
         return {**conf, MESSAGE_TIMEOUT[0]: self._message_ms}
 
+    def on(self, event: Event, now_ms: int = 0) -> None:
+        """Something happened to it, at `now_ms` where it begins."""
+        before, self.state = self.state, NEXT[self.state, event]
+        if event is Event.BEGIN:
+            self._ends_at_ms = now_ms + self._timeout_ms
+            self._told = False
+        if self.state is not before or event is Event.BEGIN:
+            self.era += 1
+        if self.state is not State.ENDED:
+            self.ended = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one has begun that has not ended."""
+        return self.state is State.OPEN
+
     def is_late(self, now_ms: int) -> bool:
         """Whether what is sent now, if a throttle held it up, would only be given up when the time is over."""
-        return (
-            self.aborts
-            and self._ends_at_ms is not None
-            and (now_ms >= self._ends_at_ms - self._spare_ms - self._message_ms)
-        )
-
-    def begin(self, now_ms: int) -> None:
-        """It begins."""
-        self._forget()
-        self._ends_at_ms = now_ms + self._timeout_ms
-
-    def leave(self) -> None:
-        """It is being ended: what waits in it does so in vain."""
-        self.era += 1
-
-    def end(self) -> None:
-        """It was committed or aborted."""
-        self._forget()
-
-    def end_overdue(self) -> KafkaException:
-        """It was aborted because it was overdue; returns what to raise."""
-        self._forget()
-        self.ended = self.refuse(aborted=True)
-        return self.ended
-
-    def acknowledge(self) -> bool:
-        """The application aborts it; whether that has been done already."""
-        done, self.ended = self.ended is not None, None
-        return done
+        return self.aborts and self.is_open and now_ms >= self._ends_at_ms - self._spare_ms - self._message_ms
 
     @property
     def open_era(self) -> int | None:
         """What tells the open transaction from others; None when none is open."""
-        return None if self._ends_at_ms is None else self.era
+        return self.era if self.is_open else None
 
     def insist(self, era: int | None) -> None:
         """What waited in the transaction of this `open_era` goes into no other one, and not outside.
@@ -98,29 +128,42 @@ class Transaction:
         Raises:
             KafkaException: that one is over.
         """
-        if era is None or era == self.era:
-            return
+        if era is not None and era != self.open_era:
+            raise self.miss()
+
+    def miss(self) -> KafkaException:
+        """What waited in a transaction finds that it is over; returns what to raise."""
         text = (
             "the transaction was committed or aborted by a callback, or another thread, while this call waited in it: "
             "nothing of the call became part of another one; abort, and begin anew"
         )
         error = KafkaException(KafkaError(KafkaError._STATE, text, txn_requires_abort=True))  # noqa: SLF001 - its name
-        if self._ends_at_ms is None:
+        self._end_with(Event.MISS, error)
+        return error
+
+    def expire(self) -> KafkaException:
+        """It was aborted because its time would not do; returns what to raise."""
+        error = self.refuse(aborted=True)
+        self._end_with(Event.EXPIRE, error)
+        return error
+
+    def _end_with(self, event: Event, error: KafkaException) -> None:
+        self.on(event)
+        if self.state is State.ENDED:
             self.ended = error
-        raise error
 
     @property
     def last_ms(self) -> int | None:
         """Until when it may be waited for; None when none is open."""
-        return None if self._ends_at_ms is None else self._ends_at_ms - self._margin_ms
+        return self._ends_at_ms - self._margin_ms if self.is_open else None
 
     def left_ms(self, now_ms: int) -> int:
         """How much of its time is left."""
-        return 0 if self._ends_at_ms is None else max(0, self._ends_at_ms - now_ms)
+        return max(0, self._ends_at_ms - now_ms) if self.is_open else 0
 
     def outlived_by(self, until_ms: int) -> bool:
         """Whether waiting until `until_ms` brings it near its end."""
-        return self._ends_at_ms is not None and until_ms > self._ends_at_ms - self._margin_ms
+        return self.is_open and until_ms > self._ends_at_ms - self._margin_ms
 
     def report(self) -> None:
         """Say so, once."""
@@ -138,10 +181,3 @@ class Transaction:
         text = f"the quota would have the transaction outlive transaction.timeout.ms={self._timeout_ms}: {what}"
         error = KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, f"{text}; {_REMEDY}", txn_requires_abort=True)
         return KafkaException(error)
-
-    def _forget(self) -> None:
-        self._ends_at_ms = None
-        self._told = False
-        self.overdue = None
-        self.ended = None
-        self.era += 1

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from kclient_quota.clients.aside import Where
 from kclient_quota.clients.producer import Producer
 from kclient_quota.clock import Clock
 
@@ -81,35 +80,34 @@ def message_of(
 class InnerProducer(Producer):
     """Our Producer, as `AIOProducer` uses it from its workers."""
 
+    _overdue: tuple[int | None, KafkaException] | None = None
+
     @property
     def clock(self) -> Clock:
         """The clock it waits by."""
-        return self._gates.clock
+        return self._clock
 
     def note_wait(self, waited_ms: int) -> None:
         """Messages have waited for the quota, in the event loop."""
-        self._waited.add(waited_ms)
-
-    def serve(self, timeout: float) -> None:
-        """Poll for up to `timeout` seconds; what is known to have arrived makes room for more."""
-        self.poll(timeout)
-        if not len(self):
-            self._gates.settle_but(0)
+        self._hearing.waited.add(waited_ms, self._clock.now_ms())
 
     def keep_alive(self) -> None:
         """Keep the consumer in its group that this producer was given."""
         if self._heartbeat is not None:
             self._heartbeat()
 
-    def _end_overdue(self, where: Where) -> KafkaException:  # noqa: ARG002 - a worker is inside no callback
+    def _end_overdue(self) -> KafkaException:
         """Leave the abort to the application's own next call: workers also act while it awaits nothing."""
-        self._transaction.overdue = self._transaction.refuse(aborted=False)
-        return self._transaction.overdue
+        error = self._transaction.refuse(aborted=False)
+        self._overdue = self.open_era, error
+        return error
 
     @property
     def overdue(self) -> KafkaException | None:
         """Why the transaction has to be aborted now, where that was asked for."""
-        return self._transaction.overdue
+        if self._overdue is None or self._overdue[0] != self.open_era:
+            return None
+        return self._overdue[1]
 
     @property
     def open_era(self) -> int | None:
@@ -117,12 +115,16 @@ class InnerProducer(Producer):
         return self._transaction.open_era
 
     def leave(self) -> None:
-        """The transaction is being aborted."""
-        self._transaction.leave()
+        """The transaction is being aborted: what waits in it does so in vain."""
+        self._transaction.era += 1
 
     def insist(self, era: int | None) -> None:
         """Raise when the transaction of this era is over."""
         self._transaction.insist(era)
+
+    def begin_wait_ms(self) -> int:
+        """For how long a transaction had better not be begun."""
+        return self._begin_wait_ms()
 
     def _deliver(self, deadline_ms: int | None) -> int:
         """As ever; `AIOProducer` looks itself for whether the transaction is still the same."""
@@ -130,11 +132,11 @@ class InnerProducer(Producer):
 
     def abort_overdue(self) -> KafkaException:
         """Abort it within what is left of its time, or try to; returns what to raise."""
-        return super()._end_overdue(Where.OUTSIDE)
+        return super()._end_overdue()
 
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether the throttle lasts until after `deadline_ms`."""
-        return self._gates.outlasts(deadline_ms)
+        return self._throttled_for_ms(min) > deadline_ms - self._clock.now_ms()
 
     def close_within(self, block_ms: int) -> None:
         """Close, delivering for no longer than `block_ms`."""

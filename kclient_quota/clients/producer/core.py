@@ -1,0 +1,337 @@
+"""What a producer decides: which messages leave now, which wait, who is told to come again. No clock, lock or client.
+
+For each broker there is a `SendQueue`, and before it those that came when it was full, in the order in which they came:
+their callers wait. `_wait_ms` decides how long.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from kclient_quota.clients.limits import UNKNOWN, Limit
+from kclient_quota.clients.producer.routes import NO_BROKER, Routes
+from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+
+ROUTE_MS: Final = 30_000
+"""How old a topic's leaders may be."""
+ASK_AGAIN_MS: Final = 1_000
+"""When to ask again who leads a topic, after nobody has answered."""
+CALM_MS: Final = 60_000
+"""After how long without a throttle a client that no quota is known for is let go again."""
+MOST_FREE_BYTES: Final = 1_000_000.0
+"""What may come while the sender has not looked."""
+ENOUGH_BYTES: Final = 32_000_000
+"""After so many bytes that nobody has throttled, a client that knows of no quota is let go: one that applies all the
+same is above 2.5 MB/s, and what librdkafka's own queue holds is through in seconds."""
+
+
+@dataclass(slots=True)
+class Broker:
+    """What one broker is sent.
+
+    Attributes:
+        number: its id; NO_BROKER as long as only one is known.
+        queue: messages that wait for the quota.
+        before: messages that wait for room in the queue.
+        wait_ms: after how long the next of them may go.
+    """
+
+    number: int
+    queue: SendQueue
+    before: deque[Waiting]
+    wait_ms: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Messages to hand to librdkafka now.
+
+    Attributes:
+        broker: who leads their partition.
+        partition: where to; -1 leaves it to librdkafka.
+        messages: they, in order.
+    """
+
+    broker: Broker
+    partition: int
+    messages: list[Waiting]
+
+
+class ProducerCore:
+    """Decides for one producer; belongs to its sender.
+
+    Args:
+        new_queue: makes a broker's queue.
+        routes: where messages go.
+        limit: what was found before the producer was made.
+        max_delay_ms: `quota.max.delay.ms`: what a throttle that lasts longer has callers wait for.
+
+    Attributes:
+        is_careful: a transaction is near its end: one message at a time.
+        throttled_at_ms: when the latest throttle ends or ended; None before the first.
+    """
+
+    def __init__(
+        self, new_queue: Callable[[int, Limit], SendQueue], routes: Routes, limit: Limit, max_delay_ms: int
+    ) -> None:
+        self._new_queue = new_queue
+        self.routes = routes
+        self.limit = limit
+        self._max_delay_ms = max_delay_ms
+        self._brokers: dict[int, Broker] = {}
+        self._delivered_bytes = 0
+        self._asked: dict[str, int] = {}
+        self._is_split = False
+        self.is_careful = False
+        self.throttled_at_ms: int | None = None
+
+    # Messages -----------------------------------------------------------------------------------------------------
+
+    def offer(self, message: Waiting, now_ms: int, *, is_patient: bool = True) -> int:
+        """A message has come.
+
+        Args:
+            message: it.
+            now_ms: now.
+            is_patient: whether it waits in `before` when the queue does not take it.
+
+        Returns:
+            0 when the queue has it; otherwise after how many milliseconds that is expected.
+        """
+        broker = self._broker_of(message, now_ms)
+        if not broker.before:
+            wait_ms = self._wait_ms(broker, message, now_ms)
+            if not wait_ms:
+                return 0
+        if is_patient:
+            broker.before.append(message)
+        elif not broker.before:
+            return wait_ms
+        return max(1, self._wait_ms(broker, broker.before[0], now_ms, only_ask=True))
+
+    def _wait_ms(self, broker: Broker, message: Waiting, now_ms: int, *, only_ask: bool = False) -> int:
+        """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
+        pace = broker.queue.pace
+        throttled_ms = pace.throttled_for_ms(now_ms)
+        if throttled_ms > self._max_delay_ms:
+            return throttled_ms
+        if self.is_careful and (len(broker.queue) or pace.outstanding):
+            return 10
+        if only_ask:
+            return max(1, pace.time_of_ms(message.raw_bytes), throttled_ms)
+        return broker.queue.offer(message).wait_ms
+
+    def admit(
+        self, now_ms: int, claim: Callable[[Waiting], bool], give_back: Callable[[Waiting], None]
+    ) -> Iterator[Waiting]:
+        """Those for whom there is room now, of the ones that waited for it.
+
+        Args:
+            now_ms: now.
+            claim: asked of each before it is let in; one that is not wanted any more is forgotten.
+            give_back: told of a claimed one when there is no room after all.
+        """
+        for broker in self._brokers.values():
+            before = broker.before
+            while before:
+                message = before[0]
+                message.queued_at_ms = now_ms
+                if not claim(message):
+                    before.popleft()
+                elif self._wait_ms(broker, message, now_ms):
+                    give_back(message)
+                    break
+                else:
+                    before.popleft()
+                    yield message
+
+    def waiting(self) -> list[Waiting]:
+        """Those that wait for room, who leave with that."""
+        found = [message for broker in self._brokers.values() for message in broker.before]
+        for broker in self._brokers.values():
+            broker.before.clear()
+        return found
+
+    def sent(self, now_ms: int) -> Iterator[Sent]:
+        """What leaves now."""
+        for broker in self._brokers.values():
+            broker.wait_ms = NEVER
+            while not (self.is_careful and broker.queue.pace.outstanding):
+                grant = broker.queue.next_grant(now_ms)
+                if not isinstance(grant, Grant):
+                    broker.wait_ms = grant
+                    break
+                yield Sent(broker, self._partition_of(broker, grant), list(grant.messages))
+
+    def wait_ms(self, now_ms: int) -> float:
+        """After how many milliseconds to look again; infinite when nothing waits."""
+        waits = [inf]
+        for broker in self._brokers.values():
+            waits.append(broker.wait_ms)
+            expiry_ms = broker.queue.next_expiry_ms
+            if expiry_ms is not None:
+                waits.append(max(0, expiry_ms - now_ms))
+        return min(waits)
+
+    def expired(self, now_ms: int) -> list[Waiting]:
+        """Those that have waited for longer than they are worth."""
+        return [message for broker in self._brokers.values() for message in broker.queue.expire(now_ms)]
+
+    def purge(self) -> list[Waiting]:
+        """Forget all that wait."""
+        gone: list[Waiting] = []
+        for broker in self._brokers.values():
+            gone += broker.queue.purge()
+            gone += broker.before
+            broker.before.clear()
+        return gone
+
+    def free_bytes(self, now_ms: int) -> int:
+        """So much may come without asking; 0 when any queue is nearly full."""
+        if self.is_careful or not self._brokers:
+            return 0
+        return max(0, min(int(self._free(broker, now_ms)) for broker in self._brokers.values()))
+
+    def _free(self, broker: Broker, now_ms: int) -> float:
+        pace = broker.queue.pace
+        if broker.before or pace.throttled_for_ms(now_ms) > self._max_delay_ms:
+            return 0.0
+        return min(pace.room_bytes(1), MOST_FREE_BYTES) - broker.queue.raw_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not any(len(broker.queue) or broker.before for broker in self._brokers.values())
+
+    # Where to -----------------------------------------------------------------------------------------------------
+
+    def wants_route(self, topic: str, now_ms: int) -> bool:
+        """Whether to ask now who leads a topic, supposing that it will be: a muted connection would not answer."""
+        route = self.routes.get(topic)
+        if route is not None and now_ms - route.found_at_ms < ROUTE_MS:
+            return False
+        asked_ms = self._asked.get(topic)
+        if asked_ms is not None and now_ms - asked_ms < ASK_AGAIN_MS:
+            return False
+        if any(broker.queue.pace.throttled_for_ms(now_ms) for broker in self._brokers.values()):
+            return False
+        self._asked[topic] = now_ms
+        return True
+
+    def learn_route(self, topic: str, leaders: Mapping[int, int], brokers: int, now_ms: int) -> None:
+        """The cluster has so many brokers, and these lead a topic's partitions."""
+        if brokers > 1 and not self._is_split:
+            self._is_split = True
+        if leaders:
+            self.routes.learn(topic, leaders, now_ms)
+
+    def broker(self, number: int) -> Broker:
+        """A broker by its id; the only one, whatever its id, while one is known."""
+        if not self._is_split:
+            number = NO_BROKER
+        found = self._brokers.get(number)
+        if found is None:
+            found = self._brokers[number] = Broker(number, self._new_queue(number, self.limit), deque())
+        return found
+
+    def _broker_of(self, message: Waiting, now_ms: int) -> Broker:
+        route = self.routes.get(message.topic)
+        if route is None:
+            return self.broker(NO_BROKER)
+        partition = self.routes.partition(route, message.payload.key, message.partition)
+        if partition is None:
+            message.partition = ANY_PARTITION
+            return min(map(self.broker, route.brokers), key=lambda broker: _busy(broker, now_ms))
+        if partition >= len(route.leaders):
+            return self.broker(NO_BROKER)
+        message.partition = partition
+        return self.broker(route.leaders[partition])
+
+    def _partition_of(self, broker: Broker, grant: Grant) -> int:
+        route = self.routes.get(grant.topic)
+        if grant.partition != ANY_PARTITION or route is None:
+            return grant.partition
+        return route.pick(broker.number, grant.raw_bytes)
+
+    # What librdkafka and the cluster say --------------------------------------------------------------------------
+
+    def on_delivered(self, broker: Broker, raw_bytes: int, now_ms: int) -> None:
+        """So much has been delivered, or given up."""
+        self._delivered_bytes += raw_bytes
+        broker.queue.pace.on_delivered(raw_bytes, now_ms)
+
+    def on_wire(self, number: int, nbytes: int) -> None:
+        """Librdkafka has sent a broker so many bytes since the last call."""
+        if not self._is_split or number in self._brokers:
+            self.broker(number).queue.pace.on_wire(nbytes)
+
+    def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
+        """A broker throttles."""
+        self.broker(number).queue.pace.on_throttle(throttle_ms, now_ms)
+        self.throttled_at_ms = max(self.throttled_at_ms or 0, now_ms + throttle_ms)
+        self._delivered_bytes = 0
+
+    def set_limit(self, limit: Limit, now_ms: int) -> None:
+        """Follow another limit."""
+        before, self.limit = self.limit, limit
+        if before.byte_rate != limit.byte_rate or before.known != limit.known:
+            for broker in self._brokers.values():
+                broker.queue.pace.set_limit(limit.byte_rate, now_ms)
+
+    def is_limited(self, now_ms: int) -> bool:
+        """Whether messages must pass here: not while it is known that nothing limits them, or seems so."""
+        if self.limit.known and not self.limit.unlimited:
+            return True
+        throttled_ms = self.throttled_at_ms
+        if throttled_ms is not None and now_ms - throttled_ms < CALM_MS:
+            return True
+        return self.limit == UNKNOWN and self._delivered_bytes < ENOUGH_BYTES
+
+    # What others ask ----------------------------------------------------------------------------------------------
+
+    def throttles_ms(self, now_ms: int, *, busy: bool = False) -> list[int]:
+        """For how long each broker throttles.
+
+        Args:
+            now_ms: now.
+            busy: only those that have yet to report something, all of them where that is not known.
+        """
+        brokers = list(self._brokers.values())
+        if busy:
+            brokers = [each for each in brokers if each.queue.pace.outstanding or len(each.queue)] or brokers
+        return [each.queue.pace.throttled_for_ms(now_ms) for each in brokers]
+
+    def retry(self, message: Waiting, now_ms: int) -> tuple[int, int | None]:
+        """After how long a message that was not taken may come again, and whose quota is used up."""
+        broker = self._broker_of(message, now_ms)
+        wait_ms = max(1, self._wait_ms(broker, message, now_ms, only_ask=True))
+        return wait_ms, None if broker.number == NO_BROKER else broker.number
+
+    def state(self, only_id: int, now_ms: int) -> dict[int, BrokerQuotaState]:
+        """What is known about each broker, by its id; -1 as long as that is not known."""
+        if not self._brokers:
+            self.broker(NO_BROKER)
+        found: dict[int, BrokerQuotaState] = {}
+        for number, broker in self._brokers.items():
+            pace = broker.queue.pace
+            found[only_id if number == NO_BROKER and not self._is_split else number] = BrokerQuotaState(
+                limit=self.limit.byte_rate,
+                source=str(self.limit.source),
+                rate=pace.rate(),
+                throttled_until_ms=pace.throttled_for_ms(now_ms),
+                admitted=pace.granted,
+                outstanding=pace.outstanding,
+                waiting=len(broker.before),
+            )
+        return found
+
+
+def _busy(broker: Broker, now_ms: int) -> tuple[int, int]:
+    """How long a message would wait for a broker, to tell the least."""
+    pace = broker.queue.pace
+    waiting = broker.queue.raw_bytes + sum(message.raw_bytes for message in broker.before)
+    return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting

@@ -1,0 +1,132 @@
+"""What a producer hears from librdkafka and of its limit: metrics, the log, and what its sender must know.
+
+Events come in whichever thread serves librdkafka. The core belongs to the sender: it is told through the outbox.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.throttle_log import ThrottleLog, words
+from kclient_quota.clients.wait_time import WaitTime
+from kclient_quota.clock import Clock
+from kclient_quota.config import Backoff
+from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
+
+logger = logging.getLogger("kclient_quota")
+
+Told = Callable[[ProducerCore, int], object]
+
+
+class Hearing:
+    """Of one producer, which it does not keep alive.
+
+    Args:
+        outbox: the producer's.
+        client_id: for metrics and the log.
+        limit: what was found before the producer was made.
+        backoff: whether anything is done about throttles.
+        clock: monotonic milliseconds.
+
+    Attributes:
+        only_id: the id of the broker that was heard of last; -1 before.
+        waited: how long calls have waited for the quota.
+        ask_soon: has the limit asked for again.
+    """
+
+    def __init__(self, outbox: Outbox, client_id: str, limit: Limit, backoff: Backoff, clock: Clock) -> None:
+        self._outbox = outbox
+        self._client_id = client_id
+        self._limit = limit
+        self._backoff = backoff
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._reader = StatisticsReader()
+        self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
+        self._log = ThrottleLog(client_id, "produce() backs off", backoff)
+        self.only_id = -1
+        self.waited = WaitTime()
+        self.ask_soon: Callable[[], None] | None = None
+        if limit.known and not limit.unlimited and backoff is not Backoff.OFF:
+            self._say("The producer quota of client %r is %s", limit)
+
+    def on_statistics(self, text: str) -> None:
+        """One statistics event."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            deltas = self._reader.read(text)
+            for delta in deltas:
+                self._metrics.record(
+                    delta.node_id,
+                    responses=delta.responses,
+                    throttled=delta.throttled,
+                    sum_ms=delta.throttled_sum_ms,
+                    max_ms=delta.throttled_max_ms,
+                    now_ms=now_ms,
+                )
+        self._log.on_time(now_ms)
+        for delta in deltas if self._outbox.is_running else ():
+            self.only_id = delta.node_id
+            self._tell(partial(_sent, delta))
+        if not self._limit.known:
+            self._ask(now_ms)
+
+    def on_throttle(self, event: Any) -> None:
+        """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        throttle_ms = round(event.throttle_time * 1000)
+        if throttle_ms <= 0:
+            return
+        broker_id = event.broker_id
+        if broker_id < 0:
+            found = self._reader.node_id(event.broker_name.rpartition("/")[0] or event.broker_name)
+            broker_id = broker_id if found is None else found
+        at_ms = self._clock.now_ms()
+        self._log.on_throttle(event.broker_name, throttle_ms, self._limit, at_ms)
+        self._ask(at_ms)
+        self._tell(lambda core, _now_ms: core.on_throttle(broker_id, throttle_ms, at_ms), steps_in=True)
+
+    def on_limit(self, limit: Limit) -> None:
+        """The limit was asked for again; from any thread."""
+        before, self._limit = self._limit, limit
+        if before.byte_rate != limit.byte_rate or before.known != limit.known:
+            self._say("The producer quota of client %r is now %s", limit)
+        if before != limit:
+            self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=not limit.unlimited)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle and waiting times by Kafka's names."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            return {**self._metrics.collect(now_ms), **self.waited.metrics(PRODUCER, self._client_id, now_ms)}
+
+    def _tell(self, told: Told, *, steps_in: bool = False) -> None:
+        """Tell the core, by way of the sender; `steps_in`: it limits, so there must be one."""
+        outbox = self._outbox
+        outbox.notices.append(told)
+        if not steps_in or self._backoff is Backoff.OFF:
+            return
+        if outbox.is_open:
+            outbox.is_open = False
+            # Whatever serves this event is inside librdkafka, where it must not wait.
+            outbox.calling[threading.get_ident()] = True
+        outbox.wake()
+
+    def _ask(self, now_ms: int) -> None:
+        """Have the limit asked for again, now and then."""
+        if self.ask_soon is not None and self._log.asks(now_ms):
+            self.ask_soon()
+
+    def _say(self, text: str, limit: Limit) -> None:
+        extra = {"client_id": self._client_id, "byte_rate": limit.byte_rate, "quota_source": str(limit.source)}
+        logger.info(text, self._client_id, words(limit), extra=extra)
+
+
+def _sent(delta: BrokerDelta, core: ProducerCore, _now_ms: int) -> None:
+    # The broker does not count the four bytes of a request's length.
+    core.on_wire(delta.node_id, delta.request_bytes - 4 * delta.requests)

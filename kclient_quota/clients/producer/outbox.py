@@ -1,0 +1,203 @@
+"""What a producer's callers and its sender hand each other.
+
+A signal's handler, and with it an interrupt, comes between any two lines of the main thread. So a caller changes
+nothing here that takes two steps: it puts a message into `inbox` and takes reports out of `reports`, each in one call
+of C. Everything else belongs to the sender, which is never the main thread.
+"""
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import repeat, starmap
+from operator import call
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message
+
+Callback = Callable[[KafkaError | None, Message], Any]
+Report = tuple[Any, ...]
+"""A callback of the application's and what it is called with."""
+
+MOST_NOTICES: Final = 1_000
+"""While there is no sender, older ones mean nothing."""
+
+_take: Final = deque.popleft
+
+
+@dataclass(slots=True, eq=False)
+class Handed:
+    """A message as `produce()` was given it, and what becomes of it.
+
+    Attributes:
+        value: its value.
+        key: its key.
+        partition: as it was asked for; -1 for any.
+        callback: the application's.
+        timestamp: its time, in milliseconds since 1970.
+        headers: its headers.
+        context: the caller's context, where somebody wants to see it.
+        waits: whether the caller waits for an answer.
+        is_hasty: whether it wants one at once, even if that is no.
+        claim: whoever takes its only element decides: the sender, that the message is taken, or the caller, that not.
+        is_refused: the sender has not taken it.
+        is_over: because its transaction is being ended.
+        answered: held until the sender has decided.
+        retry_after_ms: after how long to come again, when it was not taken.
+        broker_id: whose quota is used up then.
+        report: librdkafka puts its report here, error and message. A dictionary's own method is the callback, so that
+            no line of Python runs where an interrupt might lose it.
+    """
+
+    value: Any
+    key: Any
+    partition: int
+    callback: Callback | None
+    timestamp: int
+    headers: Any
+    context: Any = None
+    waits: bool = False
+    is_hasty: bool = False
+    claim: list[bool] = field(default_factory=lambda: [True])
+    is_refused: bool = False
+    is_over: bool = False
+    answered: Any = None
+    retry_after_ms: int = 0
+    broker_id: int | None = None
+    report: dict[KafkaError | None, Message] = field(default_factory=dict)
+
+    def decide(self) -> bool:
+        """Whether this call is the first to decide what becomes of the message."""
+        try:
+            return self.claim.pop()
+        except IndexError:
+            return False
+
+
+class Outbox:
+    """Between the callers of one producer and its sender.
+
+    Attributes:
+        inbox: messages, and what else the sender is to do, in order.
+        notices: what librdkafka and the cluster have said, for the core.
+        reports: delivery reports and events for the application's callbacks, which run in its own calls only.
+        accepted: messages put into `inbox` so far.
+        finished: messages that the sender is done with.
+        is_open: whether nothing limits the producer: its callers go straight to librdkafka.
+        free_bytes: so much may be put into `inbox` without asking.
+        in_flight: messages that librdkafka has from the sender.
+        is_running: whether there is a sender.
+        stops: whether it is to end.
+        is_forked: whether this is a child process, in which there is no sender, and not librdkafka's threads either.
+        start: starts a sender; one that is superfluous ends at once.
+        on_news: called by the sender when there are reports or room, for an event loop.
+        calling: threads that are in a callback of the application's; True for those inside librdkafka, too.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.inbox: SimpleQueue[Any] = SimpleQueue()
+        self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
+        self.reports: deque[Report] = deque()
+        self.news: SimpleQueue[None] = SimpleQueue()
+        self.accepted = 0
+        self.finished = 0
+        self.is_open = False
+        self.free_bytes = 0
+        self.in_flight = 0
+        self.is_running = False
+        self.stops = False
+        self.is_forked = False
+        self.start: Callable[[], object] = int
+        self.on_news: Callable[[], None] | None = None
+        self.calling: dict[int, bool] = {}
+        _all.add(self)
+
+    # Callers ------------------------------------------------------------------------------------------------------
+
+    def put(self, message: Any) -> None:
+        """Hand a message to the sender."""
+        with self.lock:
+            self.accepted += 1
+            self.inbox.put(message)
+        if not self.is_running:
+            self.wake()
+
+    def wake(self) -> None:
+        """There is something to do for the sender."""
+        if self.is_running:
+            self.inbox.put(None)
+        elif not self.is_forked and not self.stops:
+            self.start()
+
+    def __len__(self) -> int:
+        """Messages that the sender is not done with, those that librdkafka has among them."""
+        return max(0, self.accepted - self.finished)
+
+    def serve(self) -> int:
+        """Call the application's callbacks with what there is to report; returns how many.
+
+        Reports are taken and callbacks called by C, one after the other: an interrupt comes before one is taken, or
+        in the callback.
+        """
+        served = 0
+        ident = threading.get_ident()
+        outer = self.calling.get(ident)
+        self.calling[ident] = bool(outer)
+        try:
+            for _ in starmap(call, map(_take, repeat(self.reports, len(self.reports)))):
+                served += 1
+        except IndexError as error:
+            # Another thread has taken the rest; what a callback raises comes from further down.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise
+        finally:
+            if outer is None:
+                del self.calling[ident]
+        return served
+
+    def is_calling(self) -> bool:
+        """Whether the calling thread is inside a callback of the application's."""
+        return threading.get_ident() in self.calling
+
+    def is_inside(self) -> bool:
+        """Whether librdkafka has called it there: it must not be called again before that returns."""
+        return self.calling.get(threading.get_ident(), False)
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Until there is something to report, or room; or not."""
+        try:
+            self.news.get(timeout=max(0.001, timeout_s))
+        except Empty:
+            return
+
+    # The sender ---------------------------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """There are reports, or room."""
+        if self.news.empty():
+            self.news.put(None)
+        if self.on_news is not None:
+            self.on_news()
+
+    def after_fork(self) -> None:
+        """This process is a child now: nobody sends here."""
+        self.lock = threading.RLock()
+        self.inbox = SimpleQueue()
+        self.news = SimpleQueue()
+        self.is_forked = True
+        self.is_running = False
+
+
+_all: Final["weakref.WeakSet[Outbox]"] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for outbox in list(_all):
+        outbox.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,511 @@
+"""`Producer`: a drop-in for confluent_kafka's that hands messages over only when their broker may take them.
+
+While nothing limits it, `produce()` goes straight to librdkafka. While a quota applies, it puts the message into the
+`outbox`; the `sender` takes it from there, as the `core` decides, and what became of it is told in `poll()` and
+`flush()`.
+"""
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+import weakref
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord, load
+from kclient_quota.clients.librdkafka.keys import explained
+from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, warn_of_default_client_id
+from kclient_quota.clients.producer import settings
+from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
+from kclient_quota.clients.producer.routes import Routes
+from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.transacting import TransactingProducer
+from kclient_quota.clients.producer.transaction import Transaction
+from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS
+from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
+from kclient_quota.clients.wait_time import WaitLog
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.config import Backoff, split
+from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.metrics import PRODUCER, MetricName
+from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_queue import SendQueue
+from kclient_quota.pacing.turns import Waiting
+
+logger = logging.getLogger("kclient_quota")
+
+PURGE_MS: Final = 2_000
+"""How long reports of purged messages may take."""
+RECORD_BYTES: Final = 12
+"""What a record of format 2 adds to its key and value, about."""
+
+_TEXT: Final = (bytes, str, type(None))
+
+
+class Producer(TransactingProducer, TelemetryMethods):
+    """confluent_kafka's Producer under a quota.
+
+    While a quota applies, messages wait in a queue of up to `quota.max.delay.ms`, and `produce()` waits while that is
+    full (`quota.backoff=block`, up to `max.block.ms`) or raises `QuotaThrottledError` (`raise`); callbacks are served
+    meanwhile. While none applies `produce()` goes straight to librdkafka.
+
+    Args:
+        config: confluent_kafka's configuration and, all optional, ours (`kclient_quota.config.QUOTA_KEYS`).
+        heartbeat: a consumer to keep in its group while this producer waits.
+        kwargs: further configuration, as confluent_kafka takes it.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """
+
+    def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
+        if len(config) > 1 or not (config or kwargs) or (config and not isinstance(config[0], Mapping)):
+            super().__init__(*config, **kwargs)  # which says what is wrong
+        given = {**(config[0] if config else {}), **kwargs}
+        conf, ours = split(given)
+        chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
+        self._clock = SYSTEM_CLOCK
+        self._ask_conf = dict(conf)
+        finder = settings.limit_finder(ours, self._ask_conf)
+        is_off = ours.backoff is Backoff.OFF
+        limit = UNKNOWN if is_off else finder.find()
+        self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        warn_of_default_client_id(conf, limit)
+        self._max_block_ms = ours.max_block_ms
+        self._raises = ours.backoff is Backoff.RAISE
+        self._heartbeat = settings.keep_alive(heartbeat)
+        self._chain = ProducerInterceptors(chain)
+        self._default_callback: Callback | None = conf.get("on_delivery")
+        self._transaction = Transaction(conf, ours.transaction_timeout)
+        inner = self._transaction.with_message_timeout(settings.with_defaults(conf, limit))
+        self._message_ms = settings.message_timeout_ms(inner)
+        self._most_bytes = settings.most_message_bytes(conf)
+        self._most_messages = settings.most_messages(conf)
+        self._outbox = Outbox()
+        self._wait_log = WaitLog(self._client_id)
+        self._said: set[str] = set()
+        self._closed = self._abandoned = False
+        self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock)
+        routes = Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
+        new_queue = partial(_new_queue, inner, ours.max_delay_ms)
+        core = ProducerCore(new_queue, routes, limit, ours.max_delay_ms)
+        self._sender = Sender(
+            self._outbox,
+            core,
+            self._transaction,
+            clock=self._clock,
+            lock=threading.RLock(),
+            errors_only=settings.is_true(conf.get("delivery.report.only.error")),
+        )
+        self._outbox.is_open = is_off or not core.is_limited(self._clock.now_ms())
+        self._telemetry = new_telemetry(PRODUCER, conf, self._hearing.metrics)
+        later = partial(_later, self._outbox, self._sender)
+        try:
+            super().__init__(settings.with_callbacks(inner, self._hearing, limit, later, self._telemetry))
+        except KafkaException as error:
+            raise explained(error) from None
+        self._asks_produce = _is_watched(super().produce)
+        self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
+        self._start_telemetry()
+        watch = settings.watch(finder, self._hearing)
+        self._hearing.ask_soon = watch.ask_soon
+        self._stop_watch = weakref.finalize(self, watch.close)
+        if finder.may_change and not is_off:
+            watch.start()
+
+    # Doors --------------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: Callback | None = None,
+        on_delivery: Callback | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """As confluent_kafka's; waits, or raises, while the queue of messages that wait for the quota is full.
+
+        Raises:
+            QuotaThrottledError: after `max.block.ms`; at once with `quota.backoff=raise`. Never inside a callback.
+            KafkaException: within a transaction, as `commit_transaction()`.
+        """
+        if callback is None:
+            callback = on_delivery
+        if self._outbox.is_open and not self._chain:
+            super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
+        elif self._chain:
+            self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
+        else:
+            self._produce(topic, value, key, partition, callback, timestamp, headers)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: Callback | None = None,
+        on_delivery: Callback | None = None,
+    ) -> int:
+        """As confluent_kafka's; waits as `produce()` does, for each message.
+
+        Messages that are not taken within `max.block.ms` get an `_error`, as those that a full queue refuses.
+
+        Returns:
+            how many were taken.
+
+        Raises:
+            QuotaThrottledError: none was.
+        """
+        if callback is None:
+            callback = on_delivery
+        if (self._outbox.is_open and not self._chain) or not settings.is_batch(messages):
+            return super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
+        sent = 0
+        for number, message in enumerate(messages):
+            try:
+                sent += self._produce_one(topic, message, partition, callback)
+            except QuotaThrottledError as error:
+                if not sent:
+                    raise
+                for rest in messages[number:]:
+                    rest["_error"] = _queue_full(error)
+                break
+        return sent
+
+    def _produce_one(self, topic: str, message: dict[str, Any], partition: int, callback: Callback | None) -> int:
+        """One message of a batch; whether it was taken."""
+        given = message.get("partition")
+        where = partition if given is None else given
+        callback = message.get("callback") or callback
+        try:
+            Producer.produce(
+                self, topic, message.get("value"), message.get("key"), where, callback, headers=message.get("headers")
+            )
+        except QuotaThrottledError:
+            raise
+        except (BufferError, KafkaException) as error:
+            if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
+                raise
+            message["_error"] = error.args[0] if isinstance(error, KafkaException) else _queue_full(error)
+            return 0
+        return 1
+
+    def poll(self, timeout: float = -1) -> int:
+        """As confluent_kafka's; a signal is noticed within a tenth of a second."""
+        outbox = self._outbox
+        if self._closed or not _is_number(timeout):
+            return super().poll(timeout)  # which says what is wrong
+        if outbox.is_open and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
+            try:
+                return super().poll(timeout)
+            finally:
+                if outbox.calling:
+                    outbox.calling.pop(threading.get_ident(), None)
+        return self._serve(float("inf") if timeout < 0 else timeout * 1000)
+
+    def flush(self, timeout: float = -1) -> int:
+        """As confluent_kafka's; covers messages that wait for the quota, and keeps the heartbeat going.
+
+        Raises:
+            KafkaException: within a transaction, as `commit_transaction()`.
+        """
+        if self._closed or not _is_number(timeout):
+            return super().flush(timeout)  # which says what is wrong
+        return self._deliver(self._deadline_ms(timeout))
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """As confluent_kafka's; messages that wait for the quota are in the queue."""
+        if in_queue and self._outbox.is_running:
+            self._tell_sender(Sender.purge)
+        super().purge(in_queue, in_flight, blocking)
+
+    def __len__(self) -> int:
+        """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
+        outbox = self._outbox
+        before = outbox.in_flight
+        with_librdkafka = super().__len__()
+        direct = with_librdkafka - max(before, outbox.in_flight)
+        return len(outbox) + len(outbox.reports) + max(0, direct)
+
+    def close(self) -> bool:
+        """Deliver what there is and close; takes little more than `max.block.ms`.
+
+        What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
+        gets its delivery report.
+
+        Returns:
+            True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
+            after `transaction.timeout.ms`, and this client's last threads end with the object.
+        """
+        clock = self._clock
+        if not self._closed:
+            deadline_ms = clock.now_ms() + self._max_block_ms
+            left = self._drain(deadline_ms, lambda: self._throttled_for_ms(min) > deadline_ms - clock.now_ms())
+            if left:
+                logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
+                self.purge()
+                self._drain(clock.now_ms() + PURGE_MS)
+            self._stop_sender()
+            self._closed = True
+            self._stop_telemetry()
+            self._stop_watch()
+            self._chain.close()
+            if not self._leave_transaction(max(PURGE_MS, deadline_ms - clock.now_ms()) / 1000):
+                logger.warning("Producer closes with a transaction open that its coordinator did not abort in time")
+                self._abandoned = True
+        if self._abandoned:
+            return False
+        try:
+            return cast("bool", self._inside(super().close))
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
+            return super().close()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka's; the quota is asked for with them, too."""
+        super().set_sasl_credentials(username, password)
+        self._ask_conf.update({"sasl.username": username, "sasl.password": password})
+        self._renew_telemetry(username, password)
+
+    @contextmanager
+    def blocking_at_most(self, timeout: float) -> Iterator["Producer"]:
+        """Within this context `produce()` waits for the quota no longer than `timeout` seconds, for `max.block.ms`."""
+        token = BLOCK_MS.set(round(timeout * 1000))
+        try:
+            yield self
+        finally:
+            BLOCK_MS.reset(token)
+
+    # Being seen ---------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
+        return self._hearing.metrics()
+
+    def metric(self, name: str) -> float:
+        """One of this client's own metrics by its name, such as "produce-throttle-time-avg".
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        for found, value in self.metrics().items():
+            if found.name == name and found.tag("node-id") is None:
+                return value
+        raise KeyError(name)
+
+    def quota_state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
+        sender, now_ms = self._sender, self._clock.now_ms()
+        with sender.lock:
+            if not self._outbox.is_running:
+                sender.hear(now_ms)
+            return sender.core.state(self._hearing.only_id, now_ms)
+
+    # Messages that wait -------------------------------------------------------------------------------------------
+
+    def _produce_watched(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """With interceptors."""
+        record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        args = record.topic, record.value, record.key, record.partition
+        callback = partial(_acknowledged, self._chain, record.headers, callback or self._default_callback)
+        try:
+            if self._outbox.is_open:
+                super().produce(*args, callback, None, record.timestamp, headers=record.headers)
+            else:
+                self._produce(*args, callback, record.timestamp, record.headers)
+        except Exception as error:
+            self._chain.on_send_error(record, error)
+            raise
+
+    def _produce(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """Put a message into the queue, or wait until there is room."""
+        outbox = self._outbox
+        if isinstance(value, memoryview) and value.readonly:
+            value = value.tobytes()
+        if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
+            # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
+            super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
+            return
+        if len(outbox.reports) >= self._most_messages:
+            raise BufferError("Local: Queue full")
+        nbytes = RECORD_BYTES + len(value or b"") + len(key or b"") + (_header_bytes(headers) if headers else 0)
+        handed = Handed(
+            value, key, partition, callback or self._default_callback, timestamp or time.time_ns() // 1_000_000, headers
+        )
+        if self._asks_produce:
+            handed.context = contextvars.copy_context()
+        now_ms = self._clock.now_ms()
+        message = Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self._message_ms)
+        is_free = outbox.free_bytes >= nbytes and not self._transaction.is_late(now_ms)
+        if is_free or outbox.is_calling():
+            outbox.free_bytes -= nbytes
+            outbox.put(message)
+            return
+        self._say_once_in_loop()
+        handed.waits, handed.is_hasty = True, self._raises
+        handed.answered = threading.Lock()
+        handed.answered.acquire()
+        outbox.put(message)
+        if self._raises:
+            self._ask_once(handed)
+        else:
+            self._wait_until_taken(handed)
+
+    def _is_fine(
+        self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
+    ) -> bool:
+        """Whether confluent_kafka's `produce` would take this now, for all that can be known."""
+        if self._outbox.is_forked:
+            self._say_forked()
+            return False
+        if not (isinstance(topic, str) and isinstance(value, _TEXT) and isinstance(key, _TEXT)):
+            return False
+        if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
+            return False
+        partitions = self._sender.core.routes.partitions.get(topic, partition + 1)
+        return (
+            -1 <= partition < max(partitions, 1)
+            and timestamp >= 0
+            and bool(topic)
+            and "\0" not in topic
+            and _most_utf8(value) + _most_utf8(key) <= self._most_bytes
+            and (headers is None or _are_headers(headers))
+            and not (self._closed or (self._transaction.possible and not self._transaction.is_open))
+        )
+
+    def _say_forked(self) -> None:
+        """Say once that a child process sends nothing."""
+        if "fork" not in self._said:
+            self._said.add("fork")
+            logger.warning(
+                "The producer of client %r was made before this process was forked: what the child produces with it is "
+                "never sent. Make a producer in each process",
+                self._client_id,
+                extra={"client_id": self._client_id},
+            )
+
+    def _say_once_in_loop(self) -> None:
+        """Say once that waiting here stops an event loop."""
+        if "loop" in self._said:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._said.add("loop")
+        logger.warning(
+            "produce() of client %r waits for the quota inside a running event loop, which stands still meanwhile: use "
+            "kclient_quota.AIOProducer there, or quota.backoff=raise",
+            self._client_id,
+            extra={"client_id": self._client_id},
+        )
+
+    def _tell_sender(self, work: Callable[[Sender], None]) -> None:
+        """Have the sender do something before anything else that comes, and wait until it has."""
+        done = threading.Lock()
+        done.acquire()
+
+        def do(sender: Sender) -> None:
+            try:
+                work(sender)
+            finally:
+                done.release()
+
+        self._outbox.inbox.put(do)
+        done.acquire(timeout=PURGE_MS / 1000)
+
+    def _stop_sender(self) -> None:
+        """Wait until it has left librdkafka, which must not be closed under its hands."""
+        self._outbox.stops = True
+        self._outbox.inbox.put(None)
+        while self._outbox.is_running:
+            self._outbox.wait_for_news(0.01)
+
+
+def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A callback of the application's that runs in its own calls: what the sender hears waits for them."""
+
+    def call(event: Any) -> None:
+        if threading.get_ident() == sender.ident:
+            outbox.reports.append((callback, event))
+        else:
+            callback(event)
+
+    return call
+
+
+def _new_queue(conf: Mapping[str, Any], max_delay_ms: int, _broker: int, limit: Limit) -> SendQueue:
+    pacer = Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
+    cost = BatchCost(compressed=settings.is_compressed(conf))
+    linger_ms = settings.linger_ms(conf)
+    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms))
+
+
+def _is_watched(produce: Callable[..., Any]) -> bool:
+    """Whether what takes messages is not librdkafka's own but somebody's, who may look at the caller's context."""
+    return hasattr(produce, "__func__") or not isinstance(produce, type(len))
+
+
+def _acknowledged(
+    chain: ProducerInterceptors, headers: Any, callback: Callback | None, error: KafkaError | None, message: Any
+) -> None:
+    chain.on_acknowledgement(message, error, headers)
+    if callback is not None:
+        callback(error, message)
+
+
+def _queue_full(error: Exception) -> KafkaError:
+    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
+
+
+def _most_utf8(text: Any) -> int:
+    """Bytes that a text or value takes."""
+    if not text:
+        return 0
+    return len(text.encode()) if isinstance(text, str) else len(text)
+
+
+def _are_headers(headers: Any) -> bool:
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers
+    return isinstance(pairs, list) and all(
+        isinstance(pair, tuple)
+        and len(pair) == 2  # noqa: PLR2004 - a pair
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], _TEXT)
+        for pair in pairs
+    )
+
+
+def _header_bytes(headers: Any) -> int:
+    """What a message's headers take, about."""
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return sum(len(name) + len(value or b"") + 2 for name, value in pairs)
+
+
+def _is_number(timeout: Any) -> bool:
+    return isinstance(timeout, (int, float))

@@ -1,0 +1,316 @@
+"""The one thread that sends what waits for the quota, and serves librdkafka's events meanwhile.
+
+It belongs to one producer, of which it holds a weak reference only, starts with the first message that must pass the
+queue, and ends with the producer, or when nothing limits it any more. It is never the main thread, so that no signal
+comes between two of its lines. The application's callbacks it puts into the outbox: they run in its own calls.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from queue import Empty
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
+
+from kclient_quota.clients.producer.core import Broker, ProducerCore, Sent
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clock import Clock
+from kclient_quota.pacing.turns import Place, Waiting
+
+if TYPE_CHECKING:
+    import weakref
+
+    from kclient_quota.clients.producer.producer import Producer
+    from kclient_quota.clients.producer.transaction import Transaction
+
+logger = logging.getLogger("kclient_quota")
+
+POLL_MS: Final = 10
+"""Longest poll while messages are on their way: how soon a new one is noticed."""
+IDLE_MS: Final = 500
+"""How long to sleep when there is nothing to do: how soon a producer that is gone is noticed."""
+FULL_MS: Final = 10
+"""When to try again after librdkafka's queue was full."""
+METADATA_MS: Final = 500
+MESSAGE_LOST: Final = -1001
+"""librdkafka's offset of what was never stored."""
+
+
+class Sender:
+    """Sends for one producer.
+
+    Args:
+        outbox: where its callers put messages.
+        core: decides.
+        transaction: the open transaction, near whose end messages go one by one.
+        clock: monotonic milliseconds.
+        lock: held while the core is used, so that others may look at it.
+        errors_only: `delivery.report.only.error`.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        core: ProducerCore,
+        transaction: "Transaction",
+        *,
+        clock: Clock,
+        lock: Any,
+        errors_only: bool,
+    ) -> None:
+        self.outbox = outbox
+        self.core = core
+        self.clock = clock
+        self.lock = lock
+        self.ident = 0
+        self.wants_flush = False
+        self._transaction = transaction
+        self._errors_only = errors_only
+        self._one = threading.Lock()
+        self._came: deque[Any] = deque()
+        self._lines: dict[Place, deque[tuple[Broker, Waiting]]] = {}
+
+    def run(self, me: "weakref.ref[Producer]") -> None:
+        """Until the producer is gone, closed, or free."""
+        outbox = self.outbox
+        if not self._one.acquire(blocking=False):
+            return  # another is running
+        self.ident = threading.get_ident()
+        outbox.is_running = True
+        try:
+            while not outbox.stops and not outbox.is_forked:
+                producer = me()
+                if producer is None or self._is_done():
+                    return
+                try:
+                    wait_ms = self._step(producer)
+                    is_idle = self._poll(producer, wait_ms)
+                except Exception:
+                    logger.exception("A producer's sender goes on after an error")
+                    is_idle = True
+                del producer
+                if is_idle:
+                    self._sleep(min(wait_ms, IDLE_MS))
+        finally:
+            outbox.is_running = False
+            self.ident = 0
+            self._one.release()
+
+    def _is_done(self) -> bool:
+        """Whether nothing limits the producer and nothing waits; its callers go straight to librdkafka then."""
+        outbox, now_ms = self.outbox, self.clock.now_ms()
+        with self.lock:
+            self.hear(now_ms)
+        if self.core.is_limited(now_ms) or outbox.in_flight or self._came or not self.core.is_empty:
+            return False
+        with outbox.lock:
+            outbox.is_open = outbox.inbox.empty() and not outbox.notices
+            return outbox.is_open
+
+    def _sleep(self, wait_ms: float) -> None:
+        try:
+            self._came.append(self.outbox.inbox.get(timeout=max(0.001, wait_ms / 1000)))
+        except Empty:
+            return
+
+    def _poll(self, producer: "Producer", wait_ms: float) -> bool:
+        """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
+        outbox = self.outbox
+        if outbox.in_flight < producer.with_librdkafka():
+            # Messages that were produced while nothing limited: their callbacks are the application's own, and run in
+            # its own polls only.
+            return True
+        if not outbox.in_flight:
+            producer.serve_librdkafka(0)
+            return True
+        wait_s = min(wait_ms, POLL_MS) / 1000
+        if self.wants_flush:
+            producer.flush_librdkafka(wait_s)
+        else:
+            producer.serve_librdkafka(wait_s)
+        return False
+
+    def _step(self, producer: "Producer") -> float:
+        """All that can be done now; returns after how many milliseconds to look again."""
+        outbox, core = self.outbox, self.core
+        while not outbox.inbox.empty():
+            self._came.append(outbox.inbox.get())
+        with self.lock:
+            self.hear(self.clock.now_ms())
+        self._find_routes(producer)
+        reported = len(outbox.reports)
+        with self.lock:
+            now_ms = self.clock.now_ms()
+            core.is_careful = self._transaction.is_late(now_ms)
+            self._collect(producer, now_ms)
+            while self._came:
+                self._take(self._came.popleft(), now_ms)
+            for message in core.admit(now_ms, self._claim, _give_back):
+                self._answer(message.payload)
+            for message in core.expired(now_ms):
+                self._fail(message, KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - confluent_kafka's name
+            sends = list(core.sent(now_ms))
+        refused = [self._hand(producer, sent) for sent in sends]
+        with self.lock:
+            for sent, rest in zip(sends, refused, strict=True):
+                sent.broker.queue.put_back(rest)
+            wait_ms = core.wait_ms(now_ms)
+            outbox.free_bytes = core.free_bytes(now_ms)
+        if reported < len(outbox.reports):
+            outbox.tell()
+        return FULL_MS if any(refused) else wait_ms
+
+    def hear(self, now_ms: int) -> None:
+        """Tell the core what librdkafka and the cluster have said."""
+        while self.outbox.notices:
+            self.outbox.notices.popleft()(self.core, now_ms)
+
+    # Messages that come -------------------------------------------------------------------------------------------
+
+    def _find_routes(self, producer: "Producer") -> None:
+        """Ask which partitions there are, and who leads them, of topics that are new or were asked for long ago."""
+        for topic in {item.topic for item in self._came if isinstance(item, Waiting)}:
+            if not self.core.wants_route(topic, self.clock.now_ms()):
+                continue
+            try:
+                metadata = producer.ask_librdkafka(topic, METADATA_MS / 1000)
+            except KafkaException as error:
+                logger.debug("Who leads %s is not known: %s", topic, error)
+                continue
+            found = metadata.topics.get(topic)
+            leaders = {} if found is None else {number: part.leader for number, part in found.partitions.items()}
+            with self.lock:
+                self.core.learn_route(topic, leaders, len(metadata.brokers), self.clock.now_ms())
+
+    def _take(self, item: Any, now_ms: int) -> None:
+        """A message, or something to do."""
+        if not isinstance(item, Waiting):
+            if item is not None:
+                item(self)
+            return
+        handed: Handed = item.payload
+        wait_ms = self.core.offer(item, now_ms, is_patient=not handed.is_hasty)
+        if not wait_ms:
+            if handed.decide():
+                self._answer(handed)
+            return
+        handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
+        if handed.is_hasty:
+            self._refuse(handed)
+
+    def _claim(self, message: Waiting) -> bool:
+        """Decide that a message is taken, unless its caller has decided that it is not."""
+        if message.payload.decide():
+            return True
+        self.outbox.finished += 1
+        return False
+
+    def _answer(self, handed: Handed) -> None:
+        if handed.answered is not None:
+            handed.answered.release()
+            if self.outbox.on_news is not None:
+                self.outbox.on_news()
+
+    def purge(self) -> None:
+        """Report all that wait here as purged; those whose callers still wait are left to them."""
+        for message in self.core.purge():
+            handed: Handed = message.payload
+            if not self._refuse(handed):
+                self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
+
+    def end_transaction(self) -> None:
+        """What callers still wait with does not become part of a transaction that is being committed."""
+        for message in self.core.waiting():
+            message.payload.is_over = True
+            if not self._refuse(message.payload):
+                self._came.append(message)
+
+    def _refuse(self, handed: Handed) -> bool:
+        """Tell a caller that its message is not taken; whether there was one."""
+        if not (handed.waits and handed.decide()):
+            return False
+        self.outbox.finished += 1
+        handed.is_refused = True
+        self._answer(handed)
+        return True
+
+    # Messages that go ---------------------------------------------------------------------------------------------
+
+    def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
+        """Hand messages that leave together to librdkafka; returns those that it has no room for."""
+        line = self._line(sent)
+        for number, message in enumerate(sent.messages):
+            handed: Handed = message.payload
+            partition = sent.partition if sent.partition >= 0 else handed.partition
+            line.append((sent.broker, message))
+            self.outbox.in_flight += 1
+            try:
+                producer.hand_to_librdkafka(message.topic, partition, handed)
+            except BufferError:
+                line.pop()
+                self.outbox.in_flight -= 1
+                return sent.messages[number:]
+            except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
+                line.pop()
+                self.outbox.in_flight -= 1
+                cause = error.args[0] if isinstance(error, KafkaException) else None
+                code = cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name
+                with self.lock:
+                    self.core.on_delivered(sent.broker, message.raw_bytes, self.clock.now_ms())
+                self._fail(message, code, str(error) if cause is None else None)
+        return []
+
+    def _line(self, sent: Sent) -> deque[tuple[Broker, Waiting]]:
+        """Messages of one partition, which librdkafka reports in order."""
+        place = ("", 0) if self._errors_only else (sent.messages[0].topic, sent.partition)
+        found = self._lines.get(place)
+        if found is None:
+            found = self._lines[place] = deque()
+        return found
+
+    def _collect(self, producer: "Producer", now_ms: int) -> None:
+        """Take the reports that librdkafka has made."""
+        settled: dict[int, tuple[Broker, int]] = {}
+        unreported = producer.with_librdkafka() if self._errors_only else 1 << 62
+        for line in self._lines.values():
+            while line and (line[0][1].payload.report or self.outbox.in_flight > unreported):
+                broker, message = line.popleft()
+                self.outbox.in_flight -= 1
+                settled[id(broker)] = broker, settled.get(id(broker), (broker, 0))[1] + message.raw_bytes
+                for error, reported in message.payload.report.items():
+                    self._report(message.payload, error, reported)
+                self.outbox.finished += 1
+        for broker, raw_bytes in settled.values():
+            self.core.on_delivered(broker, raw_bytes, now_ms)
+
+    def _fail(self, message: Waiting, code: int, text: str | None = None) -> None:
+        """Report a message that librdkafka does not have, as plain confluent_kafka would."""
+        handed: Handed = message.payload
+        error = KafkaError(code, text) if text else KafkaError(code)
+        reported = Message(
+            topic=message.topic,
+            partition=max(message.partition, handed.partition),
+            offset=MESSAGE_LOST,
+            key=_encoded(handed.key),
+            value=_encoded(handed.value),
+            error=error,
+            timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
+            latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
+        )
+        self._report(handed, error, reported)
+        self.outbox.finished += 1
+
+    def _report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
+        if handed.callback is not None and not (self._errors_only and error is None):
+            self.outbox.reports.append((handed.callback, error, message))
+
+
+def _give_back(message: Waiting) -> None:
+    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
+    message.payload.claim.append(True)
+
+
+def _encoded(text: Any) -> Any:
+    return text.encode() if isinstance(text, str) else text

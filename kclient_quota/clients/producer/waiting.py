@@ -1,0 +1,244 @@
+"""How a producer's calls let time pass: callbacks are served, the heartbeat goes on, a transaction is minded."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.transaction import Transaction
+from kclient_quota.clients.wait_time import WaitLog
+from kclient_quota.clock import Clock
+from kclient_quota.errors import QuotaThrottledError
+
+logger = logging.getLogger("kclient_quota")
+
+SLICE_MS: Final = 100
+"""Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
+WAIT_MS: Final = 50
+"""How often a call that waits for room serves callbacks."""
+LEAST_BLOCK_MS: Final = 20
+"""How long the sender may take to say that there is room."""
+BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", default=None)
+"""Takes the place of `max.block.ms`, where a caller wants so."""
+HASTY_S: Final = 0.02
+"""How long a call that is not to wait waits for the sender's answer."""
+
+
+class WaitingProducer(confluent_kafka.Producer):
+    """What stands between a producer's doors and librdkafka."""
+
+    _outbox: Outbox
+    _sender: Sender
+    _hearing: Hearing
+    _transaction: Transaction
+    _clock: Clock
+    _heartbeat: Callable[[], Any] | None
+    _max_block_ms: int
+    _raises: bool
+    _wait_log: WaitLog
+
+    # What the sender calls ----------------------------------------------------------------------------------------
+
+    def with_librdkafka(self) -> int:
+        """Messages that librdkafka has, or has not reported yet."""
+        return super().__len__()
+
+    def serve_librdkafka(self, timeout_s: float) -> int:
+        """Serve its events."""
+        return super().poll(timeout_s)
+
+    def flush_librdkafka(self, timeout_s: float) -> int:
+        """Serve its events, and have it send without lingering."""
+        return super().flush(timeout_s)
+
+    def ask_librdkafka(self, topic: str, timeout_s: float) -> Any:
+        """A topic's metadata."""
+        return super().list_topics(topic, timeout_s)
+
+    def hand_to_librdkafka(self, topic: str, partition: int, handed: Handed) -> None:
+        """Hand a message over, in its caller's context where somebody wants to see that."""
+        produce = super().produce
+        args = topic, handed.value, handed.key, partition, handed.report.__setitem__, None, handed.timestamp
+        if handed.context is None:
+            produce(*args, headers=handed.headers)
+        else:
+            handed.context.run(produce, *args, headers=handed.headers)
+
+    # Letting time pass --------------------------------------------------------------------------------------------
+
+    def _serve(self, timeout_ms: float) -> int:
+        """Serve callbacks for up to so long, or until there was one; returns how many."""
+        outbox = self._outbox
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            served = outbox.serve()
+            left_ms = deadline_ms - self._clock.now_ms()
+            if outbox.is_inside():
+                return served
+            slice_ms = max(0, min(left_ms, SLICE_MS))
+            if outbox.is_open or outbox.is_forked or self.with_librdkafka() > outbox.in_flight:
+                # What was produced while nothing limited is reported in the application's own calls only.
+                served += self._inside(super().poll, slice_ms / 1000)
+                served += outbox.serve()
+                if not outbox.is_open:
+                    outbox.inbox.put(None)
+            elif not served and slice_ms:
+                outbox.wait_for_news(slice_ms / 1000)
+                served = outbox.serve()
+            if served or left_ms <= 0:
+                return served
+
+    def _inside(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Call librdkafka, which may call the application's callbacks: these must not wait for the quota."""
+        calling, ident = self._outbox.calling, threading.get_ident()
+        outer = calling.get(ident)
+        calling[ident] = True
+        try:
+            return work(*args)
+        finally:
+            if outer is None:
+                calling.pop(ident, None)
+            else:
+                calling[ident] = outer
+
+    def _let_pass(self, wait_ms: float) -> None:
+        """Let time pass as an application that polls does."""
+        self._serve(wait_ms)
+        if self._heartbeat is not None:
+            self._heartbeat()
+
+    def _wait_until_taken(self, handed: Handed) -> None:
+        """Wait until the sender has decided about a message.
+
+        Raises:
+            QuotaThrottledError: it was not taken.
+            KafkaException: the transaction in which it waited is over, or about to be.
+        """
+        era, began_ms = self._transaction.open_era, self._clock.now_ms()
+        most_ms = BLOCK_MS.get()
+        deadline_ms = began_ms + max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+        try:
+            if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
+                handed.is_refused = handed.decide()
+                handed.waits = False
+        except BaseException:
+            handed.decide()
+            raise
+        finally:
+            now_ms = self._clock.now_ms()
+            self._hearing.waited.add(now_ms - began_ms, now_ms)
+            self._wait_log.on_end(now_ms - began_ms, now_ms)
+        if handed.is_refused:
+            self._transaction.insist(era)
+            raise self._transaction.miss() if handed.is_over else self._refused(handed)
+
+    def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
+        """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
+        left_ms = deadline_ms - began_ms
+        while not handed.answered.acquire(timeout=min(left_ms, WAIT_MS) / 1000):
+            now_ms = self._clock.now_ms()
+            left_ms = deadline_ms - now_ms
+            if left_ms <= 0 or self._outbox.stops:
+                return False
+            self._mind_transaction(now_ms + handed.retry_after_ms)
+            self._wait_log.on_wait(now_ms - began_ms, now_ms)
+            self._let_pass(0)
+            self._transaction.insist(era)
+        return True
+
+    def _ask_once(self, handed: Handed) -> None:
+        """Hear the sender's answer; where it takes its time, the message is left to it.
+
+        Raises:
+            QuotaThrottledError: it was not taken.
+        """
+        if not handed.answered.acquire(timeout=HASTY_S):
+            handed.is_hasty = False
+            if handed.claim:
+                return
+            handed.answered.acquire(timeout=1)
+        if handed.is_refused:
+            self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
+            raise self._refused(handed)
+
+    def _refused(self, handed: Handed) -> QuotaThrottledError:
+        wait_ms = max(1, handed.retry_after_ms)
+        return QuotaThrottledError(
+            f"the broker's quota is used up; try again in {wait_ms} ms, raise max.block.ms, or have the quota raised",
+            retry_after_ms=wait_ms,
+            broker_id=handed.broker_id,
+        )
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def _mind_transaction(self, until_ms: int) -> None:
+        """Tell of an open transaction that must not be waited for until `until_ms`, or abort it and raise."""
+        transaction = self._transaction
+        if transaction.outlived_by(until_ms):
+            if transaction.aborts and not self._outbox.is_calling():
+                raise self._end_overdue()
+            transaction.report()
+
+    def _end_overdue(self) -> KafkaException:
+        """Abort the transaction within the application's call; returns what to raise."""
+        raise NotImplementedError
+
+    def _deliver(self, deadline_ms: int | None) -> int:
+        """Deliver, minding an open transaction; returns what is left."""
+        era = self._transaction.open_era
+        left = self._deliver_in_time(deadline_ms)
+        self._transaction.insist(era)
+        return left
+
+    def _deliver_in_time(self, deadline_ms: int | None) -> int:
+        last_ms = self._transaction.last_ms
+        if last_ms is None or self._outbox.is_open:
+            return self._drain(deadline_ms)
+        until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
+        left = self._drain(until_ms, lambda: self._holds_up(last_ms))
+        now_ms = self._clock.now_ms()
+        if left and (now_ms >= last_ms or self._holds_up(last_ms)):
+            self._mind_transaction(last_ms + 1)
+        elif until_ms == deadline_ms:
+            return left
+        return self._drain(deadline_ms) if left else 0
+
+    def _holds_up(self, deadline_ms: int) -> bool:
+        """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
+        return self._throttled_for_ms(max) > deadline_ms - self._clock.now_ms()
+
+    def _throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
+        """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
+        with self._sender.lock:
+            return which(self._sender.core.throttles_ms(self._clock.now_ms(), busy=busy) or [0])
+
+    def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
+        """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
+        outbox, clock = self._outbox, self._clock
+        self._sender.wants_flush = True
+        try:
+            while True:
+                slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
+                if stop is not None and stop():
+                    slice_ms = 0
+                if (outbox.is_open or outbox.is_forked) and not outbox.is_inside():
+                    self._inside(super().flush, slice_ms / 1000)
+                    outbox.serve()
+                elif len(self):
+                    self._serve(slice_ms)
+                if outbox.is_inside():
+                    return len(self)
+                if self._heartbeat is not None:
+                    self._heartbeat()
+                left = len(self)
+                if not left or not slice_ms:
+                    return left
+        finally:
+            self._sender.wants_flush = False

@@ -1,0 +1,153 @@
+"""What a producer's core decides: who goes, who waits, where to."""
+
+import pytest
+
+from kclient_quota.clients.limits import UNKNOWN, Limit
+from kclient_quota.clients.producer.core import ENOUGH_BYTES, ROUTE_MS, ProducerCore
+from kclient_quota.clients.producer.routes import NO_BROKER
+from kclient_quota.config import LimitSource
+from kclient_quota.pacing.turns import Waiting
+from tests.unit.clients.producer_world import LIMITED, NONE, core_of, message
+
+
+def sent(core: ProducerCore, now_ms: int) -> list[Waiting]:
+    return [one for each in core.sent(now_ms) for one in each.messages]
+
+
+def no_claim(_message: Waiting) -> bool:
+    return True
+
+
+def keep(_message: Waiting) -> None:
+    """Nothing to give back."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "limited"),
+    [(LIMITED, True), (UNKNOWN, True), (NONE, False), (Limit(None, 50.0, LimitSource.CLUSTER), True)],
+)
+def test_who_is_limited(limit: Limit, limited: bool) -> None:
+    assert core_of(limit).is_limited(0) is limited
+
+
+def test_whoever_knows_of_no_quota_is_let_go_after_much_that_nobody_has_throttled() -> None:
+    core = core_of(UNKNOWN)
+    assert core.offer(message(100, 0), 0) == 0
+    broker = core.broker(NO_BROKER)
+    core.on_delivered(broker, ENOUGH_BYTES, 10)
+    assert not core.is_limited(10)
+    core.on_throttle(1, 100, 20)
+    assert core.is_limited(20)
+    assert core.is_limited(1_000_000)
+
+
+def test_a_full_queue_says_how_long_to_wait_and_lets_in_by_turns_of_arrival() -> None:
+    core = core_of(LIMITED)
+    came = [message(1_000, 0) for _ in range(300)]
+    waits = [core.offer(each, 0) for each in came]
+    taken = waits.index(next(wait for wait in waits if wait))
+    assert 2 <= taken < 250
+    assert all(waits[taken:])
+    assert core.offer(message(10, 0), 0, is_patient=False) > 0
+    order: list[Waiting] = []
+    for now_ms in range(0, 8_000, 10):
+        order += core.admit(now_ms, no_claim, keep)
+        for each in core.sent(now_ms):
+            core.on_delivered(each.broker, sum(one.raw_bytes for one in each.messages), now_ms)
+    assert order == came[taken:]
+    assert core.is_empty
+
+
+def test_those_whose_callers_have_gone_are_passed_over() -> None:
+    core = core_of(LIMITED)
+    came = [message(1_000, 0) for _ in range(300)]
+    waiting = [each for each in came if core.offer(each, 0)]
+    wanted = waiting[1::2]
+    let_in: list[Waiting] = []
+    for now_ms in range(0, 10_000, 10):
+        let_in += core.admit(now_ms, lambda each: any(each is one for one in wanted), keep)
+        for each in core.sent(now_ms):
+            core.on_delivered(each.broker, sum(one.raw_bytes for one in each.messages), now_ms)
+    assert let_in == wanted
+
+
+def test_a_long_throttle_is_waited_for_outside_the_queue_a_short_one_inside() -> None:
+    core = core_of(LIMITED)
+    core.on_throttle(1, 5_000, 0)
+    assert core.offer(message(100, 0), 0) == 5_000
+    assert core.retry(message(100, 0), 1_000) == (4_000, None)
+    assert core.free_bytes(0) == 0
+    assert list(core.admit(4_100, no_claim, keep))
+    assert sent(core, 4_100) == []
+    assert len(sent(core, 5_100)) == 1
+
+
+def test_keys_go_where_librdkafka_would_send_them_and_others_to_whoever_is_idle() -> None:
+    core = core_of(LIMITED)
+    core.learn_route("orders", {0: 1, 1: 2, 2: 3}, 3, 0)
+    for number in range(60):
+        core.offer(message(100, 0), 0)
+        core.offer(message(100, 0, key=f"{number}"), 0)
+    found: dict[int, list[Waiting]] = {}
+    for now_ms in range(0, 5_000, 10):
+        list(core.admit(now_ms, no_claim, keep))
+        for each in core.sent(now_ms):
+            found.setdefault(each.partition, []).extend(each.messages)
+            core.on_delivered(each.broker, sum(one.raw_bytes for one in each.messages), now_ms)
+    assert set(found) == {0, 1, 2}
+    free = [sum(one.payload.key is None for one in messages) for messages in found.values()]
+    assert sum(free) == 60
+    assert max(free) <= 1.5 * min(free)
+
+
+def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -> None:
+    core = core_of(LIMITED)
+    core.learn_route("orders", {0: 1, 1: 1, 2: 1}, 1, 0)
+    bytes_of = dict.fromkeys(range(3), 0)
+    for now_ms in range(0, 30_000, 20):
+        core.offer(message(1_000, now_ms), now_ms)
+        list(core.admit(now_ms, no_claim, keep))
+        for each in core.sent(now_ms):
+            bytes_of[each.partition] += sum(one.raw_bytes for one in each.messages)
+            core.on_delivered(each.broker, sum(one.raw_bytes for one in each.messages), now_ms)
+    assert max(bytes_of.values()) <= 1.1 * min(bytes_of.values())
+
+
+def test_a_topic_is_asked_for_once_and_again_when_it_is_old_but_not_under_a_throttle() -> None:
+    core = core_of(LIMITED)
+    assert core.wants_route("orders", 0)
+    assert not core.wants_route("orders", 500)
+    assert core.wants_route("orders", 1_000)
+    core.learn_route("orders", {0: 1}, 1, 1_000)
+    assert not core.wants_route("orders", 1_000 + ROUTE_MS - 1)
+    core.on_throttle(1, 5_000, ROUTE_MS)
+    assert not core.wants_route("orders", ROUTE_MS + 2_000)
+    assert core.wants_route("orders", ROUTE_MS + 6_000)
+
+
+def test_the_state_goes_by_the_brokers_id_as_soon_as_it_is_known() -> None:
+    core = core_of(LIMITED)
+    core.offer(message(100, 0), 0)
+    assert len(sent(core, 0)) == 1
+    assert list(core.state(-1, 0)) == [-1]
+    assert core.state(7, 0)[7].admitted == 100
+
+
+def test_near_the_end_of_a_transaction_messages_go_one_by_one() -> None:
+    core = core_of(LIMITED)
+    core.is_careful = True
+    assert core.offer(message(100, 0), 0) == 0
+    assert core.offer(message(100, 0), 0) > 0
+    assert len(sent(core, 0)) == 1
+    assert list(core.admit(5, no_claim, keep)) == []
+    core.on_delivered(core.broker(NO_BROKER), 100, 10)
+    assert len(list(core.admit(10, no_claim, keep))) == 1
+
+
+def test_purging_takes_out_all_that_wait() -> None:
+    core = core_of(LIMITED)
+    came = [message(1_000, 0) for _ in range(300)]
+    for each in came:
+        core.offer(each, 0)
+    assert {id(each) for each in core.purge()} == {id(each) for each in came}
+    assert core.is_empty

@@ -1,0 +1,145 @@
+"""What a producer makes of statistics, throttles and limits."""
+
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kclient_quota.clients.limits import UNKNOWN, Limit, warn_of_default_client_id
+from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.config import Backoff, LimitSource
+from kclient_quota.metrics import MetricName
+from kclient_quota.testing.clock import ManualClock
+from tests.unit.clients.producer_world import LIMITED, NONE, core_of, hand
+
+
+def made(limit: Limit, backoff: Backoff = Backoff.BLOCK) -> tuple[Hearing, ManualClock, Outbox]:
+    clock = ManualClock(1_000)
+    outbox = Outbox()
+    outbox.is_open = True
+    return Hearing(outbox, "app", limit, backoff, clock), clock, outbox
+
+
+def throttle(throttle_ms: int, broker: int = 1, name: str = "host:9091/1") -> Any:
+    return SimpleNamespace(broker_name=name, broker_id=broker, throttle_time=throttle_ms / 1000)
+
+
+def statistics(node: int = 1, **counters: Any) -> str:
+    broker = {"nodeid": node, "nodename": f"host:909{node}", "name": f"host:909{node}/{node}", **counters}
+    return json.dumps({"brokers": {broker["name"]: broker}})
+
+
+def test_a_throttle_that_no_quota_explains_steps_in_and_asks() -> None:
+    hearing, clock, outbox = made(NONE)
+    asked: list[int] = []
+    started: list[None] = []
+    hearing.ask_soon = lambda: asked.append(clock.now_ms())
+    outbox.start = lambda: started.append(None)
+    hearing.on_throttle(throttle(500))
+    hearing.on_throttle(throttle(500))
+    assert not outbox.is_open
+    assert started
+    assert asked == [1_000]
+    core = core_of(NONE)
+    assert not core.is_limited(clock.now_ms())
+    hand(outbox, core, clock.now_ms())
+    assert core.is_limited(clock.now_ms() + 60_000)
+    assert not core.is_limited(clock.now_ms() + 60_501)
+
+
+def test_where_nothing_is_to_be_done_a_throttle_is_known_of_and_no_more() -> None:
+    hearing, clock, outbox = made(NONE, Backoff.OFF)
+    hearing.on_throttle(throttle(500))
+    assert outbox.is_open
+    core = core_of(NONE)
+    hand(outbox, core, clock.now_ms())
+    assert core.throttles_ms(clock.now_ms()) == [500]
+
+
+def test_a_quota_is_told_when_it_is_found_and_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        hearing, clock, outbox = made(LIMITED)
+        assert caplog.text.count("50,000 B/s per broker, from cluster, {client-id=app}") == 1
+        assert (caplog.records[0].client_id, caplog.records[0].byte_rate) == ("app", 50_000)  # type: ignore[attr-defined]
+        caplog.clear()
+        other = Limit(60_000, None, LimitSource.CLUSTER)
+        hearing.on_limit(other)
+        hearing.on_limit(other)
+    assert caplog.text.count("60,000 B/s") == 1
+    assert not outbox.is_open
+    core = core_of(LIMITED)
+    hand(outbox, core, clock.now_ms())
+    assert core.state(-1, clock.now_ms())[-1].limit == 60_000
+
+
+def test_throttling_is_logged_when_it_starts_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kclient_quota"):
+        hearing, clock, _ = made(LIMITED)
+        caplog.clear()
+        for _ in range(10):
+            hearing.on_throttle(throttle(700))
+            clock.sleep_ms(700)
+            hearing.on_statistics(statistics())
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        for _ in range(10):
+            clock.sleep_ms(1_000)
+            hearing.on_statistics(statistics())
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+        hearing.on_throttle(throttle(700))
+        clock.sleep_ms(10_000)
+        hearing.on_statistics(statistics())
+    # Within a minute of the first warning the second stretch stays silent, at both ends.
+    assert len(caplog.records) == 2
+
+
+def test_a_coordinators_throttle_goes_to_the_broker_at_its_address() -> None:
+    hearing, clock, outbox = made(LIMITED)
+    core = core_of(LIMITED)
+    core.learn_route("orders", {0: 1, 1: 2}, 2, clock.now_ms())
+    hearing.on_statistics(statistics(node=2))
+    hearing.on_throttle(throttle(5_000, -1, "host:9092/bootstrap"))
+    hand(outbox, core, clock.now_ms())
+    assert core.state(-1, clock.now_ms())[2].throttled_until_ms == 5_000
+
+
+def test_metrics_count_unthrottled_responses_too() -> None:
+    hearing, _, _ = made(LIMITED)
+    hearing.on_statistics(statistics(rx=10, tx=10, txbytes=1_000, throttle={"cnt": 2, "sum": 500, "max": 300}))
+    found = hearing.metrics()
+    tags = (("client-id", "app"),)
+    assert found[MetricName("produce-throttle-time-avg", "producer-metrics", tags)] == 50.0
+    assert found[MetricName("produce-throttle-time-max", "producer-metrics", tags)] == 300.0
+
+
+def test_metrics_are_zero_when_nothing_happened() -> None:
+    assert set(made(LIMITED)[0].metrics().values()) == {0.0}
+
+
+def test_a_limit_that_could_not_be_asked_for_is_asked_for_again_once_the_broker_answers() -> None:
+    hearing, clock, _ = made(UNKNOWN)
+    asked: list[int] = []
+    hearing.ask_soon = lambda: asked.append(clock.now_ms())
+    for _ in range(40):
+        hearing.on_statistics(statistics())
+        clock.sleep_ms(1_000)
+    assert asked == [1_000, 31_000]
+
+
+@pytest.mark.parametrize(
+    ("conf", "limit", "said"),
+    [
+        ({}, LIMITED, True),
+        ({"client.id": "rdkafka"}, LIMITED, True),
+        ({"client.id": "app"}, LIMITED, False),
+        ({}, Limit(50_000, None, LimitSource.CLUSTER, "{user=alice}"), False),
+        ({}, NONE, False),
+    ],
+)
+def test_the_default_client_id_under_a_client_id_quota_is_warned_of(
+    conf: dict[str, Any], limit: Limit, said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_default_client_id(conf, limit)
+    assert ("client.id" in caplog.text) is said
