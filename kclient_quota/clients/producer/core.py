@@ -325,7 +325,6 @@ class ProducerCore:
                 throttled_until_ms=pace.throttled_for_ms(now_ms),
                 admitted=pace.granted,
                 outstanding=pace.outstanding,
-                waiting=len(broker.before),
             )
         return found
 

@@ -12,8 +12,10 @@ import threading
 import time
 import weakref
 from _thread import start_new_thread
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -31,7 +33,7 @@ from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS
+from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS, lost_interrupt
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.clients.wait_time import WaitLog
@@ -96,6 +98,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         self._most_messages = settings.most_messages(conf)
         self._outbox = Outbox()
         self._wait_log = WaitLog(self._client_id)
+        self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
         self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock)
@@ -214,6 +217,8 @@ class Producer(TransactingProducer, TelemetryMethods):
         if outbox.is_open and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
             try:
                 return super().poll(timeout)
+            except SystemError as error:
+                raise lost_interrupt(error) from None
             finally:
                 if outbox.calling:
                     outbox.calling.pop(threading.get_ident(), None)
@@ -320,7 +325,12 @@ class Producer(TransactingProducer, TelemetryMethods):
         with sender.lock:
             if not self._outbox.is_running:
                 sender.hear(now_ms)
-            return sender.core.state(self._hearing.only_id, now_ms)
+            found = sender.core.state(self._hearing.only_id, now_ms)
+        waiting = Counter(handed.broker_id for handed in list(self._waiting.values()))
+        return {
+            number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())
+            for number, state in found.items()
+        }
 
     # Messages that wait -------------------------------------------------------------------------------------------
 

@@ -31,6 +31,15 @@ HASTY_S: Final = 0.02
 """How long a call that is not to wait waits for the sender's answer."""
 
 
+def lost_interrupt(error: SystemError) -> BaseException:
+    """What to raise for an error of confluent_kafka's own.
+
+    A Ctrl-C that arrives at the very beginning of a callback has no value yet, and confluent_kafka keeps values only:
+    its call returns without a result and without an error.
+    """
+    return KeyboardInterrupt() if "without setting an exception" in str(error) else error
+
+
 class WaitingProducer(confluent_kafka.Producer):
     """What stands between a producer's doors and librdkafka."""
 
@@ -43,6 +52,7 @@ class WaitingProducer(confluent_kafka.Producer):
     _max_block_ms: int
     _raises: bool
     _wait_log: WaitLog
+    _waiting: dict[int, Handed]
 
     # What the sender calls ----------------------------------------------------------------------------------------
 
@@ -102,6 +112,8 @@ class WaitingProducer(confluent_kafka.Producer):
         calling[ident] = True
         try:
             return work(*args)
+        except SystemError as error:
+            raise lost_interrupt(error) from None
         finally:
             if outer is None:
                 calling.pop(ident, None)
@@ -124,6 +136,8 @@ class WaitingProducer(confluent_kafka.Producer):
         era, began_ms = self._transaction.open_era, self._clock.now_ms()
         most_ms = BLOCK_MS.get()
         deadline_ms = began_ms + max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+        ident = threading.get_ident()
+        self._waiting[ident] = handed
         try:
             if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
                 handed.is_refused = handed.decide()
@@ -132,6 +146,7 @@ class WaitingProducer(confluent_kafka.Producer):
             handed.decide()
             raise
         finally:
+            self._waiting.pop(ident, None)
             now_ms = self._clock.now_ms()
             self._hearing.waited.add(now_ms - began_ms, now_ms)
             self._wait_log.on_end(now_ms - began_ms, now_ms)
