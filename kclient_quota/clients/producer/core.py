@@ -24,6 +24,8 @@ CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
 """What may come while the sender has not looked."""
+MOSTLY_SENT: Final = 4
+"""So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
 ENOUGH_BYTES: Final = 32_000_000
 """After so many bytes that nobody has throttled, a client that knows of no quota is let go: one that applies all the
 same is above 2.5 MB/s, and what librdkafka's own queue holds is through in seconds."""
@@ -38,12 +40,16 @@ class Broker:
         queue: messages that wait for the quota.
         before: messages that wait for room in the queue.
         wait_ms: after how long the next of them may go.
+        wire_bytes: sent to it since its pace was told last.
+        looked_at: raw bytes that had been granted then.
     """
 
     number: int
     queue: SendQueue
     before: deque[Waiting]
     wait_ms: float = inf
+    wire_bytes: int = 0
+    looked_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +272,16 @@ class ProducerCore:
 
     def on_wire(self, number: int, nbytes: int) -> None:
         """Librdkafka has sent a broker so many bytes since the last call."""
-        if not self._is_split or number in self._brokers:
-            self.broker(number).queue.pace.on_wire(nbytes)
+        if self._is_split and number not in self._brokers:
+            return
+        broker = self.broker(number)
+        pace = broker.queue.pace
+        broker.wire_bytes += nbytes
+        # What librdkafka has not sent yet must not pass for what compresses well.
+        if pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding:
+            pace.on_wire(broker.wire_bytes)
+            broker.wire_bytes = 0
+            broker.looked_at = pace.granted
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""
