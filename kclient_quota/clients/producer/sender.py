@@ -220,6 +220,9 @@ class Sender:
             if not self._refuse(handed):
                 self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
+    def collected(self) -> None:
+        """Reports are taken at the beginning of every step, before anything that one is asked for."""
+
     def end_transaction(self) -> None:
         """What callers still wait with does not become part of a transaction that is being committed."""
         for message in self.core.waiting():

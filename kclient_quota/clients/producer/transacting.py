@@ -88,12 +88,19 @@ class TransactingProducer(WaitingProducer):
         if self._transaction.ended is None:
             self._drop_queue()
             self._inside(super().abort_transaction, timeout)
+            self._tell_reports()
         self._transaction.on(Event.ABORT)
 
     def _drop_queue(self) -> None:
         """Messages that wait for the quota go with their transaction, and are reported as purged."""
         if self._outbox.is_running:
             self._tell_sender(Sender.purge)
+
+    def _tell_reports(self) -> None:
+        """Call the application's callbacks with what has become of the transaction's messages."""
+        if self._outbox.is_running:
+            self._tell_sender(Sender.collected)
+        self._outbox.serve()
 
     def _tell_sender(self, work: Callable[[Sender], None]) -> None:
         """Have the sender do something, and wait until it has."""
@@ -134,6 +141,7 @@ class TransactingProducer(WaitingProducer):
         self._drop_queue()
         try:
             self._inside(super().abort_transaction, transaction.left_ms(self._clock.now_ms()) / 1000)
+            self._tell_reports()
         except KafkaException as error:
             # Told once; what follows is between the application and librdkafka.
             transaction.on(Event.ABORT)
