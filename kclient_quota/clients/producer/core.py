@@ -270,7 +270,7 @@ class ProducerCore:
         self._delivered_bytes += raw_bytes
         broker.queue.pace.on_delivered(raw_bytes, now_ms)
 
-    def on_wire(self, number: int, nbytes: int) -> None:
+    def on_wire(self, number: int, nbytes: int, now_ms: int) -> None:
         """Librdkafka has sent a broker so many bytes since the last call."""
         if self._is_split and number not in self._brokers:
             return
@@ -279,7 +279,7 @@ class ProducerCore:
         broker.wire_bytes += nbytes
         # What librdkafka has not sent yet must not pass for what compresses well.
         if pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding:
-            pace.on_wire(broker.wire_bytes)
+            pace.on_wire(broker.wire_bytes, now_ms)
             broker.wire_bytes = 0
             broker.looked_at = pace.granted
 

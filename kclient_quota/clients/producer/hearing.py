@@ -127,6 +127,6 @@ class Hearing:
         logger.info(text, self._client_id, words(limit), extra=extra)
 
 
-def _sent(delta: BrokerDelta, core: ProducerCore, _now_ms: int) -> None:
+def _sent(delta: BrokerDelta, core: ProducerCore, now_ms: int) -> None:
     # The broker does not count the four bytes of a request's length.
-    core.on_wire(delta.node_id, delta.request_bytes - 4 * delta.requests)
+    core.on_wire(delta.node_id, delta.request_bytes - 4 * delta.requests, now_ms)

@@ -82,9 +82,12 @@ class Sender:
         try:
             while not outbox.stops and not outbox.is_forked:
                 producer = me()
-                if producer is None or self._is_done():
+                if producer is None:
                     return
+                wait_ms: float = IDLE_MS
                 try:
+                    if self._is_done():
+                        return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
                 except Exception:
