@@ -129,7 +129,7 @@ def test_a_callback_may_produce_on_credit_poll_and_flush(broker: EmbeddedBroker)
     with contextlib.suppress(QuotaThrottledError):
         for _ in range(10):
             producer.produce("orders", b"first", on_delivery=reports)
-    confluent_kafka.Producer.produce(producer, "orders", b"stuck", on_delivery=again)
+    stuck(producer, again)
     producer.purge()
     producer.flush(0.5)
     assert took_s[0] < 1

@@ -112,6 +112,7 @@ class Hearing:
         if not steps_in or self._backoff is Backoff.OFF:
             return
         if outbox.is_open:
+            outbox.is_mixed = True
             outbox.is_open = False
             # Whatever serves this event is inside librdkafka, where it must not wait.
             outbox.calling[threading.get_ident()] = True

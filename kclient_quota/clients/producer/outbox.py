@@ -87,6 +87,8 @@ class Outbox:
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
+        is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
+            served in the application's own calls only.
         free_bytes: so much may be put into `inbox` without asking.
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
@@ -106,6 +108,7 @@ class Outbox:
         self.accepted = 0
         self.finished = 0
         self.is_open = False
+        self.is_mixed = False
         self.free_bytes = 0
         self.in_flight = 0
         self.is_running = False

@@ -93,7 +93,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         self._default_callback: Callback | None = conf.get("on_delivery")
         self._transaction = Transaction(conf, ours.transaction_timeout)
         inner = self._transaction.with_message_timeout(settings.with_defaults(conf, limit))
-        self._message_ms = settings.message_timeout_ms(inner)
+        self._message_ms = settings.message_timeout_ms(conf)
         self._most_bytes = settings.most_message_bytes(conf)
         self._most_messages = settings.most_messages(conf)
         self._outbox = Outbox()
@@ -359,6 +359,7 @@ class Producer(TransactingProducer, TelemetryMethods):
             value = value.tobytes()
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
+            outbox.is_mixed = True
             super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
             return
         if len(outbox.reports) >= self._most_messages:

@@ -121,10 +121,10 @@ class Sender:
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
-        if outbox.in_flight < producer.with_librdkafka():
-            # Messages that were produced while nothing limited: their callbacks are the application's own, and run in
-            # its own polls only.
-            return True
+        if outbox.is_mixed:
+            outbox.is_mixed = producer.with_librdkafka() > outbox.in_flight
+            if outbox.is_mixed:
+                return True
         if not outbox.in_flight:
             producer.serve_librdkafka(0)
             return True
@@ -305,6 +305,7 @@ class Sender:
             timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
             latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
         )
+        self._transaction.lost = error
         self._report(handed, error, reported)
         self.outbox.finished += 1
 

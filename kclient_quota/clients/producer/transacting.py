@@ -11,7 +11,7 @@ connection of its own, which no throttle of produce requests mutes.
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.transaction import Event
@@ -79,7 +79,10 @@ class TransactingProducer(WaitingProducer):
         if self._transaction.is_open:
             if self._outbox.is_running:
                 self._tell_sender(Sender.end_transaction)
-            self._deliver(deadline_ms)
+            if self._deliver(deadline_ms):
+                text = "commit_transaction: messages still wait for the quota; try again"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
+            self._transaction.insist_on_all()
         self._inside(super().commit_transaction, self._left_s(deadline_ms))
         self._transaction.on(Event.COMMIT)
 

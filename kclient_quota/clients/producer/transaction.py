@@ -73,6 +73,7 @@ class Transaction:
         aborts: whether the application has asked for one that is about to end to be aborted.
         state: where it is.
         ended: the error that told that it is ENDED; None in other states.
+        lost: why a message of the open one failed; it cannot be committed then.
         era: grows whenever one begins or ends.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
@@ -82,6 +83,7 @@ class Transaction:
         self.aborts = policy is TransactionTimeout.ABORT
         self.state = State.NONE
         self.ended: KafkaException | None = None
+        self.lost: KafkaError | None = None
         self.era = 0
         self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
         self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
@@ -105,6 +107,7 @@ class Transaction:
             self._told = False
         if self.state is not before or event is Event.BEGIN:
             self.era += 1
+            self.lost = None
         if self.state is not State.ENDED:
             self.ended = None
 
@@ -140,6 +143,16 @@ class Transaction:
         error = KafkaException(KafkaError(KafkaError._STATE, text, txn_requires_abort=True))  # noqa: SLF001 - its name
         self._end_with(Event.MISS, error)
         return error
+
+    def insist_on_all(self) -> None:
+        """As librdkafka does of messages that it has.
+
+        Raises:
+            KafkaException: a message of the open transaction has failed before librdkafka had it.
+        """
+        if self.lost is not None and self.is_open:
+            text = f"a message of the transaction was not sent: {self.lost.str()}; abort it, and begin anew"
+            raise KafkaException(KafkaError(self.lost.code(), text, txn_requires_abort=True))
 
     def expire(self) -> KafkaException:
         """It was aborted because its time would not do; returns what to raise."""

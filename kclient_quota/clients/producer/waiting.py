@@ -93,8 +93,7 @@ class WaitingProducer(confluent_kafka.Producer):
             if outbox.is_inside():
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
-            if outbox.is_open or outbox.is_forked or self.with_librdkafka() > outbox.in_flight:
-                # What was produced while nothing limited is reported in the application's own calls only.
+            if outbox.is_open or outbox.is_forked or outbox.is_mixed:
                 served += self._inside(super().poll, slice_ms / 1000)
                 served += outbox.serve()
                 if not outbox.is_open:
