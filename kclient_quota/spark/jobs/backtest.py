@@ -1,17 +1,19 @@
 """What quotas would have done to those who worked since: the broker's own quota code, played on their usage.
 
 A broker counts together what all send who share a quota (`quota_table.sharer_of`), and tells each of them to wait. So
-the demand (see `demand`) of all of them is played against one quota, by so many senders as there were clients, up to
-`MOST_SENDERS`. Every second a sender has to send its part; what it may not send while it is muted it sends when the
-mute ends, all at once.
+the demand (see `demand`) of all of them is played against one quota, by as many senders as there were clients, up to
+`MOST_SENDERS`; where there were more, each sends for several. Every second a sender has to send what comes up; what it
+may not send while it is muted it sends when the mute ends, all at once.
 
 Windows hide bursts. What is known of them is the highest rate that each client told. Three plays say how far that
 matters:
 
-    lowest      everybody sends evenly all through the window
-    estimate    everybody sends as fast as the highest rate for as long as the window's bytes last, each when it likes:
-                highest rates add up as independent ones do, by the squares of what lies above the mean
-    highest     all send at their highest rate at the same time
+    even        everybody sends evenly all through the window
+    apart       everybody sends at the highest rate for a while, at a lower one for the rest, so that mean and variance
+                are those of the window; each at another time. This is the estimate
+    together    all send at their highest rates at the same time, for as long as the window's bytes last
+
+The least and the most of the three are the estimate's error bars.
 
 | column | unit | meaning |
 | --- | --- | --- |
@@ -22,11 +24,11 @@ matters:
 | seconds | s | that were looked at |
 | throttles | | answers with a throttle time, by the estimate, all clients together |
 | throttled_ms | ms | of one client in the mean, by the estimate, as far as it lies within that time |
-| lowest_ms, highest_ms | ms | the same by the other two plays |
+| lowest_ms, highest_ms | ms | the least and the most of the three plays |
 """
 
+import random
 from collections.abc import Iterable, Sequence
-from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
@@ -41,21 +43,29 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped] # pandas ships no types
     from pyspark.sql import DataFrame
 
-MOST_SENDERS: Final = 8
+MOST_SENDERS: Final = 16
 """Played one by one; more clients than that are played by so many that each send for several."""
+
+EVEN, APART, TOGETHER = "even", "apart", "together"
+"""The three plays."""
 
 _TICK_MS: Final = 1_000
 _MEMORY_MS: Final = QUOTA_SAMPLES * QUOTA_WINDOW_MS + _TICK_MS
 _SAFE: Final = QUOTA_SAMPLES / (QUOTA_SAMPLES - 1)
 """What a steady rate is measured as at most: a sample more than the time that it is divided by."""
-
 _COLUMNS: Final = (
     "cluster_id string, broker string, role string, quota_level string, user string, client_id string, quota double, "
     "clients double, seconds bigint, throttles double, throttled_ms bigint, lowest_ms bigint, highest_ms bigint"
 )
 
-Window = tuple[int, int, float, float]
-"""Begin and end in ms; bytes per second in the mean; the rate at which they are sent, until the bytes are gone."""
+Offer = tuple[float, float, float]
+"""What a sender has in a window: bytes per second in the mean, the highest rate, the rate's variance."""
+
+Course = tuple[float, float, float, float]
+"""Bytes per second all the time; since when and until when, in ms, how many more."""
+
+Window = tuple[int, int, Sequence[Offer]]
+"""Begin and end in ms; an offer of each sender."""
 
 
 def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWTH) -> "DataFrame":
@@ -69,51 +79,67 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
     """
     wanted = usage if "demand" in usage.columns else with_demand(usage, most_growth)
     known = wanted.where(F.col("broker").isNotNull() & F.col("demand").isNotNull())
-    above = F.col("burst") - F.col("demand")
     limited = with_quotas(known, limits).where(F.col("quota").isNotNull())
-    windows = limited.groupBy("window_start", "window_end", "quota", *SHARED).agg(
+    # However many share a quota: no more than so many rows of each window.
+    seat = F.pmod(F.hash("user", "client_id", "group_id"), F.lit(MOST_SENDERS)).alias("seat")
+    rows = limited.groupBy("window_start", "window_end", "quota", *SHARED, seat).agg(
         F.sum("demand").alias("demand"),
         F.sum("burst").alias("burst"),
-        F.sum(above * above / F.greatest("clients", F.lit(1))).alias("squares"),
+        F.sum("variance").alias("variance"),
         F.sum(F.coalesce("clients", F.lit(1))).cast("double").alias("clients"),
     )
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
-    rest = ("quota", *SHARED, "demand", "burst", "squares", "clients")
-    return windows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, _COLUMNS)
+    rest = ("quota", *SHARED, "seat", "demand", "burst", "variance", "clients")
+    return rows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, _COLUMNS)
 
 
-def throttling(windows: Iterable[Window], quota: float, senders: int = 1) -> tuple[int, int, int]:
+def throttling(windows: Iterable[Window], quota: float, play: str = APART) -> tuple[int, int, list[int]]:
     """What the broker's quota code says to those who share one quota.
 
     Args:
-        windows: what all send together, in order.
+        windows: in order.
         quota: bytes per second.
-        senders: how many send, an equal part each.
+        play: how they send, one of the three.
 
     Returns:
-        seconds looked at, answers with a throttle time, sum of these in ms up to the end of the last window.
+        seconds looked at, answers with a throttle time, and of each sender their sum in ms up to the last window's end.
     """
     windows = list(windows)
-    last_ms = max((end_ms for _, end_ms, *_ in windows), default=0)
-    play = _Play(quota, senders, last_ms)
-    for begin_ms, end_ms, mean, burst in windows:
-        lasts_ms = (end_ms - begin_ms) * mean / burst if burst > mean else end_ms - begin_ms
+    last_ms = max((end_ms for _, end_ms, _ in windows), default=0)
+    senders = max((len(offers) for *_, offers in windows), default=0)
+    sharing = _Sharing(quota, senders, last_ms)
+    seconds = 0
+    for number, (begin_ms, end_ms, offers) in enumerate(windows):
+        seconds += len(range(begin_ms, end_ms, _TICK_MS))
         # Nothing can be throttled: only what the broker remembers when the next window begins is played.
-        is_safe = max(mean, burst) * _SAFE <= quota and not play.is_behind(begin_ms)
-        first_ms = max(begin_ms, end_ms - _MEMORY_MS // _TICK_MS * _TICK_MS) if is_safe else begin_ms
+        most = sum(mean if play == EVEN else max(mean, burst) for mean, burst, _ in offers)
+        is_safe = most * _SAFE <= quota and not sharing.is_behind(begin_ms)
+        first_ms = max(begin_ms, end_ms - _MEMORY_MS) if is_safe else begin_ms
+        chance = random.Random(number)  # noqa: S311 # the same each time
+        courses = [_course(begin_ms, end_ms, offer, play, chance.random()) for offer in offers]
         for now_ms in range(first_ms, end_ms, _TICK_MS):
-            left_ms = min(max(begin_ms + lasts_ms - now_ms, 0), _TICK_MS)
-            play.second(now_ms, max(mean, burst) * left_ms / _TICK_MS)
-    seconds = sum(len(range(begin_ms, end_ms, _TICK_MS)) for begin_ms, end_ms, *_ in windows)
-    return seconds, play.throttles, play.throttled_ms
+            sharing.second(now_ms, courses)
+    return seconds, sharing.throttles, sharing.throttled_ms
 
 
-class _Play:
+def _course(begin_ms: int, end_ms: int, offer: Offer, play: str, phase: float) -> Course:
+    """When a sender's bytes come, and how fast."""
+    mean, burst, variance = offer
+    above = burst - mean
+    if play == EVEN or above <= 0 or (play == APART and variance <= 0):
+        return mean, begin_ms, begin_ms, 0.0
+    rest = max(mean - variance / above, 0.0) if play == APART else 0.0
+    lasts_ms = (end_ms - begin_ms) * (mean - rest) / (burst - rest)
+    since_ms = begin_ms + (phase * (end_ms - begin_ms - lasts_ms) if play == APART else 0.0)
+    return rest, since_ms, since_ms + lasts_ms, burst - rest
+
+
+class _Sharing:
     """Senders that share one quota of one broker."""
 
     def __init__(self, quota: float, senders: int, last_ms: int) -> None:
         self.throttles = 0
-        self.throttled_ms = 0
+        self.throttled_ms = [0] * senders
         self._quota = quota
         self._rate = SampledRate()
         self._waiting = [0.0] * senders
@@ -122,14 +148,15 @@ class _Play:
 
     def is_behind(self, now_ms: int) -> bool:
         """Whether anybody has something to send from before, or is muted."""
-        return any(self._waiting) or max(self._muted_until_ms) > now_ms
+        return any(self._waiting) or max(self._muted_until_ms, default=0) > now_ms
 
-    def second(self, now_ms: int, offered: float) -> None:
-        """So many bytes come up, an equal part for each sender; those who may send what they have."""
-        each = offered / len(self._waiting)
-        for sender, until_ms in enumerate(self._muted_until_ms):
-            self._waiting[sender] += each
-            if until_ms <= now_ms and (self._waiting[sender] or each):
+    def second(self, now_ms: int, courses: Sequence[Course]) -> None:
+        """What comes up in a second; those who may send what they have."""
+        for sender, (rest, since_ms, until_ms, more) in enumerate(courses):
+            inside_ms = min(until_ms, now_ms + _TICK_MS) - max(since_ms, now_ms)
+            self._waiting[sender] += rest + (more * inside_ms / _TICK_MS if inside_ms > 0 else 0.0)
+        for sender, muted_until_ms in enumerate(self._muted_until_ms):
+            if muted_until_ms <= now_ms and self._waiting[sender]:
                 self._send(sender, now_ms)
 
     def _send(self, sender: int, now_ms: int) -> None:
@@ -139,35 +166,44 @@ class _Play:
         if value > self._quota:
             delay_ms = throttle_time_ms(value, self._quota, self._rate.window_size_ms(now_ms))
             self.throttles += delay_ms > 0
-            self.throttled_ms += min(delay_ms, self._last_ms - now_ms)
+            self.throttled_ms[sender] += min(delay_ms, self._last_ms - now_ms)
             self._muted_until_ms[sender] = now_ms + delay_ms
 
 
-def plays(rows: Sequence[tuple[int, int, float, float, float]]) -> dict[str, list[Window]]:
-    """The three: lowest, estimate, highest.
+def seated(rows: "pd.DataFrame") -> tuple[list[Window], list[float]]:
+    """What each of no more than so many senders has in every window, and for how many clients it sends.
 
     Args:
-        rows: begin and end in ms, demand, sum of the bursts, sum of the squares of what bursts are above the demand.
+        rows: window_start, window_end in ms, seat, demand, burst, variance, clients.
     """
-    found: dict[str, list[Window]] = {"lowest": [], "estimate": [], "highest": []}
-    for begin_ms, end_ms, demand, burst, squares in rows:
-        found["lowest"].append((begin_ms, end_ms, demand, demand))
-        found["estimate"].append((begin_ms, end_ms, demand, min(demand + sqrt(max(squares, 0.0)), burst)))
-        found["highest"].append((begin_ms, end_ms, demand, burst))
-    return found
+    at_once = rows.groupby("seat")["clients"].max()
+    is_few = at_once.sum() <= MOST_SENDERS
+    senders = [(seat, max(round(count), 1) if is_few else 1) for seat, count in at_once.items()]
+    sends_for = [max(float(at_once[seat]), 1.0) / count for seat, count in senders for _ in range(count)]
+    windows: list[Window] = []
+    for (begin_ms, end_ms), found in rows.groupby(["window_start", "window_end"], sort=True):
+        columns = (found[name].tolist() for name in ("demand", "burst", "variance"))
+        told = dict(zip(found["seat"].tolist(), zip(*columns, strict=True), strict=True))
+        offers: list[Offer] = []
+        for seat, count in senders:
+            mean, burst, variance = told.get(seat, (0.0, 0.0, 0.0))
+            # of several alike that vary by themselves, each varies more by its size than all together
+            offers += [(mean / count, burst / count, variance / count)] * count
+        windows.append((int(begin_ms), int(end_ms), offers))
+    return windows, sends_for
 
 
 def _one(rows: "pd.DataFrame") -> "pd.DataFrame":
-    rows = rows.sort_values("window_start")
-    quota, clients = float(rows["quota"].iloc[0]), max(float(rows["clients"].mean()), 1.0)
-    senders = min(round(clients), MOST_SENDERS)
-    columns = [rows[name].tolist() for name in ("window_start", "window_end", "demand", "burst", "squares")]
-    played = plays(list(zip(*columns, strict=True)))
-    told = {name: throttling(windows, quota, senders) for name, windows in played.items()}
-    names = {"quota_user": "user", "quota_client_id": "client_id"}
-    found = rows.head(1)[[*SHARED, "quota"]].rename(columns=names)
-    found["clients"], found["seconds"] = clients, told["estimate"][0]
-    found["throttles"] = told["estimate"][1] * clients / senders
-    for column, name in (("throttled_ms", "estimate"), ("lowest_ms", "lowest"), ("highest_ms", "highest")):
-        found[column] = round(told[name][2] / senders)
+    windows, sends_for = seated(rows)
+    quota, clients = float(rows["quota"].iloc[0]), sum(sends_for)
+    told = {play: throttling(windows, quota, play) for play in (APART, EVEN, TOGETHER)}
+    found = rows.head(1)[[*SHARED, "quota"]].rename(columns={"quota_user": "user", "quota_client_id": "client_id"})
+    found["clients"] = rows.groupby("window_start")["clients"].sum().mean()
+    found["seconds"] = told[APART][0]
+    found["throttles"] = told[APART][1] * clients / len(sends_for)
+    of_client = [
+        round(sum(ms * count for ms, count in zip(each, sends_for, strict=True)) / clients)
+        for _, _, each in told.values()
+    ]
+    found["throttled_ms"], found["lowest_ms"], found["highest_ms"] = of_client[0], min(of_client), max(of_client)
     return found[[each.split()[0] for each in _COLUMNS.split(", ")]]

@@ -17,7 +17,8 @@ WINDOW: Final = ("window_start", "window_end")
 WHO: Final = ("cluster_id", "user", "client_id", "group_id", "role", "broker")
 
 SUMS: Final = (
-    *("byte_rate", "byte_rate_max", "request_rate", "throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
+    *("byte_rate", "byte_rate_max", "byte_rate_variance", "request_rate", "throttle_total_ms", "throttles"),
+    *("wait_total_ms", "covered_ms"),
 )
 MEANS: Final = ("throttle_avg_ms",)
 HIGHEST: Final = ("throttle_max_ms",)
@@ -33,8 +34,8 @@ _ADDED: Final = {
     **dict.fromkeys(HIGHEST, "max"),
 }
 _DOUBLES: Final = (
-    *("byte_rate", "byte_rate_max", "request_rate", *MEANS, *HIGHEST, "throttle_total_ms", "throttles"),
-    *("wait_total_ms", "covered_ms"),
+    *("byte_rate", "byte_rate_max", "byte_rate_variance", "request_rate", *MEANS, *HIGHEST),
+    *("throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
 )
 _DDL: Final = ", ".join(
     [

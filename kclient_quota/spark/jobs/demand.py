@@ -32,6 +32,7 @@ _READ: Final = {
     "group_id": "string",
     "clients": "bigint",
     "byte_rate_max": "double",
+    "byte_rate_variance": "double",
     "request_rate": "double",
     "throttle_avg_ms": "double",
     "throttle_total_ms": "double",
@@ -41,9 +42,10 @@ _READ: Final = {
 
 
 def with_demand(usage: "DataFrame", most_growth: float = MOST_GROWTH) -> "DataFrame":
-    """Rows of usage that tell bytes: the window, the client, broker, clients, byte_rate, unserved, demand, burst.
+    """Rows of usage that tell bytes: window, client, broker, clients, byte_rate, unserved, demand, burst, variance.
 
-    `burst` is the highest rate that was told, scaled in the same way: the sum of that of all clients.
+    `burst` is the highest rate that was told, the sum of that of all clients, and `variance` how much the rate varies
+    within the window; both scaled in the same way.
 
     Demand is null where the client could send nothing at all: then nobody knows.
 
@@ -67,5 +69,6 @@ def with_demand(usage: "DataFrame", most_growth: float = MOST_GROWTH) -> "DataFr
         .where(F.col("byte_rate").isNotNull())
         .withColumn("demand", F.when(is_known, F.col("byte_rate") / (1 - F.col("unserved"))))
         .withColumn("burst", F.greatest("demand", F.col("byte_rate_max") / (1 - F.col("unserved"))))
-        .select(*_WHEN, *_CLIENT, "broker", "clients", "byte_rate", "unserved", "demand", "burst")
+        .withColumn("variance", F.coalesce(F.col("byte_rate_variance") / (1 - F.col("unserved")) ** 2, F.lit(0.0)))
+        .select(*_WHEN, *_CLIENT, "broker", "clients", "byte_rate", "unserved", "demand", "burst", "variance")
     )

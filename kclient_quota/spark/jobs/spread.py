@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS
 from kclient_quota.spark.measures import (
     BYTE_RATE,
     BYTES,
@@ -35,6 +36,9 @@ MOST_LOST: Final = 6
 MOST_WINDOWS: Final = 1_000
 """Over how many windows a single push is spread at most."""
 
+_RATE_MS: Final = STAT_SAMPLES * STAT_WINDOW_MS
+"""What a client's own rates are of, at most: its last two samples."""
+
 SERIES: Final = ("client", "cluster_id", "user", "client_id", "group_id", "role", "broker")
 """What one client tells about one broker, as one thing."""
 
@@ -51,8 +55,8 @@ def spread(pushes: "DataFrame", window_ms: int) -> "DataFrame":
     Returns:
         the columns of `SERIES`; `time`, within the window; `is_known`: whether `client` is an instance; `begin_ms` and
         `end_ms` of the part; `covered_ms`, `byte_ms`, `request_ms`: its length, where any span, bytes, requests are
-        told; bytes, requests, throttles, throttle_total_ms and wait_total_ms of it; `peak`, the highest byte rate told;
-        throttle_avg_ms, throttle_max_ms as pushed.
+        told; `square_ms`: the square of its byte rate times its length; bytes, requests, throttles, throttle_total_ms
+        and wait_total_ms of it; `peak`, the highest byte rate told; throttle_avg_ms, throttle_max_ms as pushed.
     """
     is_stream = pushes.isStreaming
     spans = _spans(_series(pushes), window_ms)
@@ -75,6 +79,7 @@ def spread(pushes: "DataFrame", window_ms: int) -> "DataFrame":
         F.when(F.col(BYTES).isNotNull() & (inside > 0), inside).alias("byte_ms"),
         F.when(F.col(REQUESTS).isNotNull() & (inside > 0), inside).alias("request_ms"),
         *((F.col(name) * share).alias(name) for name in _COUNTED),
+        (F.col("square") * F.when(inside > 0, inside)).alias("square_ms"),
         _part(THROTTLE_TOTAL, "_start", "_throttled_until", end).alias(THROTTLE_TOTAL),
         _part(WAIT_TOTAL, "_waited_since", "_end", end).alias(WAIT_TOTAL),
         *(F.when(inside > 0, F.col(name)).alias(name) for name in ("peak", "throttle_avg_ms", THROTTLE_MAX)),
@@ -115,7 +120,12 @@ def _spans(rows: "DataFrame", window_ms: int) -> "DataFrame":
     peak = F.greatest(BYTE_RATE, F.col(BYTES) / F.col(seconds_of(BYTES)))
     # several threads wait at once: what they wait together is no longer than the time that there was
     waited = F.coalesce(WAIT_WALL, _least(WAIT_TOTAL, F.col("_span")))
-    return rows.withColumn("peak", peak).withColumns({**counts, WAIT_TOTAL: waited})
+    mean = F.col(BYTES) / F.col("_span") * 1000
+    # how far what it did last was from what it did all the time, where that is longer than what clients call their rate
+    off = F.when(F.col("_span") > _RATE_MS, F.col(BYTE_RATE) - mean)
+    off = F.coalesce(off, F.lit(0.0))
+    rows = rows.withColumn("peak", peak).withColumns({**counts, WAIT_TOTAL: waited})
+    return rows.withColumn("square", mean * mean + off * off)
 
 
 def _times_of_stream(rows: "DataFrame") -> "DataFrame":

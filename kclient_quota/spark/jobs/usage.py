@@ -11,6 +11,7 @@ see `spread`: any window may be asked for, whatever the push interval.
 | clients | | instances behind the row |
 | byte_rate, byte_rate_max | bytes/s | mean over the window; sum of the instances' highest; null when the clients do \
 not tell (librdkafka's do not) |
+| byte_rate_variance | (bytes/s)² | how much the rate varies within the window, added up over instances |
 | request_rate | 1/s | mean |
 | throttle_avg_ms, throttle_max_ms | ms | mean over pushes, longest |
 | throttle_total_ms, throttles | ms, count | where the clients tell |
@@ -41,8 +42,8 @@ PUSH_INTERVAL: Final = "5 minutes"
 """Kafka's own default of `interval.ms`."""
 
 _ORDER: Final = (
-    *("byte_rate", "byte_rate_max", "request_rate", "throttle_avg_ms", "throttle_max_ms", "throttle_total_ms"),
-    *("throttles", "wait_total_ms", "covered_ms"),
+    *("byte_rate", "byte_rate_max", "byte_rate_variance", "request_rate", "throttle_avg_ms", "throttle_max_ms"),
+    *("throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
 )
 
 
@@ -98,7 +99,10 @@ def _together(per_client: "DataFrame") -> "DataFrame":
 def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
     """One row a window, client, role and broker."""
     sums = parts.groupBy(F.window("time", spark_words(window_ms)).alias("window"), "client", "is_known", *WHO).agg(
-        *(F.sum(name).alias(name) for name in ("bytes", "byte_ms", "requests", "request_ms", "covered_ms")),
+        *(
+            F.sum(name).alias(name)
+            for name in ("bytes", "byte_ms", "square_ms", "requests", "request_ms", "covered_ms")
+        ),
         *(F.sum(name).alias(name) for name in ("throttle_total_ms", "throttles", "wait_total_ms")),
         (F.max("end_ms") - F.min("begin_ms")).alias("present_ms"),
         F.max("peak").alias("byte_rate_max"),
@@ -113,10 +117,17 @@ def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
         F.col("present_ms").isNotNull().cast("bigint").alias("clients"),
         rate("bytes", "byte_ms").alias("byte_rate"),
         "byte_rate_max",
+        _variance().alias("byte_rate_variance"),
         rate("requests", "request_ms").alias("request_rate"),
         *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
         F.col("covered_ms").cast("double").alias("covered_ms"),
     )
+
+
+def _variance() -> "Column":
+    """Of what one client did, from push to push and, as far as its last seconds tell, within."""
+    mean = F.col("bytes") / F.col("byte_ms") * 1000
+    return F.greatest(F.col("square_ms") / F.col("byte_ms") - mean * mean, F.lit(0.0))
 
 
 def _rate(count: str, counted_ms: str, window_ms: int) -> "Column":
