@@ -6,43 +6,61 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import ListedColormap
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
 from kclient_quota.spark.report_tables import BINS, Heat
 
 _NOW, _NEW, _LIMIT, _BARS = "#c2660a", "#0a7d4b", "#444444", "#4472a8"
+_NOTHING, _FREE = "#ffffff", "#e4ece6"
 _WIDE: Final = 11.0
-_TICKS: Final = 9
-_DAY_MS: Final = 86_400_000
 
 
 def heat_map(heat: Heat) -> str:
-    """Clients down, time across; the darker, the longer the throttle time."""
-    figure, axes = _axes(len(heat.clients), _WIDE)
-    cells = [[value if value is not None else float("nan") for value in row] for row in heat.seconds]
-    image = axes.imshow(cells, aspect="auto", cmap="YlOrRd", vmin=0, interpolation="nearest")
-    figure.colorbar(image, ax=axes, label="longest throttle time, s", pad=0.01)
-    axes.set_facecolor("#f4f4f4")
-    columns = len(heat.seconds[0])
-    places = list(range(0, columns, max(1, -(-columns // _TICKS))))
+    """Clients down, time across; the darker, the longer the throttle time; no push and no throttling told apart."""
+    figure, axes = _axes(len(heat.clients), _WIDE, "Longest throttle time by client and time")
     begin = datetime.fromtimestamp(heat.begin_ms / 1000, tz=UTC)
-    form = "%H:%M" if columns * heat.width_ms < _DAY_MS else "%m-%d %H:%M"
-    axes.set_xticks(places, [f"{begin + timedelta(milliseconds=heat.width_ms * at):{form}}" for at in places])
+    width = timedelta(milliseconds=heat.width_ms)
+    edges = [float(date2num(begin + width * at)) for at in range(len(heat.seconds[0]) + 1)]  # type: ignore[no-untyped-call]
+    lines = [at - 0.5 for at in range(len(heat.clients) + 1)]
+    nan = float("nan")
+    throttled = [[value or nan for value in row] for row in heat.seconds]
+    free = [[1.0 if value == 0 else nan for value in row] for row in heat.seconds]
+    axes.set_facecolor(_NOTHING)
+    axes.pcolormesh(edges, lines, free, cmap=ListedColormap([_FREE]), edgecolors="none")
+    image = axes.pcolormesh(edges, lines, throttled, cmap="YlOrRd", vmin=0, edgecolors="none")
+    figure.colorbar(image, ax=axes, label="longest throttle time, s", pad=0.01, format=StrMethodFormatter("{x:,g}"))
+    axes.xaxis_date(tz="UTC")
+    locator = AutoDateLocator(tz=UTC, maxticks=9)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_xlabel("time, UTC")
+    axes.grid(visible=False)
     _name_rows(axes, heat.clients)
+    axes.set_ylim(len(heat.clients) - 0.5, -0.5)
+    marks = [
+        Patch(facecolor=_FREE, label="not throttled"),
+        Patch(facecolor=_NOTHING, edgecolor="#999", label="no push"),
+    ]
+    figure.legend(handles=marks, frameon=False, fontsize="small", loc="outside lower left", ncols=2)
     return _svg(figure)
 
 
 def utilisation(rows: list[tuple[str, float, float]]) -> str:
     """For each client a line from the median to the highest utilisation."""
-    figure, axes = _axes(len(rows), _WIDE / 2)
+    figure, axes = _axes(len(rows), _WIDE / 2, "Nearest to their quota, or above")
     places = range(len(rows))
     axes.hlines(places, [median for _, median, _ in rows], [most for *_, most in rows], color=_BARS, linewidth=3)
     axes.plot([median for _, median, _ in rows], places, "o", color=_BARS, label="median window")
     axes.plot([most for *_, most in rows], places, "|", color=_BARS, markersize=12, label="highest window")
     axes.axvline(1, color=_LIMIT, linestyle="--", linewidth=1, label="quota")
-    axes.set_xlim(left=0)
-    axes.set_xlabel("bytes, quota = 1")
-    axes.legend(frameon=False, fontsize="small")
+    axes.set_xlim(0, max(2.0, *(most * 1.05 for *_, most in rows)))
+    axes.set_xlabel("bytes of all who share the quota, quota = 1")
+    figure.legend(frameon=False, fontsize="small", loc="outside lower center", ncols=3)
     _name_rows(axes, [name for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     return _svg(figure)
@@ -56,17 +74,22 @@ def spread(counts: list[int]) -> str:
     colours = [_NOW if bar * width >= 1 else _BARS for bar in range(BINS)]
     axes.bar([(bar + 0.5) * width for bar in range(BINS)], counts, width=width * 0.9, color=colours)
     axes.axvline(1, color=_LIMIT, linestyle="--", linewidth=1)
-    axes.set_xlabel("bytes, quota = 1 (last bar: 1.95 and more)")
+    axes.set_title("How often which utilisation", loc="left", fontsize="medium")
+    last = (BINS - 1) * width
+    axes.set_xticks([0, 0.5, 1, 1.5, last + width / 2], ["0", "0.5", "1", "1.5", f"{last:g}\nand more"])
+    axes.set_xlim(0, 2)
+    axes.set_xlabel("bytes of all who share the quota, quota = 1")
     axes.set_ylabel("windows of clients")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     _plain(axes)
     return _svg(figure)
 
 
 def shares(names: list[str], parts: list[float]) -> str:
     """The mean share of each outlier where it is one."""
-    figure, axes = _axes(len(names), _WIDE / 2)
+    figure, axes = _axes(len(names), _WIDE / 2, "Mean share of the broker")
     axes.barh(range(len(names)), parts, color=_NOW, height=0.7)
-    axes.set_xlabel("mean share of the broker")
+    axes.set_xlabel("part of the broker's bytes; 1 = all")
     axes.set_xlim(0, max(1.0, *parts))
     _name_rows(axes, names)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -75,7 +98,7 @@ def shares(names: list[str], parts: list[float]) -> str:
 
 def quotas(rows: list[tuple[str, float, float | None, float | None]]) -> str:
     """Demand beside the quota in force and the recommended one, on a logarithmic scale."""
-    figure, axes = _axes(len(rows), _WIDE)
+    figure, axes = _axes(len(rows), _WIDE, "Demand and quotas of the busiest clients")
     places = range(len(rows))
     axes.plot([max(demand, 1) for _, demand, _, _ in rows], places, "o", color=_BARS, label="demand, 95th percentile")
     for label, place, colour in (("quota in force", 2, _NOW), ("recommended", 3, _NEW)):
@@ -84,16 +107,18 @@ def quotas(rows: list[tuple[str, float, float | None, float | None]]) -> str:
             values, at = zip(*marks, strict=True)
             axes.plot(values, at, "|", color=colour, markersize=14, markeredgewidth=3, label=label)
     axes.set_xscale("log")
-    axes.set_xlabel("bytes per second and broker")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:,.0f}"))
+    axes.set_xlabel("bytes per second and broker, logarithmic")
     figure.legend(frameon=False, fontsize="small", loc="outside upper center", ncols=3)
     _name_rows(axes, [name for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     return _svg(figure)
 
 
-def _axes(rows: int, width: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, max(1.8, 0.27 * rows + 0.9)), layout="constrained")
+def _axes(rows: int, width: float, title: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, max(2.2, 0.27 * rows + 1.3)), layout="constrained")
     axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize="medium")
     _plain(axes)
     return figure, axes
 

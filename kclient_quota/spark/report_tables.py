@@ -1,6 +1,7 @@
 """What a report shows, out of what jobs have written: so many rows, however many clients there are."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -121,6 +122,7 @@ def collect(spark: "SparkSession", directory: Path) -> Tables:
         usage.unpersist()
     if throttled is not None:
         order = throttled.orderBy(F.col("depth_ms").desc_nulls_last(), "start").limit(TOP)
+        order = order.withColumns({f"{name}_ms": F.unix_millis(name) for name in ("start", "end")})
         found.sessions = [_session(row.asDict()) for row in order.collect()]
     if outliers is not None:
         found.outliers = _outliers(outliers)
@@ -149,8 +151,8 @@ def _facts(usage: "DataFrame") -> dict[str, str]:
     each = usage.groupBy(*_CLIENT).agg(F.max("throttle_max_ms").alias("most"))
     clients = each.agg(F.count("*").alias("all"), F.count_if(F.col("most") > 0).alias("throttled")).collect()[0]
     row = usage.agg(
-        F.min("window_start").alias("begin"),
-        F.max("window_end").alias("end"),
+        F.unix_millis(F.min("window_start")).alias("begin"),
+        F.unix_millis(F.max("window_end")).alias("end"),
         F.count_distinct("broker").alias("brokers"),
         F.max("throttle_max_ms").alias("longest"),
         F.count_if(F.col("utilisation") > 1).alias("above"),
@@ -158,12 +160,23 @@ def _facts(usage: "DataFrame") -> dict[str, str]:
     ).collect()[0]
     above = f"{row['above']:,} of {row['windows']:,} windows of clients" if row["windows"] else "no quotas known"
     return {
-        "time": f"{row['begin']:%Y-%m-%d %H:%M} to {row['end']:%H:%M} UTC" if row["begin"] else "nothing",
+        "time": _span(row["begin"], row["end"]) if row["begin"] else "nothing",
         "clients (user, client-id, role)": f"{clients['all']:,} on {row['brokers']:,} brokers",
         "throttled at some time": f"{clients['throttled']:,}",
         "longest throttle time": f"{(row['longest'] or 0) / 1000:,.1f} s",
         "above the quota": above,
     }
+
+
+def _utc(at_ms: int) -> datetime:
+    """A driver's own time zone plays no part: what Spark collects would be in it."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+
+
+def _span(begin_ms: int, end_ms: int) -> str:
+    begin, end = _utc(begin_ms), _utc(end_ms)
+    until = f"{end:%H:%M}" if begin.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+    return f"{begin:%Y-%m-%d %H:%M} to {until} UTC"
 
 
 def _heat(usage: "DataFrame") -> Heat | None:
@@ -215,8 +228,8 @@ def _session(row: dict[str, Any]) -> dict[str, Any]:
     headroom = row["heartbeat_headroom_ms"]
     return {
         "client": client_name(row),
-        "since": f"{row['start']:%m-%d %H:%M:%S}",
-        "until": f"{row['end']:%m-%d %H:%M:%S}",
+        "since, UTC": f"{_utc(row['start_ms']):%Y-%m-%d %H:%M:%S}",
+        "until, UTC": f"{_utc(row['end_ms']):%Y-%m-%d %H:%M:%S}",
         "longest, s": f"{(row['depth_ms'] or 0) / 1000:,.1f}",
         "quota": row["quota_level"] or "unknown",
         "group": row["group_id"] or "",

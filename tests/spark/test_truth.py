@@ -5,7 +5,6 @@ import pytest
 from benchmarks.spark_truth import check
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("interval_s", [20, 300])
 def test_the_answers_are_those_of_the_script(spark, tmp_path, interval_s):
