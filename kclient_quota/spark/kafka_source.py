@@ -33,13 +33,21 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:  # Spark 4.1, whose Python sources cannot be told how much to read; batches can do without
+    ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = object  # type: ignore[misc, assignment] # stand-ins
+    SupportsTriggerAvailableNow = object  # type: ignore[misc, assignment] # as above
+    HAS_LIMITS = False
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
@@ -153,7 +161,15 @@ class KafkaSource(DataSource):
         return KafkaBatchReader(self.options)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        """For streams."""
+        """For streams.
+
+        Raises:
+            ConfigError: it is Spark 4.1.
+        """
+        if not HAS_LIMITS:
+            raise ConfigError(
+                "streams of topics need Spark 4.2; with an older one read with Spark's own connector (--connector jvm)"
+            )
         return KafkaStreamReader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:

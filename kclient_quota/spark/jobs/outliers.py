@@ -17,6 +17,7 @@ with a bounded number of counters a place, for more clients than one wants to ke
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
+from pyspark.version import __version__ as spark_version
 
 from kclient_quota.spark.jobs.sketch import COUNTERS, sketch
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 EXACT_CLIENTS: Final = 100_000
 """Up to so many clients (user and client-id) `noisiest` keeps every one apart."""
+
+_HAS_FIRST: Final = tuple(map(int, spark_version.split(".")[:2])) >= (4, 2)
+"""Whether `max_by` keeps several."""
 
 _WHERE: Final = ("window_start", "cluster_id", "role", "broker")
 
@@ -40,7 +44,7 @@ def noisiest(
 def outliers(usage: "DataFrame", k: int = 3, capacity: float | None = None) -> "DataFrame":
     """The `k` first of every broker, role and window; of a stream, by batches (`foreachBatch`).
 
-    However many clients there are, no more than k + 1 of a place are kept at once.
+    However many clients there are, no more than k + 1 of a place are kept at once; with Spark 4.1, all of a place.
 
     Args:
         usage: rows of the job `usage`.
@@ -85,7 +89,11 @@ def _first(k: int, rate: "Column", *more: str) -> "Column":
     """The k + 1 with the highest rates, the highest first; of equal ones, the last by name."""
     names = [F.coalesce(F.col(name), F.lit("")) for name in ("user", "client_id", *more)]
     row = F.struct("user", "client_id", rate.alias("byte_rate"))
-    return F.call_function("max_by", row, F.struct(rate, *names), F.lit(k + 1)).alias("_first")
+    order = F.struct(rate, *names)
+    if _HAS_FIRST:
+        return F.call_function("max_by", row, order, F.lit(k + 1)).alias("_first")
+    ordered = F.sort_array(F.collect_list(F.struct(order.alias("order"), row.alias("row"))), asc=False)
+    return F.transform(F.slice(ordered, 1, k + 1), lambda each: each["row"]).alias("_first")
 
 
 def _ranked(found: "DataFrame", k: int, capacity: float | None, error: "Column") -> "DataFrame":
