@@ -25,12 +25,12 @@ from kclient_quota.quota.callback import ClientQuotaType
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.quota.manager import ClientQuotaManager
 from kclient_quota.spark.jobs.backtest import backtest
-from kclient_quota.spark.jobs.recommend import Policy
+from kclient_quota.spark.jobs.recommend import Policy, quota_file, recommend
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.quota_table import limit_of, read_limits
+from kclient_quota.spark.quota_table import Limits, limit_of, read_limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BEGIN_MS: Final = 1_800_000_000_000
 SECONDS: Final = 7_200
@@ -179,12 +179,10 @@ def check(spark: "SparkSession", folder: Path, interval_s: int) -> Found:
     pq.write_table(pa.Table.from_pylist(pushes(clients, interval_s)), source / "0.parquet")
     base = Plan("usage", str(source), str(folder / "usage"), source_format="pushes", window=f"{WINDOW_S} seconds")
     run(spark, base)
-    usage = spark.read.parquet(str(folder / "usage"))
+    usage = spark.read.parquet(str(folder / "usage")).cache()
     total, window = _usage_errors(clients, usage.collect())
-    least = min(_least_quota(spark, base, folder, clients, entity) for entity in ("client-id", "user"))
-    tight = Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3)
-    run(spark, replace(base, job="recommend", output=str(folder / "tight.yaml"), policy=tight))
-    limits = read_limits(folder / "tight.yaml")
+    least = min(_least_quota(usage, folder, clients, entity) for entity in ("client-id", "user"))
+    limits = _recommended(usage, folder, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
     rows = backtest(usage, limits).collect()
     names = ("throttled_ms", "lowest_ms", "highest_ms")
     told = [sum(row[name] * row["clients"] for row in rows) / 1000 for name in names]
@@ -207,11 +205,15 @@ def _usage_errors(clients: list[Client], rows: list) -> tuple[float, float]:  # 
     return max(totals), max(each)
 
 
-def _least_quota(spark: "SparkSession", base: Plan, folder: Path, clients: list[Client], entity: str) -> float:
-    policy = Policy(entity, quantile=0.95, headroom=1.05, default_quantile=0.5)
-    file = folder / f"{entity}.yaml"
-    run(spark, replace(base, job="recommend", output=str(file), policy=policy))
-    limits, parts = read_limits(file), []
+def _recommended(usage: "DataFrame", folder: Path, policy: Policy) -> Limits:
+    file = folder / "quotas.yaml"
+    file.write_text(quota_file(recommend(usage, policy).collect(), policy), encoding="utf-8")
+    return read_limits(file)
+
+
+def _least_quota(usage: "DataFrame", folder: Path, clients: list[Client], entity: str) -> float:
+    limits = _recommended(usage, folder, Policy(entity, quantile=0.95, headroom=1.05, default_quantile=0.5))
+    parts = []
     for (role, name), sends in by_quota_owner(clients, (entity.replace("-", "_"),)).items():
         rates = np.sort(sends.reshape(-1, WINDOW_S).mean(axis=1))
         wanted = rates[math.ceil(0.95 * len(rates)) - 1]
@@ -220,12 +222,12 @@ def _least_quota(spark: "SparkSession", base: Plan, folder: Path, clients: list[
     return float(min(parts))
 
 
-def _simulated_s(clients: list[Client], limits: object) -> float:
+def _simulated_s(clients: list[Client], limits: Limits) -> float:
     """Every second each client that is not muted sends what it has; the brokers' own quota manager answers."""
     total_ms = 0
     for role, kind in (("producer", ClientQuotaType.PRODUCE), ("consumer", ClientQuotaType.FETCH)):
         manager = ClientQuotaManager(kind)
-        for (user, client_id), value in limits.get(f"{role}_byte_rate", {}).items():  # type: ignore[attr-defined]
+        for (user, client_id), value in limits.get(f"{role}_byte_rate", {}).items():
             manager.update_quota(ClientQuotaEntity.of(user=user, client_id=client_id), value)
         members = [client for client in clients if client.role == role]
         waiting, until_ms = [0.0] * len(members), [0] * len(members)
