@@ -37,10 +37,6 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a broker that answers another request than it was asked",
         "report it to whoever makes that broker",
     ),
-    "topics %s were made anew": (
-        "a topic that a Spark stream reads was deleted and created again",
-        "nothing, if that was meant; `failOnDataLoss=true` stops instead",
-    ),
     "An event of librdkafka's": (
         "an exception of our own while reading statistics; its traceback follows",
         "report it; messages are not affected",
