@@ -31,7 +31,20 @@ _MOST_BROKERS = 1_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers (default: %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all, :: for IPv6 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)"
+    )
+    parser.add_argument(
+        "--listener",
+        action="append",
+        metavar="NAME",
+        choices=["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"],
+        help="serve this listener; may be repeated (default: all that the other options allow, without PLAINTEXT where "
+        "there are users)",
+    )
     parser.add_argument(
         "--port", type=int, default=9092, help="of the first broker, the others follow; 0 for free ones (default: 9092)"
     )
@@ -103,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
         topics=dict(_topic(text) for text in options.topic),
         ports=options.port,
         host=options.host,
+        advertised_host=options.advertised_host,
+        listeners=_listeners(options),
         properties=dict(_pair("--property", text, "=") for text in options.property),
         users=users,
         tls_pem=options.tls_pem,
@@ -160,14 +175,22 @@ def _check(options: argparse.Namespace) -> None:
 
 def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
     lines = [f"bootstrap.servers={broker.bootstrap_servers}"]
-    if options.user:
-        lines.append(f"SASL_PLAINTEXT: bootstrap.servers={broker.sasl_bootstrap_servers}")
-    if options.tls_pem:
-        lines.append(f"SSL: bootstrap.servers={broker.tls_bootstrap_servers}")
+    lines += [
+        f"{name}: bootstrap.servers={broker.bootstrap_servers_of(name)}"
+        for name in broker.listeners
+        if name != "PLAINTEXT"
+    ]
     if options.metrics_port is not None:
         lines.append(f"metrics: {broker.metrics_url}")
     sys.stdout.write("\n".join([*lines, "Ctrl-C stops", ""]))
     sys.stdout.flush()
+
+
+def _listeners(options: argparse.Namespace) -> list[str] | None:
+    """Which listeners to serve; users secure nothing as long as there is a way in without them."""
+    if options.listener or not options.user:
+        return options.listener or None
+    return ["SASL_SSL", "SASL_PLAINTEXT"] if options.tls_pem else ["SASL_PLAINTEXT"]
 
 
 def _topic(text: str) -> tuple[str, int]:

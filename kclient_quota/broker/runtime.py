@@ -16,7 +16,7 @@ from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.metrics import broker_metrics, prometheus_page
 from kclient_quota.broker.network.connection import Connection
-from kclient_quota.broker.network.endpoints import ListenerSpec
+from kclient_quota.broker.network.endpoints import ListenerSpec, told_host
 from kclient_quota.broker.network.metrics_page import serve_metrics
 from kclient_quota.broker.network.session import ReceiveBuffer
 from kclient_quota.broker.request.context import Scheduler, Services
@@ -38,7 +38,7 @@ class Runtime:
 
     Args:
         broker_ids: node ids.
-        host: address to listen on.
+        hosts: address to listen on, and what clients are told, None for the same.
         listeners: ways into every broker.
         settings: how quotas are measured.
         limits: what clients may cost.
@@ -47,19 +47,20 @@ class Runtime:
     def __init__(
         self,
         broker_ids: Iterable[int],
-        host: str,
+        hosts: tuple[str, str | None],
         listeners: Iterable[ListenerSpec],
         settings: QuotaSettings,
         limits: Limits,
     ) -> None:
-        self._host = host
+        self._host = hosts[0]
+        told = told_host(*hosts)
         self._listeners = list(listeners)
         self._settings = settings
         self._limits = limits
         self.pool = SegmentPool()
         self.cluster = ClusterState(
             cluster_id=uuid.uuid4().hex[:22],
-            brokers=[BrokerInfo(broker_id, host) for broker_id in broker_ids],
+            brokers=[BrokerInfo(broker_id, told) for broker_id in broker_ids],
             new_topic_id=uuid.uuid4,
             new_log=lambda config: PartitionLog(self.pool, config),
         )
@@ -89,7 +90,8 @@ class Runtime:
         try:
             for listener in self._listeners:
                 wanted = self._bound.get((broker_id, listener.name)) or listener.ports.get(broker_id, 0)
-                one = socket.create_server((self._host, wanted), backlog=_BACKLOG)
+                family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+                one = socket.create_server((self._host, wanted), family=family, backlog=_BACKLOG)
                 one.setblocking(False)
                 bound.append(one)
                 port = self._bound[broker_id, listener.name] = one.getsockname()[1]

@@ -18,6 +18,7 @@ from kclient_quota.broker.network.endpoints import (
     SASL_PLAINTEXT,
     SASL_SSL,
     SSL,
+    address_of,
     listener_specs,
     spread_ports,
 )
@@ -54,7 +55,11 @@ class EmbeddedBroker(ControlPanel):
         topics: names of topics to create at the start and their partitions.
         ports: of the PLAINTEXT listeners: 0 for free ones, a number for the first broker (the others follow it), or
             one per broker.
-        host: address to listen on and to tell clients.
+        host: address to listen on, IPv4 or IPv6; loopback unless told otherwise.
+        advertised_host: what clients are told to connect to (Kafka: `advertised.listeners`); None for `host`, or for
+            "localhost" where that means every address ("0.0.0.0", "::").
+        listeners: serve these only, such as ("SASL_SSL",): what is secured has no way around it. None serves PLAINTEXT
+            and every listener that `users`, `oauth` and `tls_pem` make possible.
         clock: time for quotas, waits and timestamps; a clock that is moved by hand moves throttles.
         properties: Kafka's broker configuration by its own keys, such as `quota.window.num`,
             `quota.window.size.seconds`, `auto.create.topics.enable`, `num.partitions`, `log.retention.bytes`.
@@ -89,6 +94,8 @@ class EmbeddedBroker(ControlPanel):
         topics: Mapping[str, int] | None = None,
         ports: int | Sequence[int] = 0,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
+        listeners: Sequence[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         properties: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
@@ -110,6 +117,8 @@ class EmbeddedBroker(ControlPanel):
         self._ids = range(1, brokers + 1)
         self._topics = dict(topics or {})
         self._host = host
+        self._advertised_host = advertised_host
+        self._listeners = listeners
         self._clock = clock
         self._manner = manner_of(manner)
         self._properties = BrokerProperties({**self._manner.properties, **(properties or {})})
@@ -202,10 +211,16 @@ class EmbeddedBroker(ControlPanel):
     def _bind(self) -> Runtime:
         has_users = bool(self._users) or self._oauth is not None
         listeners = listener_specs(
-            self._ports, has_users=has_users, tls_pem=self._tls_pem, tls_client_ca=self._tls_client_ca
+            self._ports,
+            has_users=has_users,
+            tls_pem=self._tls_pem,
+            tls_client_ca=self._tls_client_ca,
+            wanted_names=self._listeners,
         )
         try:
-            return Runtime(self._ids, self._host, listeners, self._settings, self._properties.limits())
+            return Runtime(
+                self._ids, (self._host, self._advertised_host), listeners, self._settings, self._properties.limits()
+            )
         except OSError as error:
             raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
 
@@ -240,8 +255,9 @@ class EmbeddedBroker(ControlPanel):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of the plain-text listeners."""
-        return self.bootstrap_servers_of(PLAINTEXT)
+        """Addresses of the plain-text listeners; where PLAINTEXT is not served, of the first listener that is."""
+        first = next(iter(self._running().cluster.brokers.values())).ports
+        return self.bootstrap_servers_of(PLAINTEXT if PLAINTEXT in first else next(iter(first)))
 
     @property
     def sasl_bootstrap_servers(self) -> str:
@@ -257,6 +273,11 @@ class EmbeddedBroker(ControlPanel):
     def sasl_tls_bootstrap_servers(self) -> str:
         """Addresses of the SASL_SSL listeners; only with `users` and `tls_pem`."""
         return self.bootstrap_servers_of(SASL_SSL)
+
+    @property
+    def listeners(self) -> list[str]:
+        """Names of the listeners that are served."""
+        return list(next(iter(self._running().cluster.brokers.values())).ports)
 
     @property
     def metrics_url(self) -> str:
@@ -276,7 +297,7 @@ class EmbeddedBroker(ControlPanel):
             ConfigError: there is no such listener.
         """
         brokers = self._running().cluster.brokers.values()
-        addresses = [f"{broker.host}:{broker.ports[listener]}" for broker in brokers if listener in broker.ports]
+        addresses = [address_of(broker.host, broker.ports[listener]) for broker in brokers if listener in broker.ports]
         if not addresses:
             raise ConfigError(f"there is no {listener} listener: SASL needs users= or oauth=, TLS tls_pem=")
         return ",".join(addresses)

@@ -29,14 +29,48 @@ def assign_uniform(
             if tp in free and tp[0] in subscriptions[member]:
                 held[member].add(tp)
                 free.discard(tp)
+    if len(set(subscriptions.values())) == 1:
+        _spread(held, free)
+    else:
+        _spread_unlike(held, free, subscriptions)
+    return {member: frozenset(tps) for member, tps in held.items()}
+
+
+def _spread(held: dict[str, set[TopicIdPartition]], free: set[TopicIdPartition]) -> None:
+    """Members that may all read the same: who has too many gives, who has too few takes; linear in partitions."""
+    total = len(free) + sum(map(len, held.values()))
+    least, larger = divmod(total, len(held))
+    spare = sorted(free)
+    # whoever holds most keeps the larger share, so that least moves
+    quota = {
+        member: least + (position < larger)
+        for position, member in enumerate(sorted(held, key=lambda member: (-len(held[member]), member)))
+    }
+    for member, tps in held.items():
+        excess = len(tps) - quota[member]
+        if excess > 0:
+            given = sorted(tps)[-excess:]
+            tps.difference_update(given)
+            spare.extend(given)
+    for member, tps in held.items():
+        while len(tps) < quota[member]:
+            tps.add(spare.pop())
+
+
+def _spread_unlike(
+    held: dict[str, set[TopicIdPartition]], free: set[TopicIdPartition], subscriptions: Subscriptions
+) -> None:
+    """Members with different subscriptions."""
+    readers: dict[UUID, list[str]] = {}
+    for member in sorted(subscriptions):
+        for topic in subscriptions[member]:
+            readers.setdefault(topic, []).append(member)
     for tp in sorted(free):
-        takers = [member for member in members if tp[0] in subscriptions[member]]
-        held[min(takers, key=lambda member: len(held[member]))].add(tp)
+        held[min(readers[tp[0]], key=lambda member: len(held[member]))].add(tp)
     while (move := _improvement(held, subscriptions)) is not None:
         tp, giver, taker = move
         held[giver].remove(tp)
         held[taker].add(tp)
-    return {member: frozenset(tps) for member, tps in held.items()}
 
 
 def _all_partitions(subscriptions: Subscriptions, partitions: Mapping[UUID, int]) -> set[TopicIdPartition]:

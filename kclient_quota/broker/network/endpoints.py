@@ -34,13 +34,15 @@ def listener_specs(
     has_users: bool,
     tls_pem: Path | None,
     tls_client_ca: Path | None = None,
+    wanted_names: Sequence[str] | None = None,
 ) -> list[ListenerSpec]:
-    """PLAINTEXT always; SASL with users, TLS with a certificate, both together with both.
+    """PLAINTEXT unless others are named; SASL with users, TLS with a certificate, both together with both.
 
     Args:
         ports: by listener name and broker id.
         has_users: whether there is anybody to authenticate.
         tls_pem: certificate chain and key.
+        wanted_names: serve these only; None for all that can be served.
         tls_client_ca: who must have signed clients' certificates on the SSL listener; None asks for none.
 
     Raises:
@@ -56,7 +58,29 @@ def listener_specs(
         wanted.append((SASL_PLAINTEXT, None, True))
     if has_users and tls is not None:
         wanted.append((SASL_SSL, tls, True))
-    return [ListenerSpec(name, context, needs, ports.get(name, {})) for name, context, needs in wanted]
+    found = [ListenerSpec(name, context, needs, ports.get(name, {})) for name, context, needs in wanted]
+    if wanted_names is None:
+        return found
+    for name in wanted_names:
+        if name not in {spec.name for spec in found}:
+            raise ConfigError(
+                f"listeners names {name}: SASL needs users= or oauth=, TLS tls_pem=, and names are Kafka's"
+            )
+    if not wanted_names:
+        raise ConfigError("listeners must name at least one, such as SASL_SSL")
+    return [spec for spec in found if spec.name in wanted_names]
+
+
+def address_of(host: str, port: int) -> str:
+    """As clients write it in `bootstrap.servers`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def told_host(host: str, advertised: str | None) -> str:
+    """What clients are told to connect to; "every address" is none that one can connect to."""
+    if advertised is not None:
+        return advertised
+    return "localhost" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
 
 
 def spread_ports(name: str, ports: int | Sequence[int], ids: range) -> dict[int, int]:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import scramp
@@ -165,7 +166,7 @@ class SaslAuthenticator:
         self._scram_user = user
         algorithm = (self._mechanism or "").removeprefix("SCRAM-").replace("-", "").lower()
         salt = hashlib.sha256(self._config.salt + f"\0{algorithm}\0{user}".encode()).digest()[:16]
-        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, SCRAM_ITERATIONS)
+        salted = _salted(algorithm, password, salt)
         stored_key = hashlib.new(algorithm, hmac.digest(salted, b"Client Key", algorithm)).digest()
         return salt, stored_key, hmac.digest(salted, b"Server Key", algorithm), SCRAM_ITERATIONS
 
@@ -186,6 +187,12 @@ class SaslAuthenticator:
     def _failed(self, message: str) -> SaslStep:
         self._mechanism = self._scram = None
         return SaslStep(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
+@lru_cache(maxsize=1024)
+def _salted(algorithm: str, password: str, salt: bytes) -> bytes:
+    """Milliseconds of work by design; once for each user, however often a stranger begins to authenticate."""
+    return hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, SCRAM_ITERATIONS)
 
 
 def _bearer_token(message: bytes) -> str:

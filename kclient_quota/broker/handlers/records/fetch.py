@@ -13,6 +13,7 @@ Gaps: no fetch sessions (session id 0 is answered, so clients send full requests
 divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kclient_quota.broker.cluster_state import Partition, Topic
@@ -161,30 +162,63 @@ def _has_error(response: FetchResponse) -> bool:
 async def _more(context: Context, request: FetchRequest, entries: list[_Wanted]) -> None:
     """Return when `min_bytes` can be read, a leader changes or `max_wait_ms` has passed."""
     promise: Promise[None] = Promise()
-    leaders = [(entry, entry.partition, entry.partition.leader_epoch) for entry in entries if entry.partition]
-
     committed = request.isolation_level == _READ_COMMITTED
+    waits = [_Wait(entry, entry.partition, committed) for entry in entries if entry.partition]
+    total = sum(wait.available for wait in waits)
 
-    def look() -> None:
-        available = 0
-        for entry, partition, leader_epoch in leaders:
-            if partition.leader_epoch != leader_epoch or partition.log.start_offset > entry.request.fetch_offset:
+    def looker(wait: _Wait) -> Callable[[], None]:
+        def look() -> None:
+            # only what has happened to this partition: a fetch may wait for hundreds
+            nonlocal total
+            before = wait.available
+            if not wait.look():
                 promise.resolve(None)
                 return
-            bytes_there = partition.log.available_bytes(entry.request.fetch_offset)
-            if committed and bytes_there:
-                bytes_there -= partition.log.available_bytes(partition.log.last_stable_offset)
-            available += min(bytes_there, entry.request.partition_max_bytes)
-        if available >= request.min_bytes:
-            promise.resolve(None)
+            total += wait.available - before
+            if total >= request.min_bytes:
+                promise.resolve(None)
+
+        return look
 
     timer = context.scheduler.call_at(context.now_ms + request.max_wait_ms, lambda: promise.resolve(None))
-    logs = [partition.log for _, partition, _ in leaders]
-    for log in logs:
+    lookers = [(wait.log, looker(wait)) for wait in waits]
+    for log, look in lookers:
         log.watch(look)
     try:
         await promise
     finally:
         timer.cancel()
-        for log in logs:
+        for log, look in lookers:
             log.unwatch(look)
+
+
+class _Wait:
+    """One partition of a fetch that waits.
+
+    Attributes:
+        log: whose appends matter.
+        available: bytes that the fetch could have from it now.
+    """
+
+    __slots__ = ("_committed", "_leader_epoch", "_most", "_offset", "_partition", "available", "log")
+
+    def __init__(self, entry: _Wanted, partition: Partition, committed: bool) -> None:
+        self.log = partition.log
+        self.available = 0
+        self._partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._offset = entry.request.fetch_offset
+        self._most = entry.request.partition_max_bytes
+        self._committed = committed
+        self.look()
+
+    def look(self) -> bool:
+        """Count anew; whether the partition is still led here and begins where it did."""
+        log = self.log
+        if self._partition.leader_epoch != self._leader_epoch or log.start_offset > self._offset:
+            return False
+        there = log.available_bytes(self._offset)
+        if self._committed and there:
+            there -= log.available_bytes(log.last_stable_offset)
+        self.available = min(there, self._most)
+        return True

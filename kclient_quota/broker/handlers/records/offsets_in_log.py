@@ -2,7 +2,8 @@
 
 ListOffsets (2) v1-10 · DeleteRecords (21) v0-2 · OffsetForLeaderEpoch (23) v2-4. KIP-79, KIP-107, KIP-320, KIP-734.
 
-Behaviour: a timestamp is looked up exactly: the batch is found by its largest timestamp and its records are read.
+Behaviour: a timestamp is looked up exactly: the batch is found by its largest timestamp and its records are read, up to
+20,000 or 16 MiB of them (beyond, the batch stands for its records).
 Versions: ListOffsets 2 isolation level; 3 KIP-219; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE; 6 flexible; 7 -3, the
 largest timestamp (KIP-734); 8 -4, earliest local (KIP-405); 9 -5, latest tiered (KIP-1005); 10 time-out (KIP-1075).
 DeleteRecords 1 KIP-219; 2 flexible. OffsetForLeaderEpoch 2 the client's leader epoch; 3 replica id; 4 flexible.
@@ -14,6 +15,7 @@ from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.errors import WireError
+from kclient_quota.wire.batches import parse_header
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DeleteRecordsRequest,
@@ -34,6 +36,8 @@ _TO_END = -1
 _LEADER_EPOCH_SINCE = 4
 _NOT_FOUND = (-1, -1)
 _READ_COMMITTED = 1
+_MOST_RECORDS_READ = 20_000
+_MOST_BYTES_READ = 16 * 1024 * 1024
 
 OffsetResult = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -111,8 +115,15 @@ def _look_up(log: PartitionLog, timestamp: int) -> tuple[int, int]:
 
 
 def _records(batch: memoryview) -> list[tuple[int, int]]:
+    header = parse_header(batch)
+    if header.record_count > _MOST_RECORDS_READ:
+        # too much work for one answer: the batch stands for its records
+        return [(header.max_timestamp, header.base_offset)]
     try:
-        return [(record.timestamp_ms, record.offset) for record in iterate_records(batch, verify=False)]
+        return [
+            (record.timestamp_ms, record.offset)
+            for record in iterate_records(batch, verify=False, max_inflated_bytes=_MOST_BYTES_READ)
+        ]
     except WireError:
         # stored as the producer sent it: a batch whose records cannot be read has no timestamps to offer
         return []

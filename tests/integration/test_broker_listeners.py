@@ -1,0 +1,75 @@
+"""Ways into a broker: only those that were asked for, at the address that clients can reach."""
+
+import socket
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.command import _listeners, add_arguments
+from kclient_quota.errors import ConfigError
+
+
+def brokers_of(servers, **config):
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **config})
+    return {(each.host, each.port) for each in admin.list_topics(timeout=5).brokers.values()}
+
+
+def test_what_is_secured_has_no_way_around_it():
+    with EmbeddedBroker(users={"alice": "secret"}, listeners=("SASL_PLAINTEXT",)) as broker:
+        assert broker.listeners == ["SASL_PLAINTEXT"]
+        assert broker.bootstrap_servers == broker.sasl_bootstrap_servers
+        sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+        assert brokers_of(broker.bootstrap_servers, **sasl, **{"sasl.password": "secret"})
+        with pytest.raises(KafkaException):
+            brokers_of(broker.bootstrap_servers)
+
+
+def test_users_on_the_command_line_switch_plaintext_off():
+    import argparse
+
+    def chosen(*arguments):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        return _listeners(parser.parse_args(arguments))
+
+    assert chosen() is None
+    assert chosen("--user", "a:b") == ["SASL_PLAINTEXT"]
+    assert chosen("--user", "a:b", "--tls-pem", "x.pem") == ["SASL_SSL", "SASL_PLAINTEXT"]
+    assert chosen("--user", "a:b", "--listener", "PLAINTEXT") == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("listeners", "message"), [(("SASL_SSL",), "SASL_SSL"), (("PLAIN",), "PLAIN"), ((), "at least one")]
+)
+def test_a_listener_that_cannot_be_served(listeners, message):
+    with pytest.raises(ConfigError, match=message):
+        EmbeddedBroker(listeners=listeners).start()
+
+
+def test_every_address_is_advertised_as_one_that_can_be_reached():
+    with EmbeddedBroker(host="0.0.0.0") as broker:
+        ((host, port),) = brokers_of(broker.bootstrap_servers)
+        assert host == "localhost"
+        assert brokers_of(f"127.0.0.1:{port}")
+
+
+def test_the_advertised_host_is_what_clients_are_told():
+    with EmbeddedBroker(host="0.0.0.0", advertised_host="127.0.0.1") as broker:
+        assert {host for host, _ in brokers_of(broker.bootstrap_servers)} == {"127.0.0.1"}
+
+
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="there is no IPv6 loopback here")
+def test_ipv6():
+    with EmbeddedBroker(host="::1") as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        assert {host for host, _ in brokers_of(broker.bootstrap_servers)} == {"::1"}

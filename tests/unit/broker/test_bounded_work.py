@@ -1,0 +1,83 @@
+"""No request costs more than it should: work grows with what changed, not with all there is."""
+
+import time
+from uuid import UUID
+
+from kclient_quota.broker.groups.assignors import assign_uniform
+from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
+from kclient_quota.wire.messages import FetchRequest, ListOffsetsRequest
+from kclient_quota.wire.records import Record, build_batch
+from tests.unit.broker.core_cluster import Cluster
+from tests.unit.broker.handler_node import Node
+
+
+def test_a_batch_that_inflates_enormously_is_not_inflated_to_answer_for_a_time():
+    cluster = Cluster()
+    record = Record(b"", timestamp_ms=5)
+    batch = build_batch([record] * 400_000, compression=1)
+    assert len(batch) < 1_000_000
+    log = cluster.topic.partitions[0].log
+    log.append(batch, leader_epoch=0, now_ms=0)
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-3)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])
+    started = time.thread_time()
+    (answer,) = cluster.send(ListOffsetsRequest(topics=[topic]), 7).topics
+    assert time.thread_time() - started < 0.05
+    assert (answer.partitions[0].timestamp, answer.partitions[0].offset) == (5, 0)
+
+
+def test_a_stranger_s_attempts_to_authenticate_cost_the_work_of_one():
+    config = SaslConfig({"alice": "secret"}, salt=b"of this test alone")
+
+    def attempt():
+        started = time.thread_time()
+        authenticator = SaslAuthenticator(config)
+        authenticator.handshake("SCRAM-SHA-512", "nonce")
+        authenticator.authenticate(b"n,,n=alice,r=abcdef", 0)
+        return time.thread_time() - started
+
+    first = attempt()
+    assert min(attempt() for _ in range(5)) < first / 3
+
+
+def test_a_waiting_fetch_looks_at_the_partition_that_changed_only():
+    node = Node()
+    node.cluster.create_topic("many", 0)
+    topic = node.cluster.topics["many"]
+    node.cluster.add_partitions(topic, 800)
+    looks = []
+    for partition in topic.partitions:
+        available = partition.log.available_bytes
+        partition.log.available_bytes = lambda offset, index=partition.index, real=available: (
+            looks.append(index),
+            real(offset),
+        )[1]
+    parts = [FetchRequest.FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(800)]
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1 << 20, topics=[FetchRequest.FetchTopic(topic="many", partitions=parts)]
+    )
+    answers = node.start(request, 12)
+    assert not answers
+    looks.clear()
+    for index in (3, 700, 3):
+        batch = build_batch([Record(b"x", timestamp_ms=0)])
+        topic.partitions[index].log.append(batch, leader_epoch=0, now_ms=0)
+    assert looks == [3, 700, 3]
+    node.scheduler.pass_ms(500)
+    read = {part.partition_index: len(part.records) for part in answers[0].responses[0].partitions if part.records}
+    assert set(read) == {3, 700}
+
+
+def test_thousands_of_partitions_are_spread_in_no_time_and_few_move():
+    topic = UUID(int=1)
+    members = {f"m{number:03d}": frozenset([topic]) for number in range(100)}
+    started = time.thread_time()
+    first = assign_uniform(members, {topic: 20_000}, {})
+    assert time.thread_time() - started < 1
+    assert {len(tps) for tps in first.values()} == {200}
+    more = {**members, "new": frozenset([topic])}
+    second = assign_uniform(more, {topic: 20_000}, first)
+    assert sorted({len(tps) for tps in second.values()}) == [198, 199]
+    moved = sum(len(second[member] - first.get(member, frozenset())) for member in more)
+    assert moved == len(second["new"])
+    assert sum(map(len, second.values())) == 20_000
