@@ -132,13 +132,14 @@ class SendPace:
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
         least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
-        return 1000.0 * max(min(lump, most), min(least, most))
+        return 1000.0 * max(min(lump, most), least)
 
     def lump_bytes(self, places: int) -> int:
         """The raw bytes of the largest batch to send at once."""
         rate = self._pacer.rate()
         if rate == inf:
-            return self._pacer.request_bytes
+            # Slow start: one message at first, then half of what may be on its way.
+            return min(self._pacer.request_bytes, int(self._pacer.outstanding_bytes / 2)) if self._settled else 1
         return max(1, int(self._cost.raw(self.lump_ms(places) * rate / 1000)))
 
     def room_bytes(self, places: int) -> float:

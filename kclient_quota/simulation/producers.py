@@ -1,17 +1,19 @@
 """Producers in virtual time: clients that wake up, requests that arrive.
 
-A client's gate admits messages (`clients.admission`), librdkafka's linger makes requests of them, the broker's managers
-(`quota.managers`) record them and mute the connection, and what the response says reaches the gate half a round trip
-later. Two events a request: what a response says is looked at when its client next wakes, with the time it came at.
-Plain producers have a module of their own.
+A client's messages wait for each broker as in its send queue, as far as that has room; all are alike here, so that they
+are only counted. As its pace (`pacing.send_pace`) allows, a batch of them goes: librdkafka's linger makes a request of
+it, the broker's managers (`quota.managers`) record it and mute the connection, and what the response says reaches the
+client half a round trip later. Two events a request: what a response says is looked at when its client next wakes, with
+the time it came at. Plain producers have a module of their own.
 """
 
 from collections import deque
+from math import inf
 from typing import Final
 
-from kclient_quota.clients.admission import RECORD_BYTES, Gate
-from kclient_quota.clients.routing import Route
-from kclient_quota.pacing.pacer import MOST_REQUEST_BYTES, Pacer
+from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_queue import LEAST_MESSAGES
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation.model import Scenario
@@ -36,6 +38,9 @@ from kclient_quota.simulation.plain_producers import QUEUE_MESSAGES, PlainLane, 
 
 STATISTICS_MS: Final = 1_000
 """How often librdkafka's statistics tell a gate what a byte takes on the wire."""
+LONGEST_SLEEP_MS: Final = 1_000
+MOST_WAITING: Final = 10_000
+"""Messages, while no quota bounds them."""
 
 
 class _Lane:
@@ -44,59 +49,56 @@ class _Lane:
     __slots__ = (
         "answers",
         "arrived_ms",
-        "gate",
-        "linger_until_ms",
         "managers",
-        "marks",
         "muted_until_ms",
+        "pace",
+        "places",
         "requests",
         "statistics_at_ms",
         "tally",
+        "waiting",
         "wire_bytes",
     )
 
-    def __init__(self, gate: Gate, managers: QuotaManagers, tally: Tally) -> None:
-        self.gate = gate
+    def __init__(self, pace: SendPace, places: int, managers: QuotaManagers, tally: Tally) -> None:
+        self.pace = pace
+        self.places = places  # partitions whose messages wait apart
+        self.waiting = 0  # messages
         self.managers = managers
         self.tally = tally
-        self.requests: deque[int] = deque()  # bytes of what is on its way, the last may still be lingering
-        self.marks: deque[int] = deque()  # what the gate had handed over by the end of each
-        self.answers: deque[tuple[int, int, int]] = deque()  # when it came, mark, throttle time
-        self.linger_until_ms = 0
+        self.requests: deque[tuple[int, int]] = deque()  # bytes of what is on its way, on the wire and raw
+        self.answers: deque[tuple[int, int, int]] = deque()  # when it came, raw bytes, throttle time
         self.arrived_ms = 0
         self.muted_until_ms = 0
         self.wire_bytes = 0
         self.statistics_at_ms = 0
 
     def hear(self, now_ms: int) -> None:
-        """Tell the gate what has come until now."""
+        """Tell the pace what has come until now."""
         answers = self.answers
         while answers and answers[0][0] <= now_ms:
-            at_ms, mark, throttle_ms = answers.popleft()
+            at_ms, raw_bytes, throttle_ms = answers.popleft()
             if throttle_ms > 0:
-                self.gate.on_throttle(throttle_ms, at_ms)
-            self.gate.settle(mark, at_ms)
+                self.pace.on_throttle(throttle_ms, at_ms)
+            self.pace.on_delivered(raw_bytes, at_ms)
         if now_ms >= self.statistics_at_ms:
             self.statistics_at_ms = now_ms + STATISTICS_MS
-            self.gate.on_wire(self.wire_bytes)
+            self.pace.on_wire(self.wire_bytes, now_ms)
             self.wire_bytes = 0
 
 
 class _Client:
     """A producer with one lane for each partition leader it writes to."""
 
-    __slots__ = ("begin_ms", "end_ms", "lanes", "partitions", "per_message_ms", "route", "sent")
+    __slots__ = ("begin_ms", "end_ms", "lanes", "offered", "partitions", "per_message_ms")
 
-    def __init__(
-        self, partitions: list[_Lane], route: Route, begin_ms: int, end_ms: int, per_message_ms: float
-    ) -> None:
+    def __init__(self, partitions: list[_Lane], begin_ms: int, end_ms: int, per_message_ms: float) -> None:
         self.partitions = partitions
         self.lanes = list(dict.fromkeys(partitions))
-        self.route = route
         self.begin_ms = begin_ms
         self.end_ms = end_ms
         self.per_message_ms = per_message_ms
-        self.sent = 0  # messages
+        self.offered = 0  # messages
 
 
 class ProducerWorld:
@@ -111,7 +113,7 @@ class ProducerWorld:
     def __init__(self, scenario: Scenario, part: Part, randomness: Randomness) -> None:
         network = scenario.network
         self._random = randomness.random
-        self._cost = scenario.message_bytes + RECORD_BYTES
+        self._raw_bytes = scenario.message_bytes + RECORD_WIRE_BYTES
         self._record_bytes = scenario.message_bytes + RECORD_WIRE_BYTES
         self._travel = Way(network, randomness).arrival
         self._linger_ms = network.linger_ms
@@ -150,12 +152,14 @@ class ProducerWorld:
     ) -> None:
         limit = None if scenario.learns(number) else scenario.quota
         leaders = scenario.partitions(number)
-        gates = {broker: Gate(Pacer(limit), limit, self._linger_ms) for broker in dict.fromkeys(leaders)}
-        lanes = {broker: _Lane(gate, managers[broker], tally) for broker, gate in gates.items()}
+        lanes = {}
+        for broker in dict.fromkeys(leaders):
+            pace = SendPace(Pacer(limit), None, limit, linger_ms=self._linger_ms)
+            places = leaders.count(broker) if self._keyed else 1
+            lanes[broker] = _Lane(pace, places, managers[broker], tally)
         begin_ms, end_ms = span
-        route = Route(leaders, gates.__getitem__, begin_ms)
         per_message_ms = scenario.message_bytes * 1000 / scenario.demand(number)
-        client = _Client([lanes[broker] for broker in leaders], route, begin_ms, end_ms, per_message_ms)
+        client = _Client([lanes[broker] for broker in leaders], begin_ms, end_ms, per_message_ms)
         self._push(begin_ms, self._wake, client)
 
     def _add_plain(
@@ -183,63 +187,69 @@ class ProducerWorld:
     # The client
 
     def _wake(self, client: _Client, now_ms: int) -> None:
-        """Hand over all that the gates take now, and sleep until they take more."""
+        """Send all that may go now, and sleep until more may."""
         if now_ms >= client.end_ms:
             return
         for lane in client.lanes:
             lane.hear(now_ms)
-        cost = self._cost
+        due_ms: float = now_ms
+        sent = True
+        while sent and due_ms <= now_ms:  # what went has made room
+            due_ms = self._offer(client, now_ms)
+            sent = False
+            wait_ms: float = LONGEST_SLEEP_MS
+            for lane in client.lanes:
+                while lane.waiting:
+                    batch = max(1, min(lane.pace.lump_bytes(lane.places) // self._raw_bytes, lane.waiting))
+                    lane_wait_ms = lane.pace.wait_ms(batch * self._raw_bytes, now_ms)
+                    if lane_wait_ms:
+                        wait_ms = min(wait_ms, lane_wait_ms)
+                        break
+                    self._hand(lane, batch, now_ms)
+                    sent = True
+        if due_ms > now_ms:
+            wait_ms = min(wait_ms, int(due_ms) + 1 - now_ms)
+        self._push(now_ms + max(1, int(wait_ms)) + int(self._random() * self._late_ms), self._wake, client)
+
+    def _offer(self, client: _Client, now_ms: int) -> float:
+        """Offer what there is; returns when the next message is there: now or earlier when there is no room for it."""
+        per_message_ms = client.per_message_ms
         while True:
-            due_ms = client.begin_ms + client.sent * client.per_message_ms
+            due_ms = client.begin_ms + client.offered * per_message_ms
             if due_ms > now_ms:
-                self._push(int(due_ms) + 1, self._wake, client)
-                return
-            lane = self._lane(client, now_ms)
-            gate = lane.gate
-            wait_ms = gate.admit(cost, now_ms)
-            if wait_ms:
-                break
-            self._hand(client, lane, now_ms)
-        wake_ms = now_ms + wait_ms + int(self._random() * self._late_ms)
-        self._push(wake_ms, self._wake, client)
+                return due_ms
+            if self._keyed:
+                lane = client.partitions[client.offered % len(client.partitions)]
+            else:  # to whoever has least to send
+                lane = min(client.lanes, key=lambda lane: lane.waiting)
+            room = self._room(lane)
+            if room <= 0:
+                return due_ms
+            messages = 1
+            if len(client.lanes) == 1:
+                there = (
+                    int((now_ms - client.begin_ms) / per_message_ms) + 1 - client.offered if per_message_ms else room
+                )
+                messages = max(1, min(room, there))
+            lane.waiting += messages
+            client.offered += messages
 
-    def _lane(self, client: _Client, now_ms: int) -> _Lane:
-        """Where the next message goes."""
-        partitions = client.partitions
-        if len(partitions) == 1:
-            return partitions[0]
-        if self._keyed:
-            return partitions[client.sent % len(partitions)]
-        route = client.route
-        if route.gates[route.partition].left < self._cost:
-            route.steer(self._cost, now_ms)
-        return partitions[route.partition]
+    def _room(self, lane: _Lane) -> int:
+        """How many messages more may wait."""
+        room = lane.pace.room_bytes(lane.places)
+        most = MOST_WAITING if room == inf else int(room / self._raw_bytes)
+        return max(most, LEAST_MESSAGES) - lane.waiting
 
-    def _hand(self, client: _Client, lane: _Lane, now_ms: int) -> None:
-        """Give librdkafka as much as has been granted, as far as there is any."""
-        gate = lane.gate
-        messages = 1 if self._keyed else gate.left // self._cost
-        if client.per_message_ms:
-            due = int((now_ms - client.begin_ms) / client.per_message_ms) + 1 - client.sent
-            messages = max(1, min(messages, due))
-        gate.left -= messages * self._cost
-        client.sent += messages
-        if len(client.partitions) > 1:
-            client.route.count(messages * self._cost)
-        nbytes = messages * self._record_bytes
-        requests = lane.requests
-        if now_ms < lane.linger_until_ms and requests[-1] + nbytes <= MOST_REQUEST_BYTES:
-            requests[-1] += nbytes
-            lane.marks[-1] = gate.handed
-        else:
-            nbytes += REQUEST_WIRE_BYTES
-            requests.append(nbytes)
-            lane.marks.append(gate.handed)
-            lane.linger_until_ms = now_ms + self._linger_ms
-            arrival_ms = self._travel(lane.linger_until_ms)
-            lane.arrived_ms = max(arrival_ms, lane.arrived_ms)
-            self._push(lane.arrived_ms, self._arrive, lane)
+    def _hand(self, lane: _Lane, messages: int, now_ms: int) -> None:
+        """Librdkafka makes one request of a grant."""
+        raw_bytes = messages * self._raw_bytes
+        lane.pace.on_granted(raw_bytes, now_ms)
+        lane.waiting -= messages
+        nbytes = messages * self._record_bytes + REQUEST_WIRE_BYTES
+        lane.requests.append((nbytes, raw_bytes))
         lane.wire_bytes += nbytes
+        lane.arrived_ms = max(self._travel(now_ms + self._linger_ms), lane.arrived_ms)
+        self._push(lane.arrived_ms, self._arrive, lane)
 
     # The broker
 
@@ -248,10 +258,9 @@ class ProducerWorld:
         if now_ms < lane.muted_until_ms:
             self._push(lane.muted_until_ms, self._arrive, lane)
             return
-        nbytes = lane.requests.popleft()
-        mark = lane.marks.popleft()
+        nbytes, raw_bytes = lane.requests.popleft()
         throttle_ms = lane.managers.on_produce(PRINCIPAL, CLIENT_ID, nbytes, 0, now_ms, acks=-1).time_ms
         lane.muted_until_ms = now_ms + throttle_ms
         answered_ms = self._travel(now_ms)
-        lane.answers.append((answered_ms, mark, throttle_ms))
+        lane.answers.append((answered_ms, raw_bytes, throttle_ms))
         lane.tally.note(nbytes, throttle_ms, now_ms)

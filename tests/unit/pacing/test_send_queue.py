@@ -16,6 +16,9 @@ QUOTA = 51_200
 
 def queue_of(*lanes, limit=QUOTA, max_bytes=32 << 20, max_delay_ms=1_000, compressed=False):
     pace = SendPace(Pacer(limit), BatchCost(compressed=compressed), limit, linger_ms=5, max_delay_ms=max_delay_ms)
+    if limit is None:  # one message has been delivered: batches may grow
+        pace.on_granted(1, T0)
+        pace.on_delivered(1, T0)
     return SendQueue(pace, lanes, max_bytes=max_bytes)
 
 
@@ -211,3 +214,18 @@ def test_messages_of_nobody_are_one_tenant_more():
     assert sorted([*waiting, *dropped]) == list(range(60))
     assert queue.offer(message(60)).accepted
     assert numbers(drain(queue, T0, T0 + 2_000)) == [60]
+
+
+def test_as_long_as_no_limit_is_known_one_message_goes_first_and_then_ever_more():
+    pace = SendPace(Pacer(), BatchCost(), linger_ms=5)
+    queue = SendQueue(pace)
+    for number in range(2_000):
+        assert queue.offer(message(number)).accepted
+    sizes = []
+    for _ in range(6):
+        while isinstance(grant := queue.next_grant(T0), Grant):
+            sizes.append(len(grant.messages))
+        pace.on_delivered(pace.outstanding, T0)
+    assert sizes[0] == 1
+    assert sum(sizes) * 300 <= 16_384 * 2**6
+    assert max(sizes) > 4 * sizes[1]
