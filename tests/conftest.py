@@ -8,13 +8,13 @@ import pytest
 
 from kclient_quota.testing.apache import ApacheKafka
 from tests.required import require_apache_kafka
-from tests.suite.reporting import NothingLeftOut, Reporting, is_ci
+from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
 from tests.suite.turns import Turns
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--budgets", action="store_true", help="fail when a directory takes longer than tests/suite/rooms.py allows"
+        "--budgets", action="store_true", help="fail when a directory uses more time than tests/suite/rooms.py allows"
     )
 
 
@@ -22,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if not is_worker:
         config.pluginmanager.register(Reporting(with_budgets=config.getoption("budgets")))
+    config.pluginmanager.register(WithoutKafka())
+    config.pluginmanager.register(Clocked())
     if is_ci():
         config.pluginmanager.register(NothingLeftOut())
     config.pluginmanager.register(Turns(config))

@@ -111,15 +111,36 @@ def test_elsewhere_nothing_is_taken_twice(run, tmp_path):
     assert (tmp_path / "count").read_text() == "1"
 
 
-def test_a_directory_that_takes_too_long_fails_the_run(run):
-    text = (
-        "from tests.suite import rooms\nrooms.BUDGET_S['unit'] = 0.05\nimport time\ndef test_one(): time.sleep(0.1)\n"
-    )
+def test_a_directory_that_uses_too_much_fails_the_run(run):
+    text = "from tests.suite import rooms\nrooms.CPU_BUDGET_S['unit'] = 0.05\nimport time\n"
+    text += "def test_one():\n    end = time.process_time() + 0.2\n    while time.process_time() < end: pass\n"
     status, said = run("unit", text, "--budgets")
     assert status == 1
     assert "over the budget of time, which fails the run" in said
     assert "unit: 0 s, 0.05 s allowed" in said
     assert run("unit", text)[0] == 0
+
+
+def test_time_that_is_waited_is_not_used(run):
+    text = "from tests.suite import rooms\nrooms.CPU_BUDGET_S['unit'] = 0.5\n"
+    text += "import time\ndef test_one(): time.sleep(1)\n"
+    assert run("unit", text, "--budgets")[0] == 0
+
+
+NO_KAFKA = """
+from kclient_quota.testing.apache import ApacheKafka
+def test_one():
+    with ApacheKafka():
+        pass
+"""
+
+
+@pytest.mark.parametrize(("ci", "status", "last"), [("", 0, "1 skipped in"), ("true", 1, "1 failed in")])
+def test_who_meets_the_absence_of_java_is_left_out_but_in_ci(run, ci, status, last):
+    found, said = run("contract", NO_KAFKA, PATH="/nowhere", CI=ci)
+    assert found == status, said
+    assert "needs java" in said
+    assert last in said.splitlines()[-1]
 
 
 ALONE = """

@@ -1,15 +1,18 @@
-"""What the end of a run says: what was left out, which figures were taken again, which directory took too long."""
+"""What the end of a run says: what was left out, which figures were taken again, which directory used too much time."""
 
 import os
+import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
-from tests.suite.rooms import BUDGET_OF_ALL_S, BUDGET_S, directory_of
+from kclient_quota.testing.apache import ApacheKafkaUnavailable, apache_kafka_unavailable_reason
+from tests.suite.rooms import BUDGET_OF_ALL_S, CPU_BUDGET_S, directory_of
 
+ALL = "all, by the wall clock"
 RETAKEN = "taken again"
 """The user property of a report that names a try that failed."""
 
@@ -18,7 +21,7 @@ class Reporting:
     """A plug-in of the process that reports (under pytest-xdist the controller).
 
     Args:
-        with_budgets: whether a directory that takes longer than it may fails the run.
+        with_budgets: whether a directory that uses more than its budget fails the run.
     """
 
     def __init__(self, *, with_budgets: bool) -> None:
@@ -26,11 +29,11 @@ class Reporting:
         self._began_ns = time.monotonic_ns()
         self._left_out: Counter[str] = Counter()
         self._retaken: list[str] = []
-        self._took_s: Counter[str] = Counter()
+        self._used_s: Counter[str] = Counter()
         self._over: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._took_s[directory_of(report.nodeid)] += report.duration
+        self._used_s[directory_of(report.nodeid)] += getattr(report, "cpu_s", 0.0)
         if report.skipped and not hasattr(report, "wasxfail"):
             self._left_out[reason_of(report.longrepr)] += 1
         if report.when == "teardown":
@@ -43,8 +46,8 @@ class Reporting:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self._with_budgets:
             return
-        took = {**self._took_s, "all, by the wall clock": (time.monotonic_ns() - self._began_ns) // 1_000_000_000}
-        allowed = {**BUDGET_S, "all, by the wall clock": BUDGET_OF_ALL_S}
+        took = {**self._used_s, ALL: (time.monotonic_ns() - self._began_ns) / 1e9}
+        allowed = {**CPU_BUDGET_S, ALL: BUDGET_OF_ALL_S}
         self._over = [
             f"{name}: {took[name]:.0f} s, {budget} s allowed"
             for name, budget in allowed.items()
@@ -66,23 +69,54 @@ class Reporting:
             yield "measured again", self._retaken
         if self._with_budgets:
             yield (
-                "seconds by directory",
-                [f"{name}: {seconds:.0f} of {BUDGET_S.get(name, 0)}" for name, seconds in sorted(self._took_s.items())],
+                "seconds of CPU by directory",
+                [
+                    f"{name}: {seconds:.0f} of {CPU_BUDGET_S.get(name, 0)}"
+                    for name, seconds in sorted(self._used_s.items())
+                ],
             )
         if self._over:
             yield "over the budget of time, which fails the run", self._over
 
 
+class Clocked:
+    """A plug-in that notes the CPU time of each report: this process's, and that of processes it has waited for."""
+
+    def __init__(self) -> None:
+        self._so_far_s = _cpu_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        report = yield
+        now_s = _cpu_s()
+        report.cpu_s = now_s - self._so_far_s
+        self._so_far_s = now_s
+        return report
+
+
+class WithoutKafka:
+    """A plug-in by which a test that meets the absence of Java or Maven is left out, not failed."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        report = yield
+        reason = apache_kafka_unavailable_reason()
+        if reason is not None and call.excinfo is not None and call.excinfo.errisinstance(ApacheKafkaUnavailable):
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"Skipped: {reason}")
+        return report
+
+
 class NothingLeftOut:
     """A plug-in that makes every skip a failure: in CI every tool is there."""
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
         report = yield
         return _failed_if_skipped(report)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self) -> Iterator[None]:
+    def pytest_make_collect_report(self) -> Generator[None, Any, Any]:
         report = yield
         return _failed_if_skipped(report)
 
@@ -90,6 +124,11 @@ class NothingLeftOut:
 def is_ci() -> bool:
     """Whether a test that cannot run fails rather than is left out."""
     return bool(os.environ.get("CI"))
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def reason_of(longrepr: Any) -> str:

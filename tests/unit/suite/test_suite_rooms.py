@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.rooms import BUDGET_S, KAFKA, MEASURED, ON_REQUEST, SPARK, TESTED, room_of, turn_of, unit_of
+from tests.suite.rooms import CPU_BUDGET_S, KAFKA, MEASURED, ON_REQUEST, SPARK, TESTED, room_of, turn_of, unit_of
 
 ROOT = Path(__file__).parents[3]
 NO_TESTS = {"suite", "typing"}
@@ -22,7 +22,7 @@ def test_every_directory_has_a_target():
 def test_what_make_test_runs_is_what_pytest_runs_by_itself():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
     assert settings["testpaths"] == [f"tests/{name}" for name in TESTED]
-    assert set(BUDGET_S) == set(TESTED)
+    assert set(CPU_BUDGET_S) == set(TESTED)
 
 
 @pytest.mark.parametrize(
