@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check grids random coverage versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults grids random coverage versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -17,6 +17,10 @@ test: $(STAMP) lint
 # What needs no waiting, before a commit; at most 3 minutes.
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -n logical tests/unit tests/property
+
+# What producers lose, double and re-order when networks, brokers and processes fail; a quarter of an hour.
+faults: $(STAMP)
+	$(BIN)/python -m pytest tests/faults
 
 # What the simulation says in every cell of the README's tables.
 grids: $(STAMP)
