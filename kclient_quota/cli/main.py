@@ -50,6 +50,13 @@ _COMMANDS = (
         "topic, settings that hurt under them, telemetry. Ends with what to change.",
     ),
     _Command(
+        "top",
+        "kclient_quota.cli.top",
+        "who is throttled now, by which quota, since when",
+        "Shows clients by what they push (KIP-714): throttle and waiting times, rate beside the limit of the quota "
+        "that decides, lag. From a topic of pushes or from a page for Prometheus.",
+    ),
+    _Command(
         "receive",
         "kclient_quota.cli.receive",
         "client telemetry out of a topic, to collectors, Prometheus, files",

@@ -1,0 +1,244 @@
+"""Who is throttled now: what clients push, per client, beside the quota that holds for them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kclient_quota.admin.output import entity_text
+from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, ClientQuotaEntity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kclient_quota.admin.effective import EffectiveQuotas
+
+_METRIC = re.compile(r"org_apache_kafka_(producer|consumer)_(?:fetch_manager_)?(node_)?(.+?)(_total)?")
+_THROTTLE = {"produce_throttle_time", "fetch_throttle_time", "request_throttle_time"}
+_STALE_MS: Final = 300_000
+SORTS: Final = ("throttle", "wait", "rate", "use", "lag", "client")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value that a client has pushed.
+
+    Attributes:
+        instance: the client instance's id.
+        client_id: its client.id.
+        user: who it is, without `User:`.
+        metric: the name as pushed or as Prometheus shows it.
+        tags: of the point.
+        value: a gauge's value, or a counter's since its beginning.
+        at_ms: when it came, in milliseconds since 1970.
+        is_delta: the value is what came since the last one.
+    """
+
+    instance: str
+    client_id: str
+    user: str
+    metric: str
+    tags: Mapping[str, str]
+    value: float
+    at_ms: int
+    is_delta: bool = False
+
+
+@dataclass(slots=True)
+class Row:
+    """One client.
+
+    Attributes:
+        client: its client.id.
+        user: its user.
+        kind: producer or consumer.
+        throttle_avg_ms: mean throttle time of all responses of the last minute.
+        throttle_max_ms: the longest of them.
+        wait_ratio: part of the time for which calls waited for the quota.
+        rate: bytes per second, on the broker that gets most.
+        limit: what the quota allows on each broker; None where it is not known or nothing limits.
+        quota: the entry that decides, such as {user=alice}.
+        lag: records behind, of consumers.
+        throttled_since_ms: since when it has been throttled or waiting without a break; None when it is not.
+        seen_ms: when it last pushed.
+    """
+
+    client: str
+    user: str
+    kind: str
+    throttle_avg_ms: float = 0.0
+    throttle_max_ms: float = 0.0
+    wait_ratio: float = 0.0
+    rate: float = 0.0
+    limit: float | None = None
+    quota: str = ""
+    lag: float | None = None
+    throttled_since_ms: int | None = None
+    seen_ms: int = 0
+
+    @property
+    def use(self) -> float | None:
+        """Rate by limit."""
+        return self.rate / self.limit if self.limit else None
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the quota holds it up now."""
+        return self.throttle_avg_ms > 0 or self.wait_ratio > 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "use": self.use}
+
+
+@dataclass(slots=True)
+class _Client:
+    row: Row
+    rates: dict[str, tuple[float, int]] = field(default_factory=dict)
+    waited: tuple[float, int] | None = None
+
+
+class Top:
+    """Keeps the last word of every client; silent ones go."""
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str, str], _Client] = {}
+
+    def take(self, sample: Sample) -> None:
+        """Take over one value; those that say nothing of quotas are passed over."""
+        found = _METRIC.fullmatch(re.sub(r"[^a-zA-Z0-9_]", "_", sample.metric))
+        if found is None or math.isnan(sample.value):
+            return
+        kind, node, name, total = found.groups()
+        client = self._clients.get((sample.instance, kind))
+        if client is None:
+            client = _Client(Row(sample.client_id, sample.user, kind))
+            self._clients[sample.instance, kind] = client
+        row = client.row
+        row.seen_ms = max(row.seen_ms, sample.at_ms)
+        if total:
+            if name == "quota_wait_time":
+                self._wait(client, sample)
+        elif name == ("outgoing_byte_rate" if kind == "producer" else "incoming_byte_rate"):
+            client.rates[sample.tags.get("node_id", "") if node else ""] = sample.value, sample.at_ms
+            of_nodes = [rate for where, (rate, at) in client.rates.items() if where and sample.at_ms - at < _STALE_MS]
+            row.rate = max(of_nodes, default=client.rates.get("", (0.0, 0))[0])
+        elif name == "records_lag_max":
+            row.lag = sample.value
+        elif not node and name.rpartition("_")[0] in _THROTTLE and name.endswith(("_avg", "_max")):
+            attribute = f"throttle_{name[-3:]}_ms"
+            is_newer = name.startswith("request") and sample.value < getattr(row, attribute)
+            if not is_newer:  # both names report the longer of two throttle times
+                setattr(row, attribute, sample.value)
+        self._note_throttle(row, sample.at_ms)
+
+    def _wait(self, client: _Client, sample: Sample) -> None:
+        """Waiting time by the time in which it came about; more than one call may wait at a time."""
+        former, former_ms = client.waited or (0.0, sample.at_ms)
+        value = former + sample.value if sample.is_delta else sample.value
+        if sample.at_ms > former_ms:
+            client.row.wait_ratio = max(0.0, value - former) / (sample.at_ms - former_ms)
+        client.waited = value, sample.at_ms
+
+    @staticmethod
+    def _note_throttle(row: Row, at_ms: int) -> None:
+        if not row.is_throttled:
+            row.throttled_since_ms = None
+        elif row.throttled_since_ms is None:
+            row.throttled_since_ms = at_ms
+
+    def rows(
+        self, now_ms: int, *, sort: str = "throttle", wanted: str = "", quotas: EffectiveQuotas | None = None
+    ) -> list[Row]:
+        """Clients, those first that have most of what is sorted by.
+
+        Args:
+            now_ms: clients that have been silent for five minutes are forgotten.
+            sort: one of SORTS.
+            wanted: only clients whose client.id or user has this in it.
+            quotas: of the cluster, for limits.
+
+        Raises:
+            ConfigError: there is no such order.
+        """
+        if sort not in SORTS:
+            raise ConfigError(f"sort by one of {', '.join(SORTS)}, not {sort!r}")
+        for key, client in list(self._clients.items()):
+            if now_ms - client.row.seen_ms > _STALE_MS:
+                del self._clients[key]
+        rows = [client.row for client in self._clients.values()]
+        rows = [row for row in rows if wanted in row.client or wanted in row.user]
+        for row in rows:
+            _limit(row, quotas)
+        return sorted(rows, key=lambda row: (_order(row, sort), row.client, row.user))
+
+
+def _order(row: Row, sort: str) -> tuple[float, float]:
+    values = {
+        "throttle": (row.throttle_avg_ms, row.wait_ratio),
+        "wait": (row.wait_ratio, row.throttle_avg_ms),
+        "rate": (row.rate, 0.0),
+        "use": (row.use or 0.0, 0.0),
+        "lag": (row.lag or 0.0, 0.0),
+        "client": (0.0, 0.0),
+    }
+    first, second = values[sort]
+    return -first, -second
+
+
+def _limit(row: Row, quotas: EffectiveQuotas | None) -> None:
+    if quotas is None:
+        return
+    key = PRODUCER_BYTE_RATE if row.kind == "producer" else CONSUMER_BYTE_RATE
+    found = quotas.deciding(ClientQuotaEntity.of(user=row.user or "ANONYMOUS", client_id=row.client), key)
+    row.limit, row.quota = (None, "") if found is None else (found.value, entity_text(found.entity))
+
+
+HEAD: Final = ("CLIENT", "USER", "", "AVG", "MAX", "WAIT", "RATE", "LIMIT", "USE", "LAG", "SINCE")
+
+
+def cells(rows: Iterable[Row], now_ms: int) -> list[tuple[str, ...]]:
+    """Rows as people read them, each of at most 80 columns together."""
+    return [
+        (
+            _short(row.client, 13),
+            _short(row.user, 8),
+            row.kind[0],
+            _duration(row.throttle_avg_ms),
+            _duration(row.throttle_max_ms),
+            f"{min(row.wait_ratio, 9.99):.0%}",
+            _bytes(row.rate),
+            "-" if row.limit is None else _bytes(row.limit),
+            "-" if row.use is None else f"{min(row.use, 9.99):.0%}",
+            "-" if row.lag is None else _bytes(row.lag).rstrip("B"),
+            "-" if row.throttled_since_ms is None else _ago(now_ms - row.throttled_since_ms),
+        )
+        for row in rows
+    ]
+
+
+def _short(text: str, width: int) -> str:
+    clean = "".join(character if character.isprintable() else "?" for character in text)
+    return clean if len(clean) <= width else f"{clean[: width - 1]}…"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:  # noqa: PLR2004 - the next unit
+            return f"{value:.0f}{unit}" if unit == "B" or value >= 10 else f"{value:.1f}{unit}"  # noqa: PLR2004
+        value /= 1000
+    return f"{value:.0f}TB"
+
+
+def _duration(ms: float) -> str:
+    return f"{ms:.0f}ms" if ms < 1_000 else _ago(round(ms))  # noqa: PLR2004 - a second
+
+
+def _ago(ms: int) -> str:
+    seconds = max(0, ms) // 1000
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds}s"
+    return f"{seconds // 60}m" if seconds < 3_600 else f"{seconds // 3_600}h"  # noqa: PLR2004 - an hour

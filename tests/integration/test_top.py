@@ -1,0 +1,112 @@
+"""`kclient-quota top`: who is throttled, from a topic and from a page for Prometheus."""
+
+import json
+import socket
+
+import pytest
+from kclient_telemetry.receiver.prometheus import PrometheusEndpoint
+from kclient_telemetry.receiver.queued import QueuedSink
+
+from kclient_quota import Producer
+from kclient_quota.admin.effective import EffectiveQuotas
+from kclient_quota.admin.output import table
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.cli.main import main
+from kclient_quota.clients.telemetry_topic import TopicWriter
+from kclient_quota.errors import ConfigError
+from kclient_quota.operate.top import HEAD, Sample, Top, cells
+from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
+
+NOW = 1_800_000_000_000
+P, C = "org.apache.kafka.producer.", "org.apache.kafka.consumer."
+
+
+def fill(top, client, at_ms=NOW, user="alice", **values):
+    for metric, value in values.items():
+        name, _, node = metric.partition("__")
+        tags = {"node_id": node} if node else {}
+        top.take(Sample(client, client, user, P + name.replace("_", "."), tags, value, at_ms, is_delta=True))
+
+
+def test_rows_say_who_is_held_up_by_what_and_since_when():
+    top = Top()
+    for at in (0, 10_000):
+        fill(top, "slow", NOW + at, produce_throttle_time_avg=150.0, produce_throttle_time_max=900.0)
+        fill(top, "slow", NOW + at, request_throttle_time_avg=20.0)
+        fill(top, "waiting", NOW + at, user="bob", quota_wait_time_total=2_500.0)
+        fill(top, "fine", NOW + at, produce_throttle_time_avg=0.0, node_outgoing_byte_rate__1=500.0)
+        fill(top, "fine", NOW + at, node_outgoing_byte_rate__2=700.0, outgoing_byte_rate=1_200.0)
+    top.take(Sample("c", "c", "bob", C + "fetch.manager.records.lag.max", {}, 7.0, NOW))
+    top.take(Sample("c", "c", "bob", "my.own.metric", {}, 7.0, NOW))
+    top.take(Sample("c", "c", "bob", "\u2028", {}, float("nan"), NOW))
+    quotas = EffectiveQuotas(
+        [
+            (ClientQuotaEntity.of(user="alice"), {"producer_byte_rate": 1_000.0}),
+            (ClientQuotaEntity.of(user=DEFAULT), {"producer_byte_rate": 5.0, "consumer_byte_rate": 9.0}),
+        ]
+    )
+    rows = {row.client: row for row in top.rows(NOW + 20_000, quotas=quotas)}
+    assert list(rows) == ["slow", "waiting", "c", "fine"]
+    assert (rows["slow"].throttle_avg_ms, rows["slow"].throttle_max_ms) == (150, 900)
+    assert (rows["slow"].throttled_since_ms, rows["fine"].throttled_since_ms) == (NOW, None)
+    assert rows["waiting"].wait_ratio == 0.25
+    assert (rows["fine"].rate, rows["fine"].limit, rows["fine"].use) == (700, 1_000, 0.7)
+    assert (rows["slow"].quota, rows["c"].quota, rows["c"].limit) == ("{user=alice}", "{user=<default>}", 9)
+    assert rows["c"].lag == 7
+    assert next(row.client for row in top.rows(NOW, sort="rate")) == "fine"
+    assert [row.client for row in top.rows(NOW, sort="client")] == ["c", "fine", "slow", "waiting"]
+    assert [row.client for row in top.rows(NOW, wanted="bob")] == ["waiting", "c"]
+    fill(top, "slow", NOW + 30_000, produce_throttle_time_avg=0.0, request_throttle_time_avg=0.0)
+    assert {row.client: row for row in top.rows(NOW)}["slow"].throttled_since_ms is None
+    assert [row.client for row in top.rows(NOW + 311_000)] == ["slow"], "who is silent is forgotten"
+    with pytest.raises(ConfigError, match="sort by one of"):
+        top.rows(NOW, sort="x")
+
+
+def test_a_screen_of_80_columns():
+    top = Top()
+    fill(top, "a-very-long-client-id-indeed" * 3, user="CN=someone,OU=somewhere", produce_throttle_time_avg=123_456.0)
+    fill(top, "esc\x1b[2J", produce_throttle_time_max=99_999.0, outgoing_byte_rate=123_456_789.0)
+    text = table(HEAD, cells(top.rows(NOW), NOW + 7_300_000))
+    assert all(len(line) <= 80 for line in text.splitlines()), text
+    assert "\x1b" not in text
+
+
+@pytest.fixture
+def busy():
+    """A producer that waits for its quota, whose pushes are in a topic and on a page."""
+    with EmbeddedBroker(topics={"telemetry": 1}) as archive:
+        writer = TopicWriter({"bootstrap.servers": archive.bootstrap_servers}, "telemetry")
+        endpoint = PrometheusEndpoint()
+        with EmbeddedBroker(topics={"t": 1}, exporters=[QueuedSink(writer), endpoint]) as cluster:
+            cluster.set_client_metrics("all", interval_ms=200)
+            for each in (cluster, archive):
+                each.set_quota(client_id="slow", producer_byte_rate=20_000)
+            with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "slow"}) as producer:
+                while len(cluster.pushes) < 6:
+                    producer.produce("t", b"x" * 10_000)
+                    producer.poll(0)
+                yield archive, f"http://127.0.0.1:{endpoint.port}/metrics"
+
+
+def test_from_a_topic_and_from_a_page(busy, capsys):
+    archive, url = busy
+    for source in (["--from-topic", "telemetry"], ["--prometheus", url]):
+        server = ["--bootstrap-server", archive.bootstrap_servers]
+        assert main(["top", *source, *server, "--once", "--json", "--interval", "3"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["client"], row["user"], row["kind"]) == ("slow", "ANONYMOUS", "producer")
+        assert (row["limit"], row["quota"]) == (20_000, "{client-id=slow}")
+    assert main(["top", "--prometheus", url, "--once", "--filter", "nobody"]) == 0
+    assert "no client has pushed anything yet" in capsys.readouterr().out
+    assert main(["top", "--prometheus", url, "--once"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("CLIENT")
+
+
+def test_sources_that_are_none(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
+    assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
+    assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 1
+    assert "write http://HOST:PORT/metrics" in capsys.readouterr().err
