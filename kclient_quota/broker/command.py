@@ -62,8 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manner",
         choices=list(MANNERS),
+        metavar="NAME",
         default=KAFKA.name,
-        help="throttle as these brokers do (default: %(default)s; managed: Kafka without access to quotas)",
+        help=f"throttle as these brokers do: {\', \'.join(MANNERS)} (default: %(default)s; managed: Kafka without access to quotas)",
     )
     parser.add_argument(
         "--user", action="append", default=[], metavar="NAME:PASSWORD", help="add a user for SASL; may be repeated"
