@@ -64,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(MANNERS),
         metavar="NAME",
         default=KAFKA.name,
-        help=f"throttle as these brokers do: {\', \'.join(MANNERS)} (default: %(default)s; managed: Kafka without access to quotas)",
+        help="throttle as these brokers do: " + ", ".join(MANNERS) + " (default: %(default)s; managed: Kafka without "
+        "access to quotas)",
     )
     parser.add_argument(
         "--user", action="append", default=[], metavar="NAME:PASSWORD", help="add a user for SASL; may be repeated"

@@ -8,6 +8,8 @@ import re
 import sys
 from decimal import Decimal
 
+from kclient_telemetry.java import java_hash, spread
+
 from kclient_quota.admin.model import (
     ClientQuotaAlteration,
     ClientQuotaAlterationOp,
@@ -84,16 +86,12 @@ def _shown(values: dict[str, float]) -> str:
     """Keys in the order of Kafka's tool, whose hash map is filled from the brokers' larger one."""
     size = 1 << (len(values) - 1).bit_length()
     buckets = size if len(values) <= size * 3 // 4 else size * 2
-    order = sorted(values, key=lambda key: (_hash(key) % buckets, _hash(key) % _BROKER_BUCKETS))
+    order = sorted(values, key=lambda key: (_bucket(key, buckets), _bucket(key, _BROKER_BUCKETS)))
     return ", ".join(f"{key}={java_double(values[key])}" for key in order)
 
 
-def _hash(key: str) -> int:
-    """`String.hashCode`, spread as java.util.HashMap does."""
-    hashed = 0
-    for character in key:
-        hashed = (hashed * 31 + ord(character)) & 0xFFFFFFFF
-    return hashed ^ (hashed >> 16)
+def _bucket(key: str, buckets: int) -> int:
+    return spread(java_hash(key)) % buckets
 
 
 def java_double(value: float) -> str:

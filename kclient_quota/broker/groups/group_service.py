@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
+from kclient_telemetry.java import java_hash
+
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
 from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, SyncResult
@@ -171,10 +173,7 @@ def coordinator_id(cluster: ClusterState, key: str) -> int:
 
 def _java_hash_abs(text: str) -> int:
     """`Utils.abs(String.hashCode())`: the absolute value as a signed int, 0 for the smallest of all."""
-    code = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(data), 2):
-        code = (31 * code + int.from_bytes(data[position : position + 2])) & 0xFFFFFFFF
+    code = java_hash(text)
     return min(code, (1 << 32) - code) & 0x7FFFFFFF
 
 

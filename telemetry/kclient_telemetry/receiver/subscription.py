@@ -11,6 +11,7 @@ from uuid import UUID
 import crc32c
 
 from kclient_telemetry.errors import InvalidConfigurationError, InvalidRequestError
+from kclient_telemetry.java import java_hash, spread
 from kclient_telemetry.messages import uuid_text
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
 
@@ -143,19 +144,7 @@ def java_hash_set_order(strings: Iterable[str]) -> list[str]:
     capacity = 16
     while len(items) > capacity * 3 // 4:
         capacity *= 2
-    return sorted(items, key=lambda item: _spread(_java_hash(item)) & (capacity - 1))
-
-
-def _java_hash(text: str) -> int:
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for index in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
-    return value
-
-
-def _spread(hash_code: int) -> int:
-    return hash_code ^ (hash_code >> 16)
+    return sorted(items, key=lambda item: spread(java_hash(item)) & (capacity - 1))
 
 
 def _int32(value: int) -> int:
