@@ -17,7 +17,9 @@ from kclient_quota.broker import EmbeddedBroker
 ORDERS = 40
 folder = Path(os.environ.setdefault("TASKS", tempfile.mkdtemp(prefix="orders-")))
 app = Celery("orders", broker="filesystem://", backend=f"file://{folder}")
-app.conf.broker_transport_options = {"data_folder_in": str(folder), "data_folder_out": str(folder)}
+app.conf.broker_transport_options = {
+    key: str(folder) for key in ("data_folder_in", "data_folder_out", "control_folder")
+}
 producer: Producer | None = None
 
 

@@ -37,6 +37,18 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a broker that answers another request than it was asked",
         "report it to whoever makes that broker",
     ),
+    "A producer's sender goes on": (
+        "an exception of our own in the thread that sends; its traceback follows",
+        "report it; messages that wait are sent all the same",
+    ),
+    "The producer of client %r was made before": (
+        "no Kafka client survives a fork, confluent_kafka's neither",
+        "make the producer in the child: [Celery, gunicorn and other forks](../how-to/forks.md)",
+    ),
+    "produce() of client %r waits for the quota inside": (
+        "the synchronous `Producer` is called in an `async def`",
+        "`AIOProducer`, whose waits are awaited, or `quota.backoff=raise`: [FastAPI](../how-to/fastapi.md), [FastStream](../how-to/faststream.md)",
+    ),
     "An event of librdkafka's": (
         "an exception of our own while reading statistics; its traceback follows",
         "report it; messages are not affected",

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=45.0,
+        default=40.0,
         help="how long to play, 1 to 300 (default: %(default)g); from 150 on, requests that librdkafka gave up after "
         "60 s are seen twice",
     )

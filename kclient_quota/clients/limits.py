@@ -4,13 +4,15 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
-from kclient_quota.cluster.limits import EffectiveLimits, discover_limit
 from kclient_quota.config import LimitSource, QuotaConfig
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
+
+if TYPE_CHECKING:
+    from kclient_quota.cluster.limits import EffectiveLimits
 
 logger = logging.getLogger("kclient_quota")
 
@@ -64,9 +66,18 @@ UNKNOWN = Limit(None, None, LimitSource.LEARNED)
 class Ask(Protocol):
     """How a cluster is asked: never raises, answers within the deadline."""
 
-    def __call__(self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> EffectiveLimits:
+    def __call__(
+        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int
+    ) -> "EffectiveLimits":
         """Ask what applies to this user and client-id."""
         ...
+
+
+def _ask_cluster(conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> "EffectiveLimits":
+    # its connection, wire format and TLS are loaded by those who ask, not by everybody who imports a client
+    from kclient_quota.cluster.limits import discover_limit  # noqa: PLC0415
+
+    return discover_limit(conf, user, client_id, deadline_ms)
 
 
 class LimitFinder:
@@ -83,7 +94,7 @@ class LimitFinder:
     """
 
     def __init__(
-        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask = discover_limit
+        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask = _ask_cluster
     ) -> None:
         self._ours = ours
         self._conf = conf

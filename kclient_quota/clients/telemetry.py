@@ -15,19 +15,10 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kclient_telemetry import metric as push
-from kclient_telemetry.client.collector import Collector
-from kclient_telemetry.client.reporter import TelemetryReporter
-from kclient_telemetry.client.runner import TelemetryRunner
-from kclient_telemetry.messages import KafkaUuid
 from kclient_telemetry.metric import MetricKind
-from kclient_telemetry.naming import point_of, resource_labels
 
 from kclient_quota.clients import live
-from kclient_quota.clients.required_metrics import RequiredMetrics
-from kclient_quota.clients.telemetry_transport import BrokerTransport
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
 from kclient_quota.errors import ConfigError
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
 
@@ -35,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
+    from kclient_telemetry.metric import MetricName as PushName
     from kclient_telemetry.metric import Point
 
 logger = logging.getLogger("kclient_quota")
@@ -78,6 +70,15 @@ class ClientTelemetry:
         throttle_times: Callable[[], Mapping[MetricName, float]],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        # what only a client that pushes needs is loaded by it, not by everybody who imports a client
+        from kclient_telemetry.client.collector import Collector  # noqa: PLC0415
+        from kclient_telemetry.client.reporter import TelemetryReporter  # noqa: PLC0415
+        from kclient_telemetry.client.runner import TelemetryRunner  # noqa: PLC0415
+        from kclient_telemetry.naming import resource_labels  # noqa: PLC0415
+
+        from kclient_quota.clients.required_metrics import RequiredMetrics  # noqa: PLC0415
+        from kclient_quota.clients.telemetry_transport import BrokerTransport  # noqa: PLC0415
+
         self._clock = clock
         self._lock = threading.Lock()
         self._required = RequiredMetrics(kind, str(conf.get("client.id", "rdkafka")))
@@ -139,6 +140,8 @@ class ClientTelemetry:
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """The id, or None when no broker has given one within `timeout_ms`."""
+        from kclient_telemetry.messages import KafkaUuid  # noqa: PLC0415 - as above
+
         found = self._runner.client_instance_id(timeout_ms)
         return None if found is None else KafkaUuid(int=found.int)
 
@@ -169,6 +172,8 @@ class ClientTelemetry:
     # -- what is pushed
 
     def _points(self) -> list[Point]:
+        from kclient_telemetry.naming import point_of  # noqa: PLC0415 - as above
+
         now_ms = self._clock.now_ms()
         with self._lock:
             gauges = list(self._required.gauges(now_ms))
@@ -292,6 +297,8 @@ def new_telemetry(
     """
     if str(conf.get(ENABLE_KEY, True)).lower() not in {"true", "1", "t"}:
         return None
+    from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security  # noqa: PLC0415 - as above
+
     try:
         parse_bootstrap_servers(conf)
         parse_security(conf)
@@ -311,5 +318,7 @@ def _say_good_bye() -> None:
         telemetry.close(ABANDON_MS)
 
 
-def _push_name(name: MetricName) -> push.MetricName:
+def _push_name(name: MetricName) -> PushName:
+    from kclient_telemetry import metric as push  # noqa: PLC0415 - as above
+
     return push.MetricName(name.name, name.group, tags=dict(name.tags))

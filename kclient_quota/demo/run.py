@@ -55,7 +55,7 @@ class DemoOptions:
 
     bootstrap: str | None = None
     input_file: Path | None = None
-    seconds: float = 45.0
+    seconds: float = 40.0
     quota: float = 51_200.0
     output: Path = Path("demo-report")
     as_json: bool = False
