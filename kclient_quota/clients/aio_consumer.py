@@ -32,13 +32,13 @@ class _InnerConsumer(Consumer):
             began: when the application has called.
             is_last: whether the application's time is over then.
         """
+        self._settle()
         there = self._gather(count, time.monotonic() + within_s)
         return self._hand_over(min(there, count), began) if is_last or there >= count else None
 
     def take_back(self, messages: list[Message]) -> None:
         """Hold `messages` before everything else that is held, as if they had not been received."""
         self._settle()
-        self._detour = True
         self._held.put_back(messages)
 
 

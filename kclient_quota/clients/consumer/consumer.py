@@ -145,8 +145,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
         if not (self._is_open and self._stores):
             return
         assigned = super().assignment() if partitions is None else partitions
-        if self._last is not None:
-            self._settle()
         moved = [
             part
             for part in self.position(assigned)
@@ -230,7 +228,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         self._held.drop(partitions)
-        self._detour = bool(self._interceptors or self._held)
         if partitions is None:
             self._received.forget()
             self._sought.clear()
@@ -320,6 +317,12 @@ def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitio
         consumer._telemetry.rebalance_ended()
 
 
+class _OneByOne(PacedConsumer):
+    """One whose calls are looked at below: each message is asked for as the application asks for it."""
+
+    _reads_ahead = False
+
+
 _DOORS: Final = ("poll", "consume", "commit", "close")
 
 
@@ -337,7 +340,7 @@ def _in_line(patched: type[cimpl.Consumer]) -> tuple[type[Any], ...]:
         and inspect.unwrap(getattr(patched, door)) is getattr(cimpl.Consumer, door)
         for door in _DOORS
     )
-    return (PacedConsumer, patched) if passes_by else (patched, PacedConsumer)
+    return (_OneByOne, patched) if passes_by else (patched, PacedConsumer)
 
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ quota, a batch that can never come. Has no lock and no clock: the polling thread
 any thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
 from kclient_quota.clients.consumer.stall import StallWatch
@@ -36,6 +36,22 @@ REQUEST_THROTTLE_MS: Final = 1_000
 SAY_EVERY_MS: Final = 60_000
 """One line a minute for every cause."""
 ENDLESS: Final = float("inf")
+
+
+class Taken(Protocol):
+    """A message: its length is that of key and value."""
+
+    def __len__(self) -> int:
+        """Bytes of key and value."""
+        ...
+
+    def topic(self) -> str | None:
+        """As confluent_kafka's."""
+        ...
+
+    def partition(self) -> int | None:
+        """As confluent_kafka's."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +141,19 @@ class ConsumerCore:
         """Whether a grant is for one message at this moment only, because batches fill much of the window."""
         return self._pacer.big_batches
 
-    def charge(self, topic: str | None, partition: int | None, nbytes: int) -> int:
-        """A message with so many bytes in key and value has been taken; what it costs of a grant."""
-        cost = nbytes + RECORD_BYTES
-        node = self._only
-        if node is None:
-            node = self._pacer.leaders.get((topic or "", -1 if partition is None else partition))
-        if node is not None:
-            self._taken[node] = self._taken.get(node, 0) + cost
-        self._pacer.on_messages(cost, 1)
+    def charge(self, messages: Sequence[Taken]) -> int:
+        """These have been taken out of the queue; what they cost of a grant."""
+        cost = sum(map(len, messages)) + RECORD_BYTES * len(messages)
+        self._pacer.on_messages(cost, len(messages))
+        if self._only is not None:
+            self._taken[self._only] = self._taken.get(self._only, 0) + cost
+            return cost
+        leaders = self._pacer.leaders
+        for message in messages:
+            topic, partition = message.topic(), message.partition()
+            node = leaders.get((topic or "", -1 if partition is None else partition))
+            if node is not None:
+                self._taken[node] = self._taken.get(node, 0) + len(message) + RECORD_BYTES
         return cost
 
     def most_messages(self, count: int, granted: float) -> int:

@@ -12,78 +12,85 @@ Partition = tuple[str, int]
 
 
 class HeldMessages:
-    """A bounded queue. What it hands over is gone by one assignment, so that an interrupt finds all or nothing done."""
+    """A bounded queue. What it hands over is gone by one assignment, so that an interrupt finds all or nothing done.
+
+    Attributes:
+        messages: what is held, after what has been handed over since `forget_handed`.
+        first: index of the first one that is held.
+        ready: index up to which messages may be handed over one by one, as none is of a partition that is paused.
+    """
+
+    __slots__ = ("first", "messages", "ready")
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._first = 0
+        self.messages: list[Message] = []
+        self.first = 0
+        self.ready = 0
 
     def __len__(self) -> int:
-        return len(self._messages) - self._first
+        return len(self.messages) - self.first
 
     @property
     def full(self) -> bool:
         """Whether no more should be taken before some have been handed over."""
-        return len(self) >= MOST_MESSAGES or sum(map(len, self._messages[self._first :])) >= MOST_BYTES
+        return len(self) >= MOST_MESSAGES or sum(map(len, self.messages[self.first :])) >= MOST_BYTES
 
     def add(self, messages: Iterable[Message]) -> None:
         """Hold these, in the order in which they came."""
-        self._messages, self._first = [*self._messages[self._first :], *messages], 0
+        self.messages, self.ready = [*self.messages, *messages], 0
 
     def put_back(self, messages: list[Message]) -> None:
         """Hold these before everything else, as if they had not been handed over."""
-        self._messages, self._first = messages + self._messages[self._first :], 0
+        self.messages, self.first, self.ready = messages + self.messages[self.first :], 0, 0
+
+    def forget_handed(self) -> None:
+        """Keep no longer what has been handed over."""
+        self.messages, self.first, self.ready = self.messages[self.first :], 0, 0
 
     def count(self, paused: Collection[Partition] = ()) -> int:
         """How many could be handed over, passing over partitions that the application has paused."""
-        if not paused:
-            return len(self)
-        return sum(1 for message in self._messages[self._first :] if not _is_paused(message, paused))
-
-    def take(self, count: int, paused: Collection[Partition] = ()) -> list[Message]:
-        """Hand over up to `count`, passing over partitions that the application has paused."""
-        first, there = self._first, len(self._messages)
-        end = min(first + count, there)
-        if not paused:
-            taken = self._messages[first:end]
-            # From here on there is no call after which Python would look for signals.
-            if end == there:
-                self._messages, self._first = [], 0
-            else:
-                self._first = end
-            return taken
-        taken = []
-        kept: list[Message] = []
-        for message in self._messages[self._first :]:
-            passed_over = len(taken) == count or _is_paused(message, paused)
-            (kept if passed_over else taken).append(message)
-        self._messages, self._first = kept, 0
-        return taken
+        return len(self.peek(len(self.messages), paused)) if paused else len(self)
 
     def peek(self, count: int, paused: Collection[Partition] = ()) -> list[Message]:
         """What `take` would hand over."""
-        there = self._messages[self._first :]
+        there = self.messages[self.first :]
         return [message for message in there if not (paused and _is_paused(message, paused))][:count]
 
-    def next_offsets(self) -> dict[Partition, int]:
-        """The offset after the last one that is held of each partition."""
-        there = (message for message in self._messages[self._first :] if message.error() is None)
-        return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
+    def take(self, count: int, paused: Collection[Partition] = ()) -> list[Message]:
+        """Hand over up to `count`, passing over partitions that the application has paused."""
+        if not paused:
+            end = min(self.first + count, len(self.messages))
+            taken = self.messages[self.first : end]
+            # From here on there is no call after which Python would look for signals.
+            self.first = end
+            return taken
+        taken = []
+        kept: list[Message] = []
+        for message in self.messages[self.first :]:
+            passed_over = len(taken) == count or _is_paused(message, paused)
+            (kept if passed_over else taken).append(message)
+        self.messages, self.first, self.ready = kept, 0, 0
+        return taken
 
     def first_offsets(self) -> dict[Partition, tuple[int, int | None]]:
         """The first offset that is held of each partition, with its leader epoch."""
         first: dict[Partition, tuple[int, int | None]] = {}
-        for message in self._messages[self._first :]:
+        for message in self.messages[self.first :]:
             offset = message.offset()
             if message.error() is None and offset is not None:
                 first.setdefault(partition_of(message), (offset, message.leader_epoch()))
         return first
 
+    def next_offsets(self) -> dict[Partition, int]:
+        """The offset after the last one of each partition, whether it is held or has just been handed over."""
+        there = (message for message in self.messages if message.error() is None)
+        return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
+
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Forget what is held of these partitions, of all where none are named."""
         gone = None if partitions is None else {(part.topic, part.partition) for part in partitions}
-        kept = [] if gone is None else [m for m in self._messages[self._first :] if partition_of(m) not in gone]
-        self._messages, self._first = kept, 0
+        kept = [] if gone is None else [m for m in self.messages[self.first :] if partition_of(m) not in gone]
+        self.messages, self.first, self.ready = kept, 0, 0
 
 
 class ReceivedOffsets:
@@ -116,7 +123,11 @@ class ReceivedOffsets:
 
     def replace(self, positions: Iterable[TopicPartition]) -> None:
         """Librdkafka's positions, asked for while nothing is in doubt."""
-        self._next.update({(part.topic, part.partition): part.offset for part in positions if part.offset >= 0})
+        found = {(part.topic, part.partition): part.offset for part in positions}
+        if any(offset < 0 for offset in found.values()):
+            # librdkafka knows no position where it has just been made to seek: what was noted must tell.
+            self.offsets()
+        self._next.update({partition: offset for partition, offset in found.items() if offset >= 0})
         self._batches, self._count, self._bytes = [], 0, 0
 
     def offsets(self) -> Mapping[Partition, int]:

@@ -1,11 +1,11 @@
 """The receiving half of `Consumer`: `poll()`, `consume()` and `keep_alive()`.
 
-A call goes straight on to confluent_kafka while it has credit: endless while nothing limits, a grant of the core's
-under a quota. All else is `_receive`: it waits for the quota, hears what librdkafka's callbacks have noted, and takes
-messages into `_held`, from where they are handed over.
+Messages are taken out of librdkafka's queue in batches, as many as the quota grants and the application has asked for;
+`poll()` takes a few more while it is called in quick succession. They are held until they are handed over: position,
+commit, revocation and close speak of what the application has received.
 
 A signal may end any line here. Two rules keep messages safe. `_in_doubt` is set from before librdkafka is asked for
-messages until they are in `_held` or about to be returned: if it is still set when the next call comes, whatever
+messages until they are held or about to be returned: if it is still set when the next call comes, whatever
 confluent_kafka has destroyed meanwhile is sought back. And nothing is called between taking messages out of `_held`
 and returning them, as Python looks for signals after calls.
 """
@@ -31,6 +31,9 @@ SLICE_S: Final = 0.1
 MOST_AT_ONCE: Final = 1_000_000
 """What confluent_kafka's `consume` takes at most."""
 SECONDS_OF_COMMITTED: Final = 5.0
+AHEAD_S: Final = 0.01
+"""Callbacks and rebalances are served that often, while messages are taken ahead of what `poll` is asked for."""
+MOST_AHEAD: Final = 256
 
 _plain_consume: Final = cimpl.Consumer.consume
 
@@ -38,11 +41,10 @@ _plain_consume: Final = cimpl.Consumer.consume
 class Receiving(cimpl.Consumer):
     """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
 
-    _credit = 0.0  # a consumer that was never made goes to `_receive`, and from there to confluent_kafka's error
-    _last: Message | list[Message] | None = None
-    _in_doubt = 0
-    _detour = False
+    _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _is_open = False
+    _in_doubt = 0
+    _reads_ahead = True
 
     def _prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
         """Before confluent_kafka's constructor, which may call back."""
@@ -55,43 +57,32 @@ class Receiving(cimpl.Consumer):
         self._waited = WaitTime()
         self._held = HeldMessages()
         self._received = ReceivedOffsets()
+        self._last: list[Message] = []  # what `consume` has returned last
         self._sought: dict[Partition, tuple[int, int | None]] = {}  # where an interrupted call has made us seek back to
-        self._detour = bool(interceptors)
         self._paused: set[Partition] = set()
         self._paused_by_us: list[TopicPartition] = []
-        self._is_open = True
+        self._credit = 0.0  # bytes that may be taken; endless while nothing limits
+        self._ahead = 1
+        self._serve_at = 0.0
 
     # Receiving ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = -1) -> Message | None:
         """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
-        if self._last is not None:
-            self._settle()
-        if self._credit <= 0.0 or self._detour or self._events or self._in_doubt:
-            return self._poll(timeout)
-        try:
-            within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
-        except TypeError:
-            return super().poll(timeout)
-        began = monotonic()
-        self._in_doubt = 1
-        message = super().poll(within)
-        if message is None and within != timeout:
-            self._in_doubt = 0
-            return self._poll(timeout, began)
-        self._idle.polled(began, monotonic())
-        self._last = message
-        self._in_doubt = 0
-        return message
+        held = self._held
+        index = held.first
+        if index < held.ready and monotonic() < self._serve_at:
+            held.first = index + 1
+            return held.messages[index]
+        return self._poll(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
         if not self._is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
-        if self._last is not None:
-            self._settle()
         began = monotonic()
-        if self._credit != ENDLESS or self._detour or self._events or self._in_doubt:
+        self._settle()
+        if self._credit != ENDLESS or self._held or self._events or self._in_doubt or self._interceptors:
             return self._receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
         self._in_doubt = num_messages
@@ -113,8 +104,6 @@ class Receiving(cimpl.Consumer):
         if not self._is_open or self._listener.in_callback:
             # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
             return
-        if self._last is not None:
-            self._settle()
         beat = self._core.heartbeat.due(self._clock.now_ms())
         if beat is Beat.TOUCH:
             _plain_consume(self, 0, 0)
@@ -126,11 +115,30 @@ class Receiving(cimpl.Consumer):
                 self._paused_by_us = mine
             self._hear()
 
-    def _poll(self, timeout: float, began: float | None = None) -> Message | None:
+    def _poll(self, timeout: float) -> Message | None:
         if not self._is_open or not _is_sane(1, timeout):
             return super().poll(timeout)
-        messages = self._receive(1, timeout, monotonic() if began is None else began)
-        return messages[0] if messages else None
+        began = monotonic()
+        self._settle()
+        if self._held and began >= self._serve_at:
+            # Held messages are no reason to let callbacks wait.
+            self._serve()
+        quick = began < self._serve_at and not self._held
+        self._ahead = min(2 * self._ahead, MOST_AHEAD) if quick and self._reads_ahead else 1
+        there = self._gather(1, began + timeout if timeout >= 0 else ENDLESS, self._ahead)
+        if not there or self._paused or self._interceptors:
+            messages = self._hand_over(there and 1, began)
+            return messages[0] if messages else None
+        now = monotonic()
+        self._idle.polled(began, now)
+        self._resume_ours()
+        held = self._held
+        held.ready = len(held.messages)
+        self._serve_at = now + AHEAD_S
+        # Nothing is called from here on.
+        index = held.first
+        held.first = index + 1
+        return held.messages[index]
 
     def _receive(self, count: int, timeout: float, began: float) -> list[Message]:
         """Wait for the quota and for messages.
@@ -143,8 +151,14 @@ class Receiving(cimpl.Consumer):
         there = self._gather(count, began + timeout if timeout >= 0 else ENDLESS)
         return self._hand_over(min(there, count), began)
 
-    def _gather(self, count: int, deadline: float) -> int:
-        """Hold messages until there are `count` or the time is over; how many there are."""
+    def _gather(self, count: int, deadline: float, ahead: int = 0) -> int:
+        """Hold messages until there are `count` or the time is over; how many there are.
+
+        Args:
+            count: how many are wanted.
+            deadline: until when, of `time.monotonic()`.
+            ahead: how many to take at once if they are there anyway.
+        """
         is_first = True
         while True:
             self._hear()
@@ -157,7 +171,7 @@ class Receiving(cimpl.Consumer):
             if wait_ms:
                 self._wait(min(wait_ms, round(min(left_s, SLICE_S) * 1000)))
             else:
-                self._take(self._core.most_messages(count - there, self._credit), min(left_s, SLICE_S))
+                self._take(count - there, min(left_s, SLICE_S), ahead)
 
     def _ask(self) -> int:
         """0 when something may be taken now, else how many milliseconds to wait for the quota."""
@@ -172,43 +186,48 @@ class Receiving(cimpl.Consumer):
         self._clock.sleep_ms(wait_ms)
         self._waited.add(self._clock.now_ms() - began_ms)
 
-    def _take(self, count: int, timeout_s: float) -> None:
-        """Hold librdkafka's next messages."""
+    def _take(self, count: int, timeout_s: float, ahead: int = 0) -> None:
+        """Hold librdkafka's next messages, as many as there is credit for."""
         if self._in_doubt:
             self._recover()
-        self._in_doubt = count
-        if count == 1:
+        most = self._core.most_messages(max(count, ahead), self._credit)
+        self._in_doubt = most
+        messages: list[Message] = []
+        if most > 1:
+            messages = super().consume(most, 0.0 if ahead else timeout_s)
+        if not messages and (ahead or most == 1):
             message = super().poll(timeout_s)
             messages = [] if message is None else [message]
-        else:
-            messages = super().consume(count, timeout_s)
         self._hold(messages)
         self._charge(messages)
         self._core.heartbeat.on_poll(self._clock.now_ms())
 
     def _hold(self, messages: list[Message]) -> None:
         if messages:
-            self._detour = True
             self._held.add(messages)
         self._in_doubt = 0
 
     def _charge(self, messages: list[Message]) -> None:
         if self._credit == ENDLESS or not messages:
             return
-        charge = self._core.charge
-        cost = sum(charge(message.topic(), message.partition(), len(message)) for message in messages)
+        cost = self._core.charge(messages)
         self._credit = 0.0 if self._core.grants_one else self._credit - cost
+
+    def _serve(self) -> None:
+        """Have callbacks and rebalances served, which takes a message out of the queue when there is one."""
+        if self._ask() == 0:
+            self._take(1, 0.0)
+        else:
+            self.keep_alive()
 
     def _hand_over(self, count: int, began: float) -> list[Message]:
         """`count` messages that are held."""
         self._idle.polled(began, monotonic())
         self._resume_ours()
-        detour = bool(self._interceptors) or len(self._held) > count
         intercepted = self._intercept(self._held.peek(count, self._paused)) if self._interceptors else None
         messages = self._held.take(count, self._paused)
         # Nothing is called from here on.
         self._last = messages[:]
-        self._detour = detour
         return messages if intercepted is None else intercepted
 
     def _intercept(self, messages: list[Message]) -> list[Message]:
@@ -218,16 +237,16 @@ class Receiving(cimpl.Consumer):
         return errors + self._interceptors.on_consume([message for message in messages if message.error() is None])
 
     def _settle(self) -> None:
-        """What was returned last has been received: note it, and pay for it unless it was paid when it was held."""
-        last = self._last
-        if last is not None and not isinstance(last, list):
-            last = [last]
-            self._charge(last)
-        if last:
-            self._received.note(last)
-            if self._received.is_due:
-                self._note_positions()
-        self._last = None
+        """What was returned has been received."""
+        held = self._held
+        if held.first:
+            self._received.note(held.messages[: held.first])
+            held.forget_handed()
+        if self._last:
+            self._received.note(self._last)
+            self._last = []
+        if self._received.is_due and not self._held and not self._in_doubt:
+            self._received.replace(super().position(super().assignment()))
 
     # What happens beside ------------------------------------------------------------------------------------------
 
@@ -266,11 +285,6 @@ class Receiving(cimpl.Consumer):
                     logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
         self._in_doubt = 0
 
-    def _note_positions(self) -> None:
-        """Ask librdkafka up to where everything has been received, unless some of it is held."""
-        if not self._held and not self._in_doubt:
-            self._received.replace(super().position(super().assignment()))
-
     def _first_offset(self, part: TopicPartition, doubtful: int) -> int:
         """Where a partition was begun of which nothing has been received yet."""
         if part.offset < 0 or doubtful == 1:
@@ -290,6 +304,7 @@ class Receiving(cimpl.Consumer):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's; what is held of them is handed over after `resume()`."""
         super().pause(partitions)
+        self._held.ready = 0
         self._paused.update((part.topic, part.partition) for part in partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:

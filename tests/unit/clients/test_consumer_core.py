@@ -43,8 +43,7 @@ class Driven:
         return wait_ms
 
     def charge(self, messages: list[Message]) -> None:
-        for message in messages:
-            self.credit -= self.core.charge(message.topic(), message.partition(), len(message))
+        self.credit -= self.core.charge(messages)
 
     def on_statistics(self, text: str) -> None:
         self.listener.events.append(text)

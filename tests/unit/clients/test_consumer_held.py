@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from kclient_quota.clients.consumer.held import MOST_MESSAGES, HeldMessages
+from kclient_quota.clients.consumer.held import MOST_MESSAGES, HeldMessages, ReceivedOffsets
 
 
 def _message(partition: int, offset: int, size: int = 10) -> Message:
@@ -60,3 +60,28 @@ def test_it_is_full_by_count_and_by_bytes() -> None:
     held.drop()
     held.add([_message(0, 1, size=8_000_000)])
     assert held.full
+
+
+def test_what_was_received_is_known_by_partition_whether_noted_or_asked_for() -> None:
+    received = ReceivedOffsets()
+    received.begin([TopicPartition("t", 2, 40), TopicPartition("t", 3)])
+    received.note([_message(0, 5), _message(1, 7), _message(0, 6), _at_end(0)])
+    assert received.offsets() == {("t", 0): 7, ("t", 1): 8, ("t", 2): 40}
+    received.note([_message(0, 7), _message(1, 8)])
+    # A partition that librdkafka has been made to seek in has no position there.
+    received.replace([TopicPartition("t", 0, 8), TopicPartition("t", 1, -1001)])
+    assert received.offsets() == {("t", 0): 8, ("t", 1): 9, ("t", 2): 40}
+    received.begin([TopicPartition("t", 0)])
+    assert received.offsets() == {("t", 1): 9, ("t", 2): 40}
+
+
+def test_librdkafka_is_asked_once_enough_has_been_noted_by_count_or_bytes() -> None:
+    received = ReceivedOffsets()
+    received.note([_message(0, offset) for offset in range(999)])
+    assert not received.is_due
+    received.note([_message(0, 999)])
+    assert received.is_due
+    received.replace([TopicPartition("t", 0, 1_000)])
+    assert not received.is_due
+    received.note([_message(0, 1_000, 8_000_000)])
+    assert received.is_due
