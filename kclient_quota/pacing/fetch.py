@@ -99,9 +99,8 @@ class FetchPacer:
         return all(self._fits(pace) for pace in self._paces.values())
 
     def _fits(self, pace: BrokerPace) -> bool:
-        if pace.share.limit is None:
-            return pace.rate == inf or self._sizes.hold_back(pace.rate)
-        return self._sizes.fit(pace.share.limit)
+        byte_rate = pace.rate if pace.share.limit is None else pace.share.limit
+        return byte_rate == inf or self._sizes.hold_back(byte_rate)
 
     @property
     def paced(self) -> bool:
@@ -169,6 +168,15 @@ class FetchPacer:
         pace = self._paces.get(node_id) or self._paces.get(ONLY)
         if pace is not None and throttle_ms > 0:
             pace.on_throttle(throttle_ms, now_ms, trusted=self._followed or self._limit is None)
+
+    def set_sizes(self, sizes: FetchSizes) -> None:
+        """Fetches are of these sizes from now on, into an empty queue."""
+        self._sizes = sizes
+        self._queued = self._queued_before = self._taken = 0.0
+        self._wire_seen = None
+        self._fetching = True
+        for pace in self._paces.values():
+            pace.forget_batches()
 
     def set_limit(self, limit: float | None) -> None:
         """Follow this limit from now on."""

@@ -107,6 +107,13 @@ class BrokerPace:
             if self.share.limit is not None and not self.big_batches:
                 self._level -= queue_bytes + self.batch
 
+    def forget_batches(self) -> None:
+        """Fetches are of another size from now on, of another client of librdkafka's, whose counts begin anew."""
+        self.batch = 0.0
+        self.received_bytes = 0
+        self._responses = 0
+        self._prefetch_paid = False
+
     def wait_ms(self) -> int:
         """How long until something may be taken, by the level alone."""
         return 0 if self._level >= 0.0 else ceil(-self._level * 1000.0 / self.rate)

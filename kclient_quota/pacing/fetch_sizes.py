@@ -1,48 +1,54 @@
-"""How large a consumer's fetches are and how much it queues: fixed when librdkafka's client is made.
+"""How large a consumer's fetches are and how much it queues: librdkafka fixes both when a client is made.
 
 A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
-for and is thrown away. So a fetch asks for little, a twentieth of a second, and usually gets exactly one batch.
+for and is thrown away. So the best fetch asks for less than a batch and gets exactly one. But one fetch at a time is on
+its way to a broker: where a batch is less than what the quota r allows in a round trip, fetches must be of several. Of
+F bytes half a batch of B is thrown away then, a part of B / 2F; and what comes in lumps of F leaves a part of F / 11r
+unused, in a window of 11 s. The least is lost where both are the same: F = sqrt(5.5 r B).
 
-A limit that must be learnt may be anything, and is shared with nobody knows whom. So a fetch asks for so little that it
-gets one batch, whose size is the producers' choice: where much is written batches are large, and fetches with them.
+A limit that must be learnt may be anything, and is shared with nobody knows whom. So its fetches begin with so little
+that each gets one batch, whose size is the producers' choice, and grow with what is really received.
 
-Where nothing limits, fetches stay librdkafka's. The queue does not: a quota that comes later is followed by leaving so
-much in the queue that no fetch goes out, and librdkafka's own 64 MB would first have to be filled at the quota's rate.
+Where nothing limits, sizes are librdkafka's own.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, Final
 
 from kclient_quota.config import whole_number
 
-FETCH_MS: Final = 50
-"""How much time one fetch's bytes stand for."""
+ROUND_TRIP_MS: Final = 3
+"""Taken for the round trip until one is known."""
+BATCH_BYTES: Final = 16_384
+"""Taken for a batch until one is known: a producer's default `batch.size`."""
+SPARE_MS: Final = 10
+"""A fetch goes out so much earlier than it must: librdkafka looks that often whether the queue has room."""
+LEAST_FETCH_MS: Final = 100
+"""A fetch that is to bring one batch asks for no more than this: where quotas are tiny batches may be, too."""
+LUMP: Final = 5.5
+"""Half of the 11 samples in a broker's window, in seconds: see above."""
+LEARNING_FETCH_MS: Final = 20
+"""The same where the limit must be learnt."""
 LEAST_FETCH_BYTES: Final = 1_000
-MOST_FETCH_BYTES: Final = 1_000_000
 LEARNING_FETCH_BYTES: Final = 4_096
-"""What one fetch asks for where the limit must be learnt."""
-LEARNING_QUEUE_KBYTES: Final = 18
+"""What one fetch asks for at least where the limit must be learnt."""
+LEARNING_QUEUE_BYTES: Final = 18 * 1_024
 """More than a full batch of a producer's default `batch.size` (16,384 bytes): the next fetch goes out at once as long
-as nothing is paced. No more than that, as whoever was refused for long fills the queue at once."""
-LEARNING_BACKOFF_MS: Final = 1
-"""How soon room in that queue is noticed, where a batch is larger."""
-SMALL_QUEUE_BYTES: Final = LEARNING_QUEUE_KBYTES * 1_024
-"""A queue of no more can hold fetches back, however small the limit: one fetch fills it."""
-QUEUE_BACKOFF_MS: Final = 10
-"""How soon librdkafka notices that the queue has room again."""
-OPEN_QUEUE_KBYTES: Final = 1_024
-"""What is queued while no limit is known, for one that may come."""
-OPEN_QUEUE_BACKOFF_MS: Final = 2
-"""How soon room in that queue is noticed: it must not run empty before the next fetch has come."""
-DEFAULT_QUEUE_KBYTES: Final = 65_536
-DEFAULT_FETCH_BYTES: Final = 1_048_576
+as nothing is paced. No more than that, as whoever was refused for long fills the queue at once. A queue of no more can
+hold fetches back, however small the limit: one fetch fills it."""
+STEP: Final = 4
+"""Sizes are changed when they are wrong by more than this factor: a change costs a fetch that was on its way."""
 MOST_TIME_MS: Final = 25_000
 """A queue that stands for more time than this cannot hold fetches back: filling it would take as long."""
-LEAST_TIME_MS: Final = 2
-"""Fetches that stand for less time than this cannot keep up with the limit."""
+DEFAULT_FETCH_BYTES: Final = 1_048_576
+DEFAULT_QUEUE_BYTES: Final = 65_536 * 1_024
+MOST_FETCH_BYTES: Final = 52_428_800
+"""librdkafka's own `fetch.max.bytes`."""
 
 _FETCH_KEYS: Final = ("fetch.message.max.bytes", "max.partition.fetch.bytes")
+_SIZE_KEYS: Final = (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes", "queued.max.messages.kbytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,76 +58,100 @@ class FetchSizes:
     Attributes:
         fetch_bytes: what one fetch asks for from one partition.
         queue_bytes: below so many bytes in librdkafka's queue the next fetch goes out.
-        sized: whether they were chosen for a limit, or are librdkafka's or the user's own.
+        by_hand: whether the user has set any of it, so that all of it stays.
     """
 
-    fetch_bytes: int
-    queue_bytes: int
-    sized: bool
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    queue_bytes: int = DEFAULT_QUEUE_BYTES
+    by_hand: bool = False
 
-    def fit(self, byte_rate: float) -> bool:
-        """Whether spacing alone can follow a limit of `byte_rate` bytes per second with these sizes."""
-        keeps_up = self.fetch_bytes >= MOST_FETCH_BYTES or self.fetch_bytes * 1000 / byte_rate >= LEAST_TIME_MS
-        return keeps_up and self.hold_back(byte_rate)
+    @property
+    def conf(self) -> dict[str, Any]:
+        """Librdkafka's configuration; nothing where it is the default."""
+        if self == OPEN:
+            return {}
+        return {
+            "fetch.message.max.bytes": self.fetch_bytes,
+            # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
+            "message.max.bytes": self.fetch_bytes,
+            "fetch.max.bytes": self.fetch_bytes,
+            "queued.max.messages.kbytes": self.queue_bytes // 1_024,
+            # How soon librdkafka notices that the queue has room again.
+            "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else 10,
+        }
 
     def hold_back(self, byte_rate: float) -> bool:
         """Whether what is left in the queue can hold fetches back to `byte_rate` bytes per second."""
-        return self.queue_bytes <= SMALL_QUEUE_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
+        return self.queue_bytes <= LEARNING_QUEUE_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
+
+    def like(self, wanted: "FetchSizes") -> bool:
+        """Whether these do as well as those wanted."""
+        near = all(
+            mine < STEP * theirs and theirs < STEP * mine
+            for mine, theirs in (
+                (self.fetch_bytes, wanted.fetch_bytes),
+                (max(self.queue_bytes, LEARNING_QUEUE_BYTES), max(wanted.queue_bytes, LEARNING_QUEUE_BYTES)),
+            )
+        )
+        return self.by_hand or (near and max(self.queue_bytes * 1.5, LEARNING_QUEUE_BYTES) >= wanted.queue_bytes)
 
 
-def sizes_for(byte_rate: float | None) -> tuple[dict[str, Any], FetchSizes]:
-    """Choose sizes.
+OPEN: Final = FetchSizes()
+"""librdkafka's defaults."""
+
+
+def sizes_for(
+    byte_rate: float | None, round_trip_ms: float = ROUND_TRIP_MS, batch_bytes: float = BATCH_BYTES
+) -> FetchSizes:
+    """Sizes for a limit of so many bytes per second and broker; None where it must be learnt.
 
     Args:
-        byte_rate: bytes per second and broker; None where they must be learnt.
-
-    Returns:
-        librdkafka's configuration and what it comes to.
+        byte_rate: as above.
+        round_trip_ms: to the brokers.
+        batch_bytes: how large batches are.
     """
     if byte_rate is None:
-        fetch_bytes, queue_kbytes, backoff_ms = LEARNING_FETCH_BYTES, LEARNING_QUEUE_KBYTES, LEARNING_BACKOFF_MS
+        return FetchSizes(LEARNING_FETCH_BYTES, LEARNING_QUEUE_BYTES)
+    in_round_trip = byte_rate * round_trip_ms / 1000
+    needed = 1.3 * in_round_trip + byte_rate * SPARE_MS / 1000
+    if 1.1 * in_round_trip <= batch_bytes:
+        fetch_bytes = min(batch_bytes / 2, byte_rate * LEAST_FETCH_MS / 1000)
     else:
-        fetch_bytes = int(min(max(byte_rate * FETCH_MS / 1000, LEAST_FETCH_BYTES), MOST_FETCH_BYTES))
-        queue_kbytes, backoff_ms = max(1, fetch_bytes // 1024), QUEUE_BACKOFF_MS
-    conf = {
-        "fetch.message.max.bytes": fetch_bytes,
-        # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
-        "message.max.bytes": fetch_bytes,
-        "fetch.max.bytes": fetch_bytes,
-        "queued.max.messages.kbytes": queue_kbytes,
-        "fetch.queue.backoff.ms": backoff_ms,
-    }
-    return conf, FetchSizes(fetch_bytes, queue_kbytes * 1024, sized=True)
+        fetch_bytes = max(needed, sqrt(LUMP * byte_rate * batch_bytes))
+    fetch_bytes = min(max(fetch_bytes, LEAST_FETCH_BYTES), MOST_FETCH_BYTES)
+    return FetchSizes(int(fetch_bytes), max(1, int(needed) // 1024) * 1024)
 
 
-def _open_conf(*, follow: bool) -> dict[str, Any]:
-    """What is set where nothing limits."""
-    if not follow:
-        return {}
-    return {"queued.max.messages.kbytes": OPEN_QUEUE_KBYTES, "fetch.queue.backoff.ms": OPEN_QUEUE_BACKOFF_MS}
+def sizes_while_learning(byte_rate: float) -> FetchSizes:
+    """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker."""
+    wanted = byte_rate * LEARNING_FETCH_MS / 1000
+    if wanted >= DEFAULT_FETCH_BYTES:
+        return FetchSizes(DEFAULT_FETCH_BYTES, STEP * DEFAULT_FETCH_BYTES)
+    fetch_bytes = LEARNING_FETCH_BYTES
+    while fetch_bytes * STEP <= wanted:
+        fetch_bytes *= STEP
+    return FetchSizes(fetch_bytes, max(fetch_bytes, LEARNING_QUEUE_BYTES))
 
 
 def with_sizes(
-    conf: Mapping[str, Any], byte_rate: float | None, *, follow: bool, learn: bool = False
+    conf: Mapping[str, Any], byte_rate: float | None, *, learn: bool = False
 ) -> tuple[dict[str, Any], FetchSizes]:
     """`conf` with sizes for the limit, where the user has not set any.
 
     Args:
         conf: the user's.
         byte_rate: bytes per second and broker; None where nothing limits, or nothing is known to.
-        follow: whether a limit may come later, where there is none; otherwise sizes stay librdkafka's.
         learn: whether there is said to be a limit that nobody tells.
 
     Returns:
         the configuration and the sizes that hold.
     """
-    sized = learn or byte_rate is not None
-    chosen = sizes_for(byte_rate)[0] if sized else _open_conf(follow=follow)
-    theirs = {key for key in conf if key in chosen or key in _FETCH_KEYS}
-    if theirs & {*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"}:
-        for key in (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes"):
+    chosen = (sizes_for(byte_rate) if learn or byte_rate is not None else OPEN).conf
+    by_hand = bool(conf.keys() & {*_SIZE_KEYS})
+    if conf.keys() & {*_SIZE_KEYS[:-1]}:
+        for key in _SIZE_KEYS[:-1]:
             chosen.pop(key, None)
     merged = {**chosen, **conf}
     fetch_bytes = whole_number(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
-    queue_bytes = whole_number(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_KBYTES) * 1024
-    return merged, FetchSizes(fetch_bytes, queue_bytes, sized=sized and not theirs)
+    queue_kbytes = whole_number(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_BYTES // 1_024)
+    return merged, FetchSizes(fetch_bytes, queue_kbytes * 1_024, by_hand)

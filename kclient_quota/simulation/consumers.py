@@ -169,8 +169,8 @@ class ConsumerWorld:
         consumer.sources = [_Source(consumer, node, managers[node], bins) for node in nodes]
         if not plain:
             limit = None if scenario.learns(number) else scenario.quota
-            conf, sizes = sizes_for(limit)
-            consumer.backoff_ms = conf["fetch.queue.backoff.ms"]
+            sizes = sizes_for(limit)
+            consumer.backoff_ms = sizes.conf["fetch.queue.backoff.ms"]
             consumer.fetch_bytes, consumer.queue_bytes = sizes.fetch_bytes, sizes.queue_bytes
             consumer.pacer = FetchPacer(limit, sizes, begin_ms)
             consumer.leaders = {("t", node): node for node in nodes}

@@ -172,7 +172,6 @@ def test_calls_go_straight_on_while_nothing_limits_and_wait_when_something_does(
     consumer = started(broker, topic, **{"client.quota.callback.class": callback})
     assert goes_straight_on(consumer)
     drain(consumer, 1)
-    # Sizes that were chosen for no limit can be followed from 26 MB/s on.
     callback.limit = 50_000_000
     wait_for(lambda: (consumer.poll(0.05), limit_of(consumer) == 50_000_000)[1])
     assert not goes_straight_on(consumer)
@@ -217,7 +216,7 @@ def test_a_users_override_is_never_stepped_over(broker: EmbeddedBroker, topic: s
     consumer.close()
 
 
-def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
+def test_sizes_by_hand_that_cannot_follow_a_later_quota_are_said_so_once(
     broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Late(ClientQuotaCallback):
@@ -233,7 +232,8 @@ def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
             return True
 
     callback = Late()
-    consumer = started(broker, topic, **{"client.quota.callback.class": callback})
+    by_hand = {"queued.max.messages.kbytes": 1_024}
+    consumer = started(broker, topic, **{"client.quota.callback.class": callback, **by_hand})
     drain(consumer, 1)
     callback.limit = 20_000
     with caplog.at_level(logging.WARNING, "kclient_quota"):
@@ -241,7 +241,7 @@ def test_sizes_that_cannot_follow_a_later_quota_are_said_so_once(
     wait_for(lambda: (consumer.poll(0.05), goes_straight_on(consumer))[1])
     fill(broker, topic, 30)
     assert len(drain(consumer, 30)) == 30
-    assert caplog.text.count("sizes are fixed") == 1
+    assert caplog.text.count("cannot be followed with") == 1
     consumer.close()
 
 

@@ -46,12 +46,8 @@ class PacedConsumer(Receiving, TelemetryMethods):
         finder = settings.limit_finder(ours, self._asks_with)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
-        conf, sizes = with_sizes(
-            conf,
-            limit.byte_rate,
-            follow=limit.source is not LimitSource.CONFIG,
-            learn=ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF,
-        )
+        learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF
+        conf, sizes = with_sizes(conf, limit.byte_rate, learn=learn)
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         clock = SYSTEM_CLOCK
@@ -69,6 +65,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
             final[settings.STORE_KEY] = False
         self._stored: dict[tuple[str, int], int] = {}
         self._stored_at_ms = clock.now_ms()
+        self._prepare_fetching(final, listener.fetcher_events.append)
         try:
             super().__init__(final)
         except KafkaException as error:
@@ -91,10 +88,10 @@ class PacedConsumer(Receiving, TelemetryMethods):
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """As confluent_kafka's: what the application has received."""
-        found = super().position(partitions)
+        found = self._positions(partitions)
         if self._in_doubt and not self._listener.in_callback:
             self._recover()
-            found = super().position(partitions)
+            found = self._positions(partitions)
         first = self._held.first_offsets() if self._held else {}
         sought = self._sought
         return [
@@ -197,29 +194,35 @@ class PacedConsumer(Receiving, TelemetryMethods):
         super().assign(partitions)
         self._forget(None)
         self._received.begin(partitions)
+        self._begin_at(partitions)
+        self._follow_assignment()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
         super().incremental_assign(partitions)
         self._received.begin(partitions)
+        self._begin_at(partitions)
+        self._follow_assignment()
 
     def unassign(self) -> None:
         """As confluent_kafka's."""
         self._store_received()
         super().unassign()
         self._forget(None)
+        self._follow_assignment()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
         self._store_received(partitions)
         super().incremental_unassign(partitions)
         self._forget(partitions)
+        self._follow_assignment()
 
     def seek(self, partition: TopicPartition) -> None:
         """As confluent_kafka's; what is held of the partition is forgotten."""
         # A seek makes librdkafka forget the position.
         self._store_received([partition])
-        super().seek(partition)
+        self._seek_in_source(partition)
         self._held.drop([partition])
         self._sought.pop((partition.topic, partition.partition), None)
         self._received.begin([partition])
@@ -269,6 +272,8 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._stop_watch()
         self._store_received()
         super().close()
+        if self._fetcher is not None:
+            self._fetcher.close()
         self._is_open = False
         self._credit = 0.0
         self._held.drop()
@@ -305,14 +310,18 @@ def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions
             consumer._listener.call_back(call, consumer, partitions)
     finally:
         consumer._forget(partitions)
+        consumer._release(partitions)
         if consumer._telemetry is not None:
             consumer._telemetry.rebalance_began()
 
 
 def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
+    assigned = len(consumer._starts)
     if call is not None:
         consumer._listener.call_back(call, consumer, partitions)
+    if consumer._fetcher is not None and len(consumer._starts) == assigned:
+        consumer._assign_paused(partitions)
     if consumer._telemetry is not None:
         consumer._telemetry.rebalance_ended()
 

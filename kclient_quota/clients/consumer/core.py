@@ -21,7 +21,14 @@ from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetch_sizes import (
+    BATCH_BYTES,
+    OPEN,
+    ROUND_TRIP_MS,
+    FetchSizes,
+    sizes_for,
+    sizes_while_learning,
+)
 from kclient_quota.pacing.fetch_statistics import fetch_statistics
 
 COORDINATOR: Final = "GroupCoordinator"
@@ -35,6 +42,8 @@ REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 SAY_EVERY_MS: Final = 60_000
 """One line a minute for every cause."""
+SIZES_STAY_MS: Final = 5_000
+"""Sizes are not changed again before so much has been seen of them."""
 ENDLESS: Final = float("inf")
 
 
@@ -103,6 +112,13 @@ class ConsumerCore:
         self._backoff = backoff
         self._client_id = client_id
         self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
+        self.sizes = sizes
+        self._sizes_stay_until_ms = now_ms
+        self._received_per_s = 0.0
+        self._round_trip_ms = float(ROUND_TRIP_MS)
+        self._batch_bytes = float(BATCH_BYTES)
+        self._knows_round_trip = False
+        self._heard_at_ms = now_ms
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(CONSUMER, client_id)
         self._stalls: dict[int, StallWatch] = {}
@@ -165,10 +181,13 @@ class ConsumerCore:
     def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
         """One statistics event, decoded."""
         self.heartbeat.on_poll(now_ms)
+        elapsed_ms, self._heard_at_ms = now_ms - self._heard_at_ms, now_ms
+        received = 0
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 answered = self._responses.get(delta.node_id, 0)
                 self._responses[delta.node_id] = answered + delta.responses - delta.throttled
+                received = max(received, delta.response_bytes)
             self._metrics.record(
                 delta.node_id,
                 responses=delta.responses,
@@ -177,6 +196,9 @@ class ConsumerCore:
                 max_ms=delta.throttled_max_ms,
                 now_ms=now_ms,
             )
+        self._look_at_fetches(statistics)
+        if elapsed_ms > 0:
+            self._received_per_s = received * 1000.0 / elapsed_ms
         self._apply_limit(now_ms)
         self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
         self._count_brokers()
@@ -200,6 +222,52 @@ class ConsumerCore:
             self._watch_stall(broker_id, throttle_ms, now_ms)
             self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
         self._warn_misfit(now_ms)
+
+    # Which sizes fit --------------------------------------------------------------------------------------------------
+
+    def other_sizes(self, now_ms: int) -> FetchSizes | None:
+        """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
+        if self._backoff is Backoff.OFF or self.sizes.by_hand or now_ms < self._sizes_stay_until_ms:
+            return None
+        wanted = self._wanted_sizes()
+        if self.sizes.like(wanted):
+            return None
+        self._sizes_stay_until_ms = now_ms + SIZES_STAY_MS
+        self._received_messages = 0
+        self.sizes = wanted
+        self._pacer.set_sizes(wanted)
+        return wanted
+
+    def _look_at_fetches(self, statistics: Mapping[str, Any]) -> None:
+        """Learn the round trip, and how large batches are."""
+        shortest = [
+            broker["rtt"]["min"] / 1000
+            for broker in statistics.get("brokers", {}).values()
+            if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in self._pacer.paces
+        ]
+        if shortest:
+            # A fetch may have waited for messages, or for the quota: the shortest has not.
+            known = self._round_trip_ms if self._knows_round_trip else ENDLESS
+            self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
+        response = max((pace.batch for pace in self._pacer.paces.values()), default=0.0)
+        if response > 1.1 * self.sizes.fetch_bytes:
+            self._batch_bytes = response
+        elif response and self.sizes.fetch_bytes <= self._batch_bytes / 2:
+            # Less than half a batch was asked for, and no more has come: batches are smaller than was thought.
+            self._batch_bytes = response / 4
+
+    def _wanted_sizes(self) -> FetchSizes:
+        limit = self.limit
+        if limit.byte_rate is not None:
+            return sizes_for(limit.byte_rate, self._round_trip_ms, self._batch_bytes)
+        learnt = min((pace.rate for pace in self._pacer.paces.values()), default=ENDLESS)
+        if learnt < ENDLESS:
+            return sizes_while_learning(learnt)
+        if limit.known or self.sizes == OPEN:
+            return OPEN
+        # Nothing has been learnt yet: what comes without being refused may be asked for in larger pieces.
+        largest = sizes_while_learning(self._received_per_s)
+        return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
 
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; called from any thread, heeded at the next grant or statistics."""
@@ -324,13 +392,11 @@ class ConsumerCore:
                 self._say(f"end of the stall of {node}", text, now_ms, broker_id=node)
 
     def _warn_misfit(self, now_ms: int) -> None:
-        if self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit or self.limit.unlimited:
-            # A throttle that contradicts what is known is being asked about.
+        if not self.sizes.by_hand or self._backoff is Backoff.OFF or self._pacer.fits or self._said_misfit:
             return
         self._said_misfit = True
         text = (
             f"Client {self._client_id!r} queues or fetches in sizes that its quota ({words(self.limit)}) cannot be "
-            "followed with, and librdkafka's sizes are fixed when a client is made: leave queued.max.messages.kbytes "
-            "and fetch.* out, or make it anew"
+            "followed with: leave queued.max.messages.kbytes and fetch.* out, then sizes that fit are chosen"
         )
         self._say("sizes", text, now_ms)

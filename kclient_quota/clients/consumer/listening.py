@@ -41,6 +41,8 @@ class Listener:
         telemetry: hears of statistics, too.
         ask_soon: has the limit asked for again.
         events: what has been noted and not heard.
+        fetcher_events: what a second client has said that fetches in this one's place.
+        is_split: whether there is one.
         in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
     """
 
@@ -51,6 +53,8 @@ class Listener:
         self.ask_soon: Callable[[], None] | None = None
         self.events: deque[Any] = deque()
         self.in_callback = False
+        self.fetcher_events: deque[Any] = deque()
+        self.is_split = False
         self._log = log
         self._tell_statistics: Callable[[str], Any] | None = None
         self._tell_throttle: Callable[[Any], Any] | None = None
@@ -76,6 +80,9 @@ class Listener:
     def hear(self) -> bool:
         """Attend to everything noted; whether there were statistics. Raises what the application's callbacks raise."""
         had_statistics = False
+        while self.fetcher_events:
+            self._attend(self._on_fetcher, self.fetcher_events.popleft())
+            had_statistics = True
         while self.events:
             event = self.events.popleft()
             if isinstance(event, str):
@@ -116,11 +123,18 @@ class Listener:
 
     def _on_statistics(self, text: str) -> None:
         now_ms = self.clock.now_ms()
-        self.core.on_statistics(json.loads(text), now_ms)
+        if self.is_split:
+            self.core.heartbeat.on_poll(now_ms)
+        else:
+            self.core.on_statistics(json.loads(text), now_ms)
         self._log.on_time(now_ms)
         self.tell()
         if self.telemetry is not None:
             self.telemetry.on_statistics(text)
+
+    def _on_fetcher(self, text: str) -> None:
+        self.core.on_statistics(json.loads(text), self.clock.now_ms())
+        self.tell()
 
     def _on_throttle(self, event: Any) -> None:
         now_ms = self.clock.now_ms()

@@ -17,12 +17,14 @@ from typing import Final
 from confluent_kafka import KafkaException, Message, TopicPartition, cimpl
 
 from kclient_quota.clients.consumer.core import ENDLESS
+from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
+from kclient_quota.pacing.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
 
@@ -38,7 +40,7 @@ MOST_AHEAD: Final = 256
 _plain_consume: Final = cimpl.Consumer.consume
 
 
-class Receiving(cimpl.Consumer):
+class Receiving(Fetching):
     """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
 
     _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
@@ -61,6 +63,7 @@ class Receiving(cimpl.Consumer):
         self._sought: dict[Partition, tuple[int, int | None]] = {}  # where an interrupted call has made us seek back to
         self._paused: set[Partition] = set()
         self._paused_by_us: list[TopicPartition] = []
+        self._goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
         self._credit = 0.0  # bytes that may be taken; endless while nothing limits
         self._ahead = 1
         self._serve_at = 0.0
@@ -82,7 +85,7 @@ class Receiving(cimpl.Consumer):
             return super().consume(num_messages, timeout)
         began = monotonic()
         self._settle()
-        if self._credit != ENDLESS or self._held or self._events or self._in_doubt or self._interceptors:
+        if self._credit != ENDLESS or self._held or self._events or self._in_doubt or self._goes_round:
             return self._receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
         self._in_doubt = num_messages
@@ -111,7 +114,7 @@ class Receiving(cimpl.Consumer):
             self._take(1, 0.0)
             if self._held.full and not self._paused_by_us:
                 mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._paused]
-                super().pause(mine)
+                self._pause_source(mine, is_paused=True)
                 self._paused_by_us = mine
             self._hear()
 
@@ -190,17 +193,26 @@ class Receiving(cimpl.Consumer):
         """Hold librdkafka's next messages, as many as there is credit for."""
         if self._in_doubt:
             self._recover()
+        if self._fetcher is not None:
+            self._serve_member()
         most = self._core.most_messages(max(count, ahead), self._credit)
         self._in_doubt = most
         messages: list[Message] = []
         if most > 1:
-            messages = super().consume(most, 0.0 if ahead else timeout_s)
+            messages = self._pull(most, 0.0 if ahead else timeout_s)
         if not messages and (ahead or most == 1):
-            message = super().poll(timeout_s)
+            message = self._pull_one(timeout_s)
             messages = [] if message is None else [message]
         self._hold(messages)
         self._charge(messages)
         self._core.heartbeat.on_poll(self._clock.now_ms())
+
+    def _serve_member(self) -> None:
+        """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell."""
+        event = super().poll(0.0)
+        if event is not None and event.error() is not None:
+            self._held.add([event])
+        self._follow_assignment()
 
     def _hold(self, messages: list[Message]) -> None:
         if messages:
@@ -246,16 +258,28 @@ class Receiving(cimpl.Consumer):
             self._received.note(self._last)
             self._last = []
         if self._received.is_due and not self._held and not self._in_doubt:
-            self._received.replace(super().position(super().assignment()))
+            self._received.replace(self._positions(super().assignment()))
 
     # What happens beside ------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         """Attend to what callbacks have noted, and see whether a quota applies that did not, or none any more."""
-        if self._events:
+        if self._events or self._listener.fetcher_events:
             if self._listener.hear():
                 self._after_statistics()
+                sizes = self._core.other_sizes(self._clock.now_ms())
+                if sizes is not None:
+                    self._change_sizes(sizes)
             self._review()
+
+    def _change_sizes(self, sizes: FetchSizes) -> None:
+        """Have fetches of these sizes from now on; what is prefetched already is held."""
+        if self._in_doubt:
+            self._recover()
+        self._in_doubt = MOST_AT_ONCE
+        self._hold(self._drain())
+        self._fetch_in(sizes, {**self._received.offsets(), **self._held.next_offsets()})
+        self._listener.is_split = self._goes_round = True
 
     def _review(self) -> None:
         """Give credit that fits: endless without a quota, and none left over from before there was one."""
@@ -270,7 +294,7 @@ class Receiving(cimpl.Consumer):
     def _recover(self) -> None:
         """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
         expected = {**self._received.offsets(), **self._held.next_offsets()}
-        for part in super().position(super().assignment()):
+        for part in self._positions(super().assignment()):
             partition = (part.topic, part.partition)
             offset = expected.get(partition)
             if offset is None:
@@ -279,7 +303,7 @@ class Receiving(cimpl.Consumer):
                 self._sought[partition] = offset, None
             if part.offset > offset:
                 try:
-                    super().seek(TopicPartition(part.topic, part.partition, offset))
+                    self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
                 except KafkaException as error:
                     # It is being taken away; whoever gets it reads on from what is committed.
                     logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
@@ -299,19 +323,25 @@ class Receiving(cimpl.Consumer):
         if not self._paused_by_us:
             return
         mine, self._paused_by_us = self._paused_by_us, []
-        super().resume([part for part in mine if (part.topic, part.partition) not in self._paused])
+        mine = [part for part in mine if (part.topic, part.partition) not in self._paused]
+        self._pause_source(mine, is_paused=False)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's; what is held of them is handed over after `resume()`."""
-        super().pause(partitions)
+        if not self._is_open:
+            super().pause(partitions)
+        self._pause_source(partitions, is_paused=True)
         self._held.ready = 0
         self._paused.update((part.topic, part.partition) for part in partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
+        if not self._is_open:
+            super().resume(partitions)
         self._paused.difference_update((part.topic, part.partition) for part in partitions)
         ours = {(part.topic, part.partition) for part in self._paused_by_us}
-        super().resume([part for part in partitions if (part.topic, part.partition) not in ours])
+        mine = [part for part in partitions if (part.topic, part.partition) not in ours]
+        self._pause_source(mine, is_paused=False)
 
 
 def _is_sane(count: object, timeout: object) -> bool:

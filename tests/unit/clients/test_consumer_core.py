@@ -16,7 +16,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
-from kclient_quota.pacing.fetch_sizes import with_sizes
+from kclient_quota.pacing.fetch_sizes import OPEN, sizes_for, with_sizes
 from kclient_quota.pacing.fetch_statistics import fetch_statistics
 from kclient_quota.testing.clock import ManualClock
 
@@ -70,7 +70,7 @@ def gate_of(
     limit: Limit | None = None,
 ) -> Driven:
     theirs = {} if queue_kbytes is None else {"queued.max.messages.kbytes": queue_kbytes}
-    _, sizes = with_sizes(theirs, sized_for, follow=True)
+    _, sizes = with_sizes(theirs, sized_for)
     core = ConsumerCore(backoff, "app", limit or limit_of(byte_rate), sizes, 300_000, clock.now_ms())
     return Driven(core, clock, backoff)
 
@@ -193,6 +193,48 @@ def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixtur
     assert gate.ask() > 0
 
 
+def test_sizes_change_with_the_limit_and_not_too_often() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock, None, sized_for=None)
+    assert gate.core.other_sizes(0) is None
+    gate.core.on_limit(limit_of(QUOTA))
+    gate.on_statistics(statistics(0))
+    assert gate.core.other_sizes(0) == sizes_for(QUOTA)
+    gate.core.on_limit(limit_of(200 * QUOTA))
+    gate.on_statistics(statistics(1_000))
+    assert gate.core.other_sizes(1_000) is None
+    assert gate.core.other_sizes(5_000) == sizes_for(200 * QUOTA)
+    gate.core.on_limit(limit_of(250 * QUOTA))
+    gate.on_statistics(statistics(20_000))
+    assert gate.core.other_sizes(20_000) is None
+    gate.core.on_limit(limit_of(None))
+    gate.on_statistics(statistics(20_000))
+    assert gate.core.other_sizes(20_000) == OPEN
+    assert not gate.core.paced
+
+
+def test_sizes_of_the_users_own_stay_whatever_the_limit() -> None:
+    gate = gate_of(ManualClock(), 1_000.0, queue_kbytes=65_536)
+    assert gate.core.other_sizes(0) is None
+
+
+def test_who_learns_fetches_more_as_more_comes_without_being_refused() -> None:
+    clock = ManualClock()
+    unknown = Limit(None, None, LimitSource.LEARNED)
+    core = ConsumerCore(Backoff.BLOCK, "app", unknown, sizes_for(None), 300_000, 0)
+    gate = Driven(core, clock)
+    received = 0
+    fetched = [core.sizes.fetch_bytes]
+    for _ in range(80):
+        clock.sleep_ms(250)
+        received += 2_500_000
+        gate.on_statistics(statistics(clock.now_ms(), received=received))
+        if core.other_sizes(clock.now_ms()) is not None:
+            received = 0
+            fetched.append(core.sizes.fetch_bytes)
+    assert fetched == [4_096, 65_536]
+
+
 def test_the_first_quota_that_is_found_is_told_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kclient_quota"):
         gate_of(ManualClock(), None, sized_for=None).listener.tell()
@@ -225,6 +267,11 @@ def test_what_was_granted_before_a_limit_was_learnt_does_not_outlast_it() -> Non
     clock.sleep_ms(250)
     gate.on_statistics(statistics(250, received=2_000_000))
     gate.on_throttle("b1:9092/1", 1, 2_000)
+    assert not gate.core.paced, "64 MB cannot hold fetches back"
+    sizes = gate.core.other_sizes(clock.now_ms())
+    assert sizes is not None
+    assert sizes.queue_bytes <= 200_000
+    assert gate.core.other_sizes(clock.now_ms() + 60_000) is None
     assert gate.core.paced
     gate.credit = 0.0
     assert gate.ask() == 2_000

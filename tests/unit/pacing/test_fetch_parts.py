@@ -7,7 +7,7 @@ import pytest
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
-from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for, with_sizes
+from kclient_quota.pacing.fetch_sizes import OPEN, FetchSizes, sizes_for, sizes_while_learning, with_sizes
 from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.pacing.known_share import KnownShare
 from kclient_quota.quota.rate import SampledRate
@@ -17,79 +17,97 @@ from kclient_quota.quota.rate import SampledRate
 
 @pytest.mark.parametrize(
     ("byte_rate", "fetch_bytes", "kbytes"),
-    [(1_000_000, 50_000, 48), (100_000, 5_000, 4), (1_000, 1_000, 1), (10, 1_000, 1), (1e9, 1_000_000, 976)],
+    [(1_000_000, 8_192, 13), (100_000, 8_192, 1), (1_000, 1_000, 1), (10, 1_000, 1), (1e12, 52_428_800, 13_574_218)],
 )
-def test_a_fetch_is_a_twentieth_of_a_second(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
-    conf, sizes = sizes_for(byte_rate)
+def test_a_fetch_brings_one_batch_where_that_keeps_up(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
+    sizes = sizes_for(byte_rate)
+    conf = sizes.conf
     assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == fetch_bytes
     assert conf["queued.max.messages.kbytes"] == kbytes
-    assert sizes == FetchSizes(fetch_bytes, kbytes * 1024, sized=True)
-    assert sizes.fit(byte_rate)
+    assert sizes == FetchSizes(fetch_bytes, kbytes * 1024)
+    assert sizes.hold_back(byte_rate)
 
 
-def test_nothing_is_changed_where_nothing_will_ever_limit() -> None:
-    conf, sizes = with_sizes({"group.id": "g"}, None, follow=False)
+@pytest.mark.parametrize(
+    ("byte_rate", "round_trip_ms", "batch_bytes"),
+    [(1_000_000, 80, 16_384), (20_000_000, 80, 16_384), (50_000_000, 20, 100_000), (1_000_000, 3, 2_000)],
+)
+def test_a_fetch_of_several_batches_keeps_up_and_loses_little(
+    byte_rate: float, round_trip_ms: float, batch_bytes: float
+) -> None:
+    sizes = sizes_for(byte_rate, round_trip_ms, batch_bytes)
+    assert min(sizes.fetch_bytes, sizes.queue_bytes) * 1_000 >= 1.2 * byte_rate * round_trip_ms
+    cut, unused = batch_bytes / 2 / sizes.fetch_bytes, sizes.fetch_bytes / 11 / byte_rate
+    assert cut + unused < 0.06
+    assert cut <= unused * 1.01
+
+
+def test_nothing_is_changed_where_nothing_limits() -> None:
+    conf, sizes = with_sizes({"group.id": "g"}, None)
     assert conf == {"group.id": "g"}
-    assert not sizes.fit(1_000_000)
-    assert sizes.fit(100_000_000)
-
-
-def test_where_a_limit_may_come_only_the_queue_is_smaller_than_librdkafkas() -> None:
-    conf, sizes = with_sizes({"group.id": "g"}, None, follow=True)
-    assert conf == {"group.id": "g", "queued.max.messages.kbytes": 1_024, "fetch.queue.backoff.ms": 2}
-    assert sizes == FetchSizes(1_048_576, 1_048_576, sized=False)
-    assert sizes.fit(51_200)
-    assert sizes.fit(100_000_000)
-    assert not sizes.fit(20_000)
-    assert sizes.hold_back(51_200)
-    assert not sizes.hold_back(20_000)
+    assert sizes == OPEN
+    assert OPEN.conf == {}
+    assert not sizes.hold_back(1_000_000)
+    assert sizes.hold_back(100_000_000)
 
 
 def test_who_must_learn_fetches_little_and_asks_for_the_next_before_the_queue_is_empty() -> None:
-    conf, sizes = with_sizes({"group.id": "g"}, None, follow=True, learn=True)
-    assert sizes == sizes_for(None)[1] == FetchSizes(4_096, 18 * 1_024, sized=True)
+    conf, sizes = with_sizes({"group.id": "g"}, None, learn=True)
+    assert sizes == sizes_for(None) == FetchSizes(4_096, 18 * 1_024)
     assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == 4_096
     assert (conf["queued.max.messages.kbytes"], conf["fetch.queue.backoff.ms"]) == (18, 1)
     assert sizes.hold_back(512)
-    conf, sizes = with_sizes({"fetch.message.max.bytes": 500_000}, None, follow=True, learn=True)
+    conf, sizes = with_sizes({"fetch.message.max.bytes": 500_000}, None, learn=True)
     assert "fetch.max.bytes" not in conf
-    assert (sizes.fetch_bytes, sizes.sized) == (500_000, False)
+    assert (sizes.fetch_bytes, sizes.by_hand) == (500_000, True)
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "fetch_bytes"),
+    [(0, 4_096), (500_000, 4_096), (1_000_000, 16_384), (5_000_000, 65_536), (50_000_000, 262_144), (6e7, 1_048_576)],
+)
+def test_what_is_learnt_decides_how_much_is_fetched_in_steps(byte_rate: float, fetch_bytes: int) -> None:
+    sizes = sizes_while_learning(byte_rate)
+    assert sizes.fetch_bytes == fetch_bytes
+    assert sizes.queue_bytes >= max(fetch_bytes, 18 * 1_024)
+
+
+def test_sizes_do_as_well_as_others_that_are_not_much_larger_or_smaller() -> None:
+    assert sizes_for(100_000).like(sizes_for(300_000))
+    assert not sizes_for(1_000_000).like(sizes_for(1_000_000, 80))
+    assert not sizes_for(20_000_000, 80).like(sizes_for(1_000_000))
+    assert not OPEN.like(sizes_for(20_000_000))
+    assert sizes_for(1_000).like(sizes_for(100))
+    assert FetchSizes(1, 1, by_hand=True).like(OPEN)
 
 
 @pytest.mark.parametrize(
     "key", ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes", "message.max.bytes"]
 )
 def test_fetch_sizes_of_the_users_own_are_left_alone(key: str) -> None:
-    conf, sizes = with_sizes({key: 2_000_000}, 100_000, follow=True)
+    conf, sizes = with_sizes({key: 2_000_000}, 100_000)
     assert {name: value for name, value in conf.items() if "bytes" in name and "kbytes" not in name} == {key: 2_000_000}
-    assert not sizes.sized
-    assert sizes.fit(100_000)
+    assert sizes.by_hand
+    assert sizes.hold_back(100_000)
 
 
 def test_a_queue_of_the_users_own_is_left_alone() -> None:
-    conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000, follow=True)
+    conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000)
     assert conf["queued.max.messages.kbytes"] == "64"
-    assert sizes.queue_bytes == 64 * 1024
-    assert conf["fetch.message.max.bytes"] == 50_000
+    assert (sizes.queue_bytes, sizes.by_hand) == (64 * 1024, True)
+    assert conf["fetch.message.max.bytes"] == 8_192
 
 
 def test_a_queue_that_takes_too_long_to_fill_cannot_be_followed() -> None:
-    _, sizes = with_sizes({"queued.max.messages.kbytes": 4_096}, 1_000_000, follow=True)
-    assert sizes.fit(200_000)
-    assert not sizes.fit(100_000)
+    _, sizes = with_sizes({"queued.max.messages.kbytes": 4_096}, 1_000_000)
+    assert sizes.hold_back(200_000)
+    assert not sizes.hold_back(100_000)
 
 
 def test_a_size_that_is_no_number_is_librdkafkas_to_refuse() -> None:
-    conf, sizes = with_sizes({"fetch.message.max.bytes": "lots"}, 1_000_000, follow=True)
+    conf, sizes = with_sizes({"fetch.message.max.bytes": "lots"}, 1_000_000)
     assert conf["fetch.message.max.bytes"] == "lots"
     assert sizes.fetch_bytes == 1_048_576
-
-
-def test_a_limit_that_outgrows_the_sizes_does_not_fit() -> None:
-    _, sizes = sizes_for(100_000)
-    assert sizes.fit(50_000)
-    assert sizes.fit(1_000_000)
-    assert not sizes.fit(1e9)
 
 
 # Window

@@ -43,7 +43,7 @@ def test_one_consumer_gets_what_it_gets_millisecond_by_millisecond(quota, messag
 def test_a_plain_consumer_gets_what_it_gets_millisecond_by_millisecond():
     """Half of the quota, 20 s apart, as plain consumers have been seen to on Apache Kafka."""
     brute = Quota(100_000)
-    sizes = FetchSizes(1_048_576, 65_536 * 1024, sized=False)
+    sizes = FetchSizes(1_048_576, 65_536 * 1024)
     world = World([Broker(1, brute, 16_000, 1_000)], None, sizes=sizes)
     world.run(130_000)
     found = played(clients=0, plain=1, quota=100_000, batch_messages=16, seconds=130)

@@ -1,0 +1,167 @@
+"""Which client of librdkafka's fetches: the consumer's own, or a second one whose sizes fit the quota.
+
+librdkafka fixes its fetch and queue sizes when a client is made, and a quota may come, go and change at any time. So
+when the sizes that there are will not do, partitions of the consumer's own client are paused for good, what it has
+prefetched is held, and a second plain client, assigned the same partitions at the same offsets, fetches from then on;
+until that in turn does not fit. The consumer's own stays the member of the group: it joins, heartbeats, commits and
+serves rebalances, and is polled beside the other one. What is fetched twice is the one fetch that is on its way when
+sizes change.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition, cimpl
+
+from kclient_quota.clients.consumer.held import Partition
+from kclient_quota.pacing.fetch_sizes import FetchSizes
+
+COMMITTED_S: Final = 5.0
+LATEST: Final = {"latest", "largest", "end"}
+DRAIN_MESSAGES: Final = 100_000
+STATISTICS_MS: Final = 250
+_MEMBERS_OWN: Final = ("on_commit", "group.instance.id", "statistics.interval.ms", "error_cb")
+
+
+class Fetching(cimpl.Consumer):
+    """confluent_kafka's Consumer whose messages may come by way of another one."""
+
+    _fetcher: cimpl.Consumer | None = None
+    _fetcher_conf: Mapping[str, Any]
+    _fetcher_events: Callable[[Any], None]
+    _starts: dict[Partition, int]
+    _paused: set[Partition]
+    _is_cooperative = False
+    _reset = "latest"
+
+    def _prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
+        """Remember how to make another client.
+
+        Args:
+            conf: the final configuration of this one.
+            events: takes what the other one says.
+        """
+        self._starts = {}
+        self._fetcher_events = events
+        self._fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
+        self._reset = str(conf.get("auto.offset.reset", self._reset)).lower()
+        strategy = str(conf.get("partition.assignment.strategy", ""))
+        self._is_cooperative = "cooperative" in strategy or str(conf.get("group.protocol", "")).lower() == "consumer"
+
+    # In place of the plain client's --------------------------------------------------------------------------------
+
+    def _pull(self, count: int, timeout_s: float) -> list[Message]:
+        fetcher = self._fetcher
+        return super().consume(count, timeout_s) if fetcher is None else fetcher.consume(count, timeout_s)
+
+    def _pull_one(self, timeout_s: float) -> Message | None:
+        fetcher = self._fetcher
+        return super().poll(timeout_s) if fetcher is None else fetcher.poll(timeout_s)
+
+    def _positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return super().position(partitions) if self._fetcher is None else self._fetcher.position(partitions)
+
+    def _seek_in_source(self, partition: TopicPartition) -> None:
+        if self._fetcher is None:
+            super().seek(partition)
+        else:
+            self._fetcher.seek(partition)
+
+    def _pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
+        source: Any = super() if self._fetcher is None else self._fetcher
+        (source.pause if is_paused else source.resume)(partitions)
+
+    # Following the group -------------------------------------------------------------------------------------------
+
+    def _begin_at(self, partitions: list[TopicPartition]) -> None:
+        """The application wants these read from there."""
+        self._starts.update({(part.topic, part.partition): part.offset for part in partitions})
+
+    def _follow_assignment(self) -> None:
+        """Have the other client fetch what is assigned to this one, and nothing else."""
+        fetcher = self._fetcher
+        if fetcher is None:
+            return
+        assigned = {(part.topic, part.partition) for part in super().assignment()}
+        fetched = {(part.topic, part.partition) for part in fetcher.assignment()}
+        if fetched - assigned:
+            fetcher.incremental_unassign([TopicPartition(*key) for key in fetched - assigned])
+        if assigned - fetched:
+            super().pause([TopicPartition(*key) for key in assigned - fetched])
+            starts = [TopicPartition(*key, self._starts.pop(key, OFFSET_INVALID)) for key in assigned - fetched]
+            fetcher.incremental_assign(starts)
+
+    def _release(self, partitions: list[TopicPartition]) -> None:
+        """These go to others: fetch them no longer."""
+        gone = {(part.topic, part.partition) for part in partitions}
+        for key in gone:
+            self._starts.pop(key, None)
+        if self._fetcher is not None:
+            mine = [part for part in self._fetcher.assignment() if (part.topic, part.partition) in gone]
+            if mine:
+                self._fetcher.incremental_unassign(mine)
+
+    def _assign_paused(self, partitions: list[TopicPartition]) -> None:
+        """Take what the group assigns, without fetching any of it."""
+        (super().incremental_assign if self._is_cooperative else super().assign)(partitions)
+        super().pause(partitions)
+
+    # Changing sizes ------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> list[Message]:
+        """All that has been prefetched."""
+        drained: list[Message] = []
+        while messages := self._pull(DRAIN_MESSAGES, 0.0):
+            drained += messages
+        return drained
+
+    def _fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int]) -> None:
+        """Have a client with these sizes fetch from now on.
+
+        Args:
+            sizes: of its fetches and its queue.
+            expected: the offsets to go on from, where any are known.
+        """
+        assigned = super().assignment()
+        sizes_of_now = FetchSizes(1, 1).conf
+        conf = {key: value for key, value in self._fetcher_conf.items() if key not in sizes_of_now}
+        conf.update(
+            {
+                **sizes.conf,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.metrics.push": False,
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._fetcher_events,
+            }
+        )
+        starts = {**self._unread(assigned, expected), **expected}
+        fetcher = cimpl.Consumer(conf)
+        before, self._fetcher = self._fetcher, fetcher
+        if before is not None:
+            before.close()
+        elif assigned:
+            super().pause(assigned)
+        for part in assigned:
+            part.offset = starts.get((part.topic, part.partition), OFFSET_INVALID)
+        if assigned:
+            fetcher.assign(assigned)
+        if self._paused:
+            fetcher.pause([TopicPartition(*key) for key in self._paused])
+
+    def _unread(self, assigned: list[TopicPartition], expected: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Where partitions are to be begun of which nothing has been received yet."""
+        starts = {key: self._starts.pop(key) for key in list(self._starts)}
+        rest = [part for part in assigned if (part.topic, part.partition) not in {**expected, **starts}]
+        if not rest or self._reset not in LATEST:
+            return starts
+        try:
+            unknown = [part for part in super().committed(rest, COMMITTED_S) if part.offset < 0]
+        except KafkaException:
+            return starts
+        for part in unknown:
+            # It was begun at its end, of which another client would see another one.
+            marks = super().get_watermark_offsets(part, cached=True)
+            if marks[1] >= 0:
+                starts[part.topic, part.partition] = marks[1]
+        return starts
