@@ -65,6 +65,7 @@ class FetchPacer:
         self._wire = 0.0
         self._wire_seen: float | None = None
         self._followed = False
+        self._blind_at_ms: int | None = None
         self._queued_before = 0.0
         self._queued = 0.0
         self._message = float(RECORD_BYTES)
@@ -152,7 +153,7 @@ class FetchPacer:
             pace = self._paces.get(node)
             if pace is not None:
                 pace.on_received(total, responses, seen.at_ms)
-        for pace in self._paces.values():
+        for pace in self._paces.values() if self.fits else ():
             pace.pay_prefetch(self._sizes.queue_bytes / len(self._paces))
         if self._queued >= self._sizes.queue_bytes:
             self._fetching = False
@@ -167,7 +168,12 @@ class FetchPacer:
         """A response has said `throttle_ms`."""
         pace = self._paces.get(node_id) or self._paces.get(ONLY)
         if pace is not None and throttle_ms > 0:
-            pace.on_throttle(throttle_ms, now_ms, trusted=self._followed or self._limit is None)
+            pace.on_throttle(throttle_ms, now_ms, trusted=self._limit is None or self._knows_window(now_ms))
+
+    def _knows_window(self, now_ms: int) -> bool:
+        """Whether the whole of the broker's window was received at our pace, so that no burst of ours is in it."""
+        samples, window_ms = self._window
+        return self._followed and (self._blind_at_ms is None or now_ms - self._blind_at_ms >= samples * window_ms)
 
     def set_sizes(self, sizes: FetchSizes) -> None:
         """Fetches are of these sizes from now on, into an empty queue."""
@@ -252,6 +258,8 @@ class FetchPacer:
         self._taken = 0.0
         before, self._wire_seen = self._wire_seen, wire
         followed, self._followed = self._followed, self.paced and self.fits
+        if not self._followed:
+            self._blind_at_ms = seen.at_ms
         if before is None or wire < before or not (followed and self._followed):
             # What is taken while nothing is paced is not told.
             return

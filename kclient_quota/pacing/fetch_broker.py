@@ -110,6 +110,7 @@ class BrokerPace:
     def forget_batches(self) -> None:
         """Fetches are of another size from now on, of another client of librdkafka's, whose counts begin anew."""
         self.batch = 0.0
+        self._level = 0.0
         self.received_bytes = 0
         self._responses = 0
         self._prefetch_paid = False

@@ -252,8 +252,8 @@ class ConsumerCore:
         response = max((pace.batch for pace in self._pacer.paces.values()), default=0.0)
         if response > 1.1 * self.sizes.fetch_bytes:
             self._batch_bytes = response
-        elif response and self.sizes.fetch_bytes <= self._batch_bytes / 2:
-            # Less than half a batch was asked for, and no more has come: batches are smaller than was thought.
+        elif response >= 0.9 * self.sizes.fetch_bytes and self.sizes.fetch_bytes <= self._batch_bytes / 2:
+            # Half a batch was asked for, and no more has come: batches are smaller than was thought.
             self._batch_bytes = response / 4
 
     def _wanted_sizes(self) -> FetchSizes:

@@ -198,9 +198,9 @@ class Receiving(Fetching):
         most = self._core.most_messages(max(count, ahead), self._credit)
         self._in_doubt = most
         messages: list[Message] = []
-        if most > 1:
+        if most > 1 or not ahead:
             messages = self._pull(most, 0.0 if ahead else timeout_s)
-        if not messages and (ahead or most == 1):
+        if not messages and ahead:
             message = self._pull_one(timeout_s)
             messages = [] if message is None else [message]
         self._hold(messages)
