@@ -133,8 +133,16 @@ class ClusterState:
         self.changes: dict[Change, None] = {}
         self._new_topic_id = new_topic_id
         self._new_log = new_log
+        self._directory: Mapping[str, tuple[UUID, int]] | None = None
         self._next_leader = 0
         self._next_producer_id = 0
+
+    @property
+    def directory(self) -> Mapping[str, tuple[UUID, int]]:
+        """Id and number of partitions of every topic by name; the same object as long as nothing of it changes."""
+        if self._directory is None:
+            self._directory = {name: (topic.topic_id, len(topic.partitions)) for name, topic in self.topics.items()}
+        return self._directory
 
     @property
     def controller_id(self) -> int:
@@ -310,6 +318,8 @@ class ClusterState:
     def changed(self, *what: str | int | None) -> None:
         """Note that something is to be saved before it is acknowledged."""
         self.changes[what] = None
+        if what[0] == "topic":
+            self._directory = None
 
     def save(self) -> None:
         """Let what has changed be kept.

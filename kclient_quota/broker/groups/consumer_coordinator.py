@@ -5,7 +5,6 @@ topics and partitions are assigned with the next one. Nothing waits: a member le
 heartbeat.
 """
 
-import re
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from kclient_quota.broker.groups.consumer_group import (
     MemberState,
     Topics,
 )
+from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -108,7 +108,7 @@ class ConsumerGroupCoordinator:
         Args:
             beat: the request.
             fresh_id: a member id, in case the member has none.
-            topics: the topics there are.
+            topics: the topics there are; another object whenever anything of them has changed.
             now_ms: the time.
         """
         try:
@@ -126,13 +126,16 @@ class ConsumerGroupCoordinator:
         changed = member.member_id not in group.members
         changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
         group.put(updated)
-        metadata = _metadata(group, topics)
-        if changed or metadata != group.metadata:
-            group.metadata = metadata
-            group.epoch += 1
+        if changed or group.seen_topics is not topics or group.seen_members != len(group.members):
+            # most heartbeats meet what the last one met
+            metadata = _metadata(group, topics)
+            if changed or metadata != group.metadata:
+                group.metadata = metadata
+                group.epoch += 1
+            group.seen_topics, group.seen_members = topics, len(group.members)
         if group.epoch > group.assignment_epoch:
-            subscriptions = {name: _topic_ids(one, metadata) for name, one in group.members.items()}
-            group.update_target(subscriptions, dict(metadata.values()))
+            subscriptions = {name: _topic_ids(one, group.metadata) for name, one in group.members.items()}
+            group.update_target(subscriptions, dict(group.metadata.values()))
         updated = group.reconcile(updated, beat.owned)
         group.put(updated)
         self._schedule(group, updated, now_ms)
@@ -238,8 +241,8 @@ def _validate(beat: Beat) -> None:
         raise _Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
     if beat.regex:
         try:
-            re.compile(beat.regex)
-        except re.error as error:
+            topic_pattern(beat.regex)
+        except ValueError as error:
             message = f"SubscribedTopicRegex `{beat.regex}` is not a valid regular expression: {error}."
             raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
@@ -287,18 +290,20 @@ def _update(member: ConsumerMember, beat: Beat) -> ConsumerMember:
 
 def _metadata(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[UUID, int]]:
     names = {name for member in group.members.values() for name in member.topics}
-    patterns = [re.compile(member.regex) for member in group.members.values() if member.regex]
+    if not any(member.regex for member in group.members.values()):
+        return {name: topics[name] for name in sorted(names) if name in topics}
+    patterns = [topic_pattern(member.regex) for member in group.members.values() if member.regex]
     return {
         name: entry
         for name, entry in topics.items()
-        if name in names or any(pattern.fullmatch(name) for pattern in patterns)
+        if name in names or any(pattern.matches(name) for pattern in patterns)
     }
 
 
 def _topic_ids(member: ConsumerMember, metadata: Topics) -> frozenset[UUID]:
-    pattern = re.compile(member.regex) if member.regex else None
+    pattern = topic_pattern(member.regex) if member.regex else None
     return frozenset(
         topic_id
         for name, (topic_id, _) in metadata.items()
-        if name in member.topics or (pattern is not None and pattern.fullmatch(name))
+        if name in member.topics or (pattern is not None and pattern.matches(name))
     )

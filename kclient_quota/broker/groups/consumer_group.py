@@ -69,6 +69,8 @@ class ConsumerGroup:
         assignment_epoch: the group epoch that `target` was computed for.
         target: by member id.
         metadata: the subscribed topics as they were when the group last looked.
+        seen_topics: all topics as they were then; another object when anything has changed.
+        seen_members: how many members there were then.
     """
 
     group_id: str
@@ -78,6 +80,8 @@ class ConsumerGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     target: dict[str, Assignment] = field(default_factory=dict)
     metadata: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+    seen_topics: Mapping[str, tuple[UUID, int]] | None = None
+    seen_members: int = 0
 
     @property
     def state(self) -> str:

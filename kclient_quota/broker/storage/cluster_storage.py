@@ -200,6 +200,7 @@ class ClusterStorage:
             for partition in topic.partitions[len(value["partitions"]) :]:
                 partition.log.close()
             del topic.partitions[len(value["partitions"]) :]
+            cluster.changed("topic", topic.name)
 
     def _keep_topic(self, cluster: ClusterState, name: str) -> None:
         topic, former = cluster.topics.get(name), self._topics.get(name)

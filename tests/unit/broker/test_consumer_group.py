@@ -157,13 +157,13 @@ def test_new_partitions_and_topics_are_found():
     world = World()
     first = Client(world, "a", topics=frozenset({"t", "later"}))
     world.settle(first)
-    world.topics["t"] = (T, 6)
+    world.topics = {**world.topics, "t": (T, 6)}
     world.settle(first)
     assert indexes(first.assigned) == [0, 1, 2, 3, 4, 5]
-    world.topics["later"] = (UUID(int=9), 1)
+    world.topics = {**world.topics, "later": (UUID(int=9), 1)}
     world.settle(first)
     assert indexes(first.assigned, UUID(int=9)) == [0]
-    del world.topics["t"]
+    world.topics = {name: entry for name, entry in world.topics.items() if name != "t"}
     world.settle(first)
     assert indexes(first.assigned) == []
 
