@@ -73,9 +73,16 @@ class Producer(TransactingProducer, TelemetryMethods):
         ConfigError: one of our keys is misspelt or cannot be used.
     """
 
+    # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
+    _outbox = Outbox()
+    _outbox.is_open = True
+    _chain = ProducerInterceptors([])
+    _closed = True
+    _abandoned = False
+
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
         if len(config) > 1 or not (config or kwargs) or (config and not isinstance(config[0], Mapping)):
-            super().__init__(*config, **kwargs)  # which says what is wrong
+            raise TypeError("expected configuration dict")  # as confluent_kafka says
         given = {**(config[0] if config else {}), **kwargs}
         conf, ours = split(given)
         chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
@@ -258,8 +265,8 @@ class Producer(TransactingProducer, TelemetryMethods):
             True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
             after `transaction.timeout.ms`, and this client's last threads end with the object.
         """
-        clock = self._clock
         if not self._closed:
+            clock = self._clock
             deadline_ms = clock.now_ms() + self._max_block_ms
             left = self._drain(deadline_ms, lambda: self._throttled_for_ms(min) > deadline_ms - clock.now_ms())
             if left:

@@ -95,7 +95,7 @@ class Sender:
                     is_idle = True
                 del producer
                 if is_idle:
-                    self._sleep(min(wait_ms, IDLE_MS))
+                    self._sleep(min(wait_ms, POLL_MS if self.wants_flush else IDLE_MS))
         finally:
             outbox.is_running = False
             self.ident = 0

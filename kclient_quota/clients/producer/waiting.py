@@ -93,7 +93,7 @@ class WaitingProducer(confluent_kafka.Producer):
             if outbox.is_inside():
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
-            if outbox.is_open or outbox.is_forked or outbox.is_mixed:
+            if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 served += self._inside(super().poll, slice_ms / 1000)
                 served += outbox.serve()
                 if not outbox.is_open:
@@ -242,7 +242,7 @@ class WaitingProducer(confluent_kafka.Producer):
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
                 if stop is not None and stop():
                     slice_ms = 0
-                if (outbox.is_open or outbox.is_forked) and not outbox.is_inside():
+                if (outbox.is_open or not outbox.is_running) and not outbox.is_inside():
                     self._inside(super().flush, slice_ms / 1000)
                     outbox.serve()
                 elif len(self):
