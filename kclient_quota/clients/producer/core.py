@@ -24,6 +24,8 @@ CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
 """What may come while the sender has not looked."""
+FIRST_MS: Final = 250
+"""So much of the quota may come before the sender has looked for the first time."""
 MOSTLY_SENT: Final = 4
 """So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
 ENOUGH_BYTES: Final = 32_000_000
@@ -198,8 +200,11 @@ class ProducerCore:
 
     def free_bytes(self, now_ms: int) -> int:
         """So much may come without asking; 0 when any queue is nearly full."""
-        if self.is_careful or not self._brokers:
+        if self.is_careful:
             return 0
+        if not self._brokers:
+            rate = self.limit.byte_rate
+            return int(MOST_FREE_BYTES if rate is None else min(rate * FIRST_MS / 1000, MOST_FREE_BYTES))
         return max(0, min(int(self._free(broker, now_ms)) for broker in self._brokers.values()))
 
     def _free(self, broker: Broker, now_ms: int) -> float:

@@ -192,7 +192,7 @@ class Outbox:
         self.inbox = SimpleQueue()
         self.news = SimpleQueue()
         self.is_forked = True
-        self.is_running = False
+        self.is_open = self.is_running = False
 
 
 _all: Final["weakref.WeakSet[Outbox]"] = weakref.WeakSet()

@@ -120,6 +120,7 @@ class Producer(TransactingProducer, TelemetryMethods):
             lock=threading.RLock(),
             errors_only=settings.is_true(conf.get("delivery.report.only.error")),
         )
+        self._outbox.free_bytes = core.free_bytes(self._clock.now_ms())
         self._outbox.is_open = is_off or not core.is_limited(self._clock.now_ms())
         self._telemetry = new_telemetry(PRODUCER, conf, self._hearing.metrics)
         later = partial(_later, self._outbox, self._sender)
