@@ -55,4 +55,4 @@ def otlp_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
     try:
         return [settings_of(environment, url or None, headers=headers, tls=tls) for url in options.otlp]
     except ValueError as error:
-        raise ValueError(f"--otlp: {error}") from error
+        raise ValueError(f"--otlp {error}") from error
