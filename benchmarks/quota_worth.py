@@ -47,9 +47,9 @@ class Row(NamedTuple):
         return self.ours / self.ideal
 
     def __str__(self) -> str:
-        where = f"{self.partitions} keyed" if self.partitions else "no keys"
         return (
-            f"{self.data:<9} {self.compression:<4} {where:>9} {self.quota:>9.0f} B/s {self.max_delay_ms:>5} ms"
+            f"{self.data:<9} {self.compression:<4} {_where(self.partitions):>9}"
+            f" {self.quota:>9.0f} B/s {self.max_delay_ms:>5} ms"
             f" {self.ours:>8.1f} {self.ideal:>8.1f} {self.ratio:>6.3f} {self.p99_ms:>6} {self.blocked_p99_ms:>6}"
             f" {self.throttles:>4} {self.longest_throttle_ms:>5} {self.used:>6.3f}"
         )
@@ -81,6 +81,20 @@ def play(cell: tuple[str, str, int, float], max_delay_ms: int = 1_000, seconds: 
     )
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """A table for the documentation: part of the ideal, and the 99th percentile in seconds."""
+    lines = ["| data, compression, quota | " + " | ".join(map(_where, PARTITIONS)) + " |", "|---" * 6 + "|"]
+    for quota, data, compression in dict.fromkeys((row.quota, row.data, row.compression) for row in rows):
+        found = {row.partitions: row for row in rows if row[:2] == (data, compression) and row.quota == quota}
+        shown = [f"{row.ratio:.2f}, {row.p99_ms / 1000:.2f} s" if row else "" for row in map(found.get, PARTITIONS)]
+        lines.append(f"| {data}, {compression}, {quota:,.0f} B/s | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _where(partitions: int) -> str:
+    return f"{partitions} keyed" if partitions else "no keys"
+
+
 def cells() -> list[tuple[str, str, int, float]]:
     """Those where the quota is the bound."""
     found = [(d, c, p, q) for q in QUOTAS for d in DATA for c in CODECS for p in PARTITIONS]
@@ -99,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=int, default=75, help="simulated time of each (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose line contains this")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, too")
     options = parser.parse_args(arguments)
     wanted = [each for each in cells() if options.only in " ".join(map(str, each))]
     print(HEAD)
@@ -108,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(row, flush=True)
             rows.append(row)
     if rows:
+        if options.markdown:
+            print(markdown(rows))
         below = [row for row in rows if row.ratio < 0.95]
         print(f"{len(rows)} cells, {len(below)} below 0.95 of the ideal, least {min(row.ratio for row in rows):.3f};")
         print(

@@ -18,11 +18,12 @@ Who = TypeVar("Who", bound=Hashable)
 class Fair(Generic[Who]):
     """Turns by what everybody has had."""
 
-    __slots__ = ("_count", "_heap", "_now", "_times", "_waiting")
+    __slots__ = ("_count", "_heap", "_now", "_swept", "_times", "_waiting")
 
     def __init__(self) -> None:
         self._now = 0.0  # the virtual time of whoever was served last
         self._times: dict[Who, float] = {}  # of those who are ahead of it, waiting or not
+        self._swept = 0  # how many times were left when they were swept last
         self._waiting: set[Who] = set()
         self._heap: list[tuple[float, int, Who]] = []
         self._count = 0
@@ -44,8 +45,9 @@ class Fair(Generic[Who]):
         self._waiting.discard(who)
         if self._times.get(who, 0.0) <= self._now:
             self._times.pop(who, None)
-        if len(self._times) > 2 * len(self._waiting) + SLACK:
+        if len(self._times) > 2 * self._swept + SLACK:
             self._times = {each: at for each, at in self._times.items() if at > self._now or each in self._waiting}
+            self._swept = len(self._times)
 
     def first(self) -> Who | None:
         """Whose turn it is; None when nobody wants anything."""
