@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from kclient_quota.errors import ClusterError
 from kclient_quota.testing.apache import ApacheKafka
+from tests.required import require_apache_kafka
 
 
 def _is_running(process_id: int) -> bool:
@@ -78,6 +79,7 @@ def test_a_broker_comes_back_on_its_port_with_its_data() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by a POSIX signal")
 def test_brokers_end_when_their_parent_is_killed() -> None:
+    require_apache_kafka()
     script = (
         "from kclient_quota.testing.apache import ApacheKafka; import time\n"
         "cluster = ApacheKafka(topics={'t': 1}); cluster.start(); print(cluster.process_id)\n"
