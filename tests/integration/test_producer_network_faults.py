@@ -1,0 +1,16 @@
+"""The quickest scenes of `make faults`: an idempotent producer when connections break or a broker restarts."""
+
+import pytest
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.testing.proxies import Proxies
+from tests.faults.played import cut_connections, half_open_connections, play, restart_a_broker
+
+
+@pytest.mark.parametrize("fault", [cut_connections, half_open_connections, restart_a_broker])
+def test_nothing_is_lost_doubled_reordered_or_stuck(fault):
+    with Proxies(3) as proxies, EmbeddedBroker(brokers=3) as cluster:
+        proxies.stand_before(cluster)
+        ours = play(cluster, proxies, fault, idempotent=True)["ours"]
+    assert ours.sent > 500
+    assert (ours.failed, ours.lost, ours.duplicated, ours.reordered, ours.stuck) == (0, 0, 0, 0, 0), ours.row()
