@@ -1,6 +1,7 @@
 """Kafka's broker configuration as far as the embedded broker obeys it, by Kafka's own keys."""
 
 import difflib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.throttle import ThrottleRule
 
+_LOG = logging.getLogger(__name__)
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """Kafka's `ConfigDef.Type` ids as DescribeConfigs gives them."""
 _NUMBERS: Mapping[int, tuple[str, Callable[[str], float]]] = {
@@ -64,6 +66,43 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
 }
 
 
+KEPT_PROPERTIES: Mapping[str, Property] = {
+    "advertised.listeners": Property("", STRING),
+    "background.threads": Property("10", INT, 1),
+    "broker.rack": Property("", STRING),
+    "compression.type": Property("producer", STRING),
+    "default.replication.factor": Property("1", INT, 1),
+    "delete.topic.enable": Property("true", BOOLEAN),
+    "group.coordinator.rebalance.protocols": Property("classic,consumer,streams", LIST),
+    "inter.broker.listener.name": Property("", STRING),
+    "listener.security.protocol.map": Property("", STRING),
+    "log.cleaner.enable": Property("true", BOOLEAN),
+    "log.cleanup.policy": Property("delete", LIST),
+    "log.dirs": Property("", STRING),
+    "log.flush.interval.messages": Property("9223372036854775807", LONG, 1),
+    "log.flush.interval.ms": Property("9223372036854775807", LONG),
+    "log.retention.check.interval.ms": Property("300000", LONG, 1),
+    "log.retention.hours": Property("168", INT, -1),
+    "log.retention.minutes": Property("10080", INT, -1),
+    "log.retention.ms": Property("604800000", LONG, -1),
+    "log.segment.bytes": Property("1073741824", INT, 14),
+    "num.io.threads": Property("8", INT, 1),
+    "num.network.threads": Property("3", INT, 1),
+    "num.replica.fetchers": Property("1", INT, 1),
+    "offsets.retention.minutes": Property("10080", INT, 1),
+    "offsets.topic.num.partitions": Property("50", INT, 1),
+    "offsets.topic.replication.factor": Property("3", INT, 1),
+    "process.roles": Property("", STRING),
+    "replica.fetch.max.bytes": Property("1048576", INT),
+    "socket.receive.buffer.bytes": Property("102400", INT, -1),
+    "socket.send.buffer.bytes": Property("102400", INT, -1),
+    "transaction.state.log.min.isr": Property("2", INT, 1),
+    "transaction.state.log.replication.factor": Property("3", INT, 1),
+    "transactional.id.expiration.ms": Property("604800000", INT, 1),
+}
+"""Keys of Kafka's that a broker of this kind may be given, and that change nothing here."""
+
+
 class BrokerProperties:
     """What was set by hand when the brokers were made.
 
@@ -76,10 +115,13 @@ class BrokerProperties:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         for key, value in values.items():
+            if key in KEPT_PROPERTIES and not value_problem(key, str(value), KEPT_PROPERTIES[key]):
+                _LOG.info("%s is one of Kafka's properties that change nothing here", key)
+                continue
             problem = property_problem(key, str(value))
             if problem:
                 raise ConfigError(problem)
-        self._values = {key: str(value) for key, value in values.items()}
+        self._values = {key: str(value) for key, value in values.items() if key in BROKER_PROPERTIES}
 
     def value(self, key: str) -> str:
         """What was set, or the default."""
@@ -119,7 +161,7 @@ class BrokerProperties:
 
 def property_problem(key: str, value: str) -> str | None:
     """What is wrong with setting a broker's property, or None."""
-    known = BROKER_PROPERTIES.get(key)
+    known = BROKER_PROPERTIES.get(key) or KEPT_PROPERTIES.get(key)
     if known is None:
         near = difflib.get_close_matches(key, BROKER_PROPERTIES, 1)
         meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(BROKER_PROPERTIES)}"

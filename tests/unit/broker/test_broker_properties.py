@@ -1,0 +1,24 @@
+"""Kafka's real keys are no mistake, whether they mean something here or not."""
+
+import pytest
+
+from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES, KEPT_PROPERTIES, BrokerProperties
+from kclient_quota.errors import ConfigError
+
+
+def test_keys_of_kafka_that_change_nothing_here_are_taken():
+    BrokerProperties({"offsets.topic.replication.factor": "1", "log.retention.hours": "24", "num.partitions": "3"})
+    assert not set(KEPT_PROPERTIES) & set(BROKER_PROPERTIES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("log.retention.hours", "a day", "Not a number of type INT"),
+        ("log.retention.hour", "24", "does not know"),
+        ("num.partition", "24", "did you mean num.partitions"),
+    ],
+)
+def test_what_is_wrong_is_still_said(key, value, message):
+    with pytest.raises(ConfigError, match=message):
+        BrokerProperties({key: value})
