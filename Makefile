@@ -87,11 +87,14 @@ lock:
 	$(LOCK) pyproject.toml --extra demo --group build -c requirements.lock -o requirements-demo.lock
 	$(LOCK) --group release -c requirements.lock -o requirements-release.lock
 
-# Wheel and sdist in dist/, the same bytes from the same commit.
+# Wheel and sdist in dist/, the same bytes from the same commit: setuptools leaves the times of its own files in the sdist.
+COMMITTED = $$(git log -1 --format=%ct)
 dist: $(STAMP)
 	rm -rf dist build
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-release.lock
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation
+	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
+	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist
+	cd build/sdist && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMITTED) -cf - * | gzip -n > ../../dist/$$(ls).tar.gz
 	$(BIN)/python -m twine check --strict dist/*
 
 clean:
