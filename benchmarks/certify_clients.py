@@ -1,0 +1,90 @@
+"""Puts eight clients to every scene of `kclient-quota certify`, one after the other: about a quarter of an hour.
+
+`python -m benchmarks.certify_clients` keeps a card of each under `benchmarks/results/certify/` and makes the page
+`docs/certify.html` and the badge `docs/images/certify.svg` from them; `--pages` only makes these. Needs Java and Go.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks import report
+from kclient_quota.certify import card
+from kclient_quota.certify.run import certify
+from kclient_quota.certify.scenes import ALL
+from kclient_quota.testing.apache import KAFKA_VERSION
+
+ROOT = Path(__file__).parents[1]
+CARDS = ROOT / "benchmarks" / "results" / "certify"
+PAGE = ROOT / "docs" / "certify.html"
+BADGE = ROOT / "docs" / "images" / "certify.svg"
+_DRIVERS = "kclient_quota.certify.drivers"
+CLIENTS: dict[str, tuple[str, ...]] = {
+    "kclient-quota": (f"{_DRIVERS}.confluent", "ours"),
+    "confluent-kafka": (f"{_DRIVERS}.confluent", "plain"),
+    "kafka-python": (f"{_DRIVERS}.kafka_python",),
+    "aiokafka": (f"{_DRIVERS}.aiokafka",),
+    "Java": (f"{_DRIVERS}.java",),
+    "franz-go": (f"{_DRIVERS}.go", "franz"),
+    "sarama": (f"{_DRIVERS}.go", "sarama"),
+    "kafka-go": (f"{_DRIVERS}.go", "kafkago"),
+}
+_MODULES = {
+    "franz-go": "github.com/twmb/franz-go ",
+    "sarama": "github.com/IBM/sarama ",
+    "kafka-go": "github.com/segmentio/kafka-go ",
+}
+
+
+def versions(client: str) -> str:
+    """Which version of the client is measured."""
+    if client == "Java":
+        return KAFKA_VERSION
+    if client in _MODULES:
+        modules = (ROOT / "kclient_quota" / "certify" / "drivers" / "golang" / "go.mod").read_text()
+        return next(line.split()[1] for line in modules.splitlines() if line.strip().startswith(_MODULES[client]))
+    return metadata.version(client)
+
+
+def cards() -> list[card.Card]:
+    """What was kept, in the order of clients."""
+    paths = [CARDS / f"{client}.json" for client in CLIENTS]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def pages() -> dict[Path, str]:
+    """What is made from the cards."""
+    kept = cards()
+    return {PAGE: card.page(kept), BADGE: card.badge(kept[0])}
+
+
+def measure(client: str) -> None:
+    """One client's card."""
+    command = [sys.executable, "-m", *CLIENTS[client]]
+    results = certify(ALL, command, say=lambda line: print(line, file=sys.stderr, flush=True))
+    rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
+    made = card.card(client, rows, f"{versions(client)}; commit {report.commit()}")
+    print(f"{client}: {card.score(made)}", flush=True)
+    CARDS.mkdir(parents=True, exist_ok=True)
+    (CARDS / f"{client}.json").write_text(json.dumps(made, indent=1) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, then make the pages."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.certify_clients", description=__doc__)
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only these; repeatable")
+    parser.add_argument("--pages", action="store_true", help="measure nothing")
+    options = parser.parse_args(arguments)
+    if not options.pages:
+        for client in options.client or CLIENTS:
+            measure(client)
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""The table of clients says what was measured, for the scenes that there are."""
+
+import pytest
+
+from benchmarks import certify_clients
+from kclient_quota.certify.scenes import ALL
+
+
+def test_the_pages_are_made_from_the_cards() -> None:
+    if not certify_clients.cards():
+        pytest.fail("no cards are kept: python -m benchmarks.certify_clients")
+    for path, text in certify_clients.pages().items():
+        assert path.read_text() == text
+
+
+@pytest.mark.parametrize("made", certify_clients.cards(), ids=lambda made: made["client"])
+def test_every_client_was_put_to_every_scene(made: dict) -> None:
+    assert list(made["scenes"]) == [scene.name for scene in ALL]
+    assert made["versions"]
+
+
+def test_versions_are_found() -> None:
+    assert all(certify_clients.versions(client) for client in certify_clients.CLIENTS)
