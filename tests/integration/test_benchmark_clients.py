@@ -1,11 +1,14 @@
 """Every client that the benchmarks compare moves messages, and each is counted the same way."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
 
 import pytest
 
 from benchmarks import java_peer
 from benchmarks.cell import measure
+from benchmarks.scenes import ProducerScene
 from kclient_quota.broker import EmbeddedBroker
 from tests.required import require_apache_kafka
 
@@ -24,11 +27,11 @@ def broker():
         yield running
 
 
-def of(broker, client, kind):
-    name = f"{kind}-{client}"
-    broker.create_topic(name, 1)
+def of(broker, client, kind, partitions=1):
+    name = f"{kind}-{client}-{partitions}"
+    broker.create_topic(name, partitions)
     spec = {"client": client, "bootstrap": broker.bootstrap_servers, "topic": name, "client_id": name}
-    return {**spec, "class_path": java_peer.compiled()} if client == "java" else spec
+    return {**spec, "class_path": java_peer.compiled()} if client.startswith("java") else spec
 
 
 def stored(broker, spec, **compare):
@@ -37,9 +40,10 @@ def stored(broker, spec, **compare):
     )
 
 
-def produces(broker, client):
-    spec = of(broker, client, "produce")
-    told = measure("producing", {**spec, "messages": MESSAGES, "seconds": 0, "size": 500, "wait_s": 60}, timeout_s=150)
+def produces(broker, client, **changes):
+    spec = of(broker, client, "produce", changes.get("partitions", 1))
+    scene = ProducerScene("", quota=1_000_000, messages=MESSAGES, size=500, wait_s=60, **changes)
+    told = measure("producing", {**asdict(scene), **spec}, timeout_s=150)
     assert (told["handed_over"], told["acknowledged"], told["unreported"]) == (MESSAGES, MESSAGES, 0)
     assert 0 <= told["latency_p50_ms"] <= told["latency_p99_ms"] <= told["latency_max_ms"] < 60_000
     found = stored(broker, spec, failed_ids=told["failed_ids"], handed_over=MESSAGES + 1)
@@ -72,6 +76,16 @@ def side_by_side(broker, work, clients):
 @pytest.mark.parametrize("work", [produces, consumes, loops])
 def test_python_clients_are_counted_the_same_way(broker, work):
     side_by_side(broker, work, ["plain", "kafka-python", "aiokafka", "ours"])
+
+
+def test_keyed_compressed_orders_are_counted_the_same_way(broker):
+    keyed = partial(produces, partitions=3, kind="orders", compression="zstd")
+    side_by_side(broker, keyed, ["plain", "plain-tuned", "kafka-python", "ours"])
+
+
+def test_java_tuned_by_hand_sends_the_same_orders(broker):
+    require_apache_kafka()
+    produces(broker, "java-tuned", partitions=3, kind="orders", compression="zstd")
 
 
 @pytest.mark.parametrize("work", [produces, consumes, loops])
