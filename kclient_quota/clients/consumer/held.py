@@ -113,7 +113,9 @@ class ReceivedOffsets:
         """These have been received; noting the same ones again does no harm."""
         self._batches.append(messages)
         self._count += len(messages)
-        self._bytes += len(messages) * len(messages[0])
+        value = messages[0].value()
+        # an application, or a deserializer, may have put anything in its place
+        self._bytes += len(messages) * (len(value) if isinstance(value, bytes) else 0)
 
     @property
     def is_due(self) -> bool:
