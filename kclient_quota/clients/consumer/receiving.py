@@ -278,7 +278,10 @@ class Receiving(Fetching):
             self._recover()
         self._in_doubt = MOST_AT_ONCE
         self._hold(self._drain())
-        self._fetch_in(sizes, {**self._received.offsets(), **self._held.next_offsets()})
+        received = self._received.offsets()
+        # The other client knows no position before it has something to hand over.
+        self._sought.update({key: (at, None) for key, at in received.items() if self._starts.get(key) != at})
+        self._fetch_in(sizes, {**received, **self._held.next_offsets()})
         self._listener.is_split = self._goes_round = True
 
     def _review(self) -> None:

@@ -1,0 +1,170 @@
+"""A quota that comes, changes and goes while a consumer reads: another client fetches, nothing is lost or doubled."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.consumer import Consumer
+from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+
+PARTITIONS = 3
+EACH = 3_000
+
+
+class Changing(ClientQuotaCallback):
+    """A limit that the test changes."""
+
+    def __init__(self) -> None:
+        self.limit: float | None = None
+
+    def quota_metric_tags(self, quota_type: ClientQuotaType, principal: str, client_id: str) -> Mapping[str, str]:
+        return {"client-id": client_id}
+
+    def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
+        return self.limit if quota_type is ClientQuotaType.FETCH else None
+
+    def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
+        return True
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as embedded:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": embedded.bootstrap_servers, "batch.num.messages": 10, "linger.ms": 20}
+        )
+        for number in range(EACH * PARTITIONS):
+            producer.produce("orders", b"x" * 1_000, partition=number % PARTITIONS)
+        assert producer.flush(30) == 0
+        yield embedded
+
+
+class Reader:
+    """A consumer and what it has received."""
+
+    def __init__(self, cluster: EmbeddedBroker, limit: float | None = None, **conf: Any) -> None:
+        self.quota = Changing()
+        self.quota.limit = limit
+        self.next = dict.fromkeys(range(PARTITIONS), 0)
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "g",
+                "client.id": "app",
+                "auto.offset.reset": "earliest",
+                "enable.metrics.push": False,
+                "client.quota.callback.class": self.quota,
+                **conf,
+            }
+        )
+
+    @property
+    def received(self) -> int:
+        return sum(self.next.values())
+
+    def take(self, within_s: float = 0.1) -> None:
+        message = self.consumer.poll(within_s)
+        if message is not None:
+            partition = message.partition() or 0
+            assert message.error() is None
+            assert message.offset() == self.next[partition]
+            self.next[partition] += 1
+
+    def until(self, condition: Any, seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, (self.next, self.consumer.quota_state())
+            self.take()
+
+    def positions(self) -> dict[int, int]:
+        found = self.consumer.position([TopicPartition("orders", number) for number in range(PARTITIONS)])
+        return {part.partition: max(0, part.offset) for part in found}
+
+
+@pytest.mark.parametrize("how", ["assign", "subscribe"])
+def test_it_is_followed_at_once_and_sizes_go_back_when_it_has_gone(cluster: EmbeddedBroker, how: str) -> None:
+    reader = Reader(cluster)
+    consumer = reader.consumer
+    if how == "assign":
+        consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    else:
+        consumer.subscribe(["orders"])
+    reader.until(lambda: reader.received >= 100)
+    reader.quota.limit = 300_000
+    reader.until(lambda: consumer._fetcher is not None)
+    assert reader.positions() == reader.next
+    # What had been prefetched was paid for, and comes at once.
+    reader.until(lambda: not consumer._held)
+    if reader.received < EACH * PARTITIONS:
+        begun, begin = reader.received, time.monotonic()
+        while time.monotonic() - begin < 3 and reader.received < EACH * PARTITIONS:
+            reader.take()
+        rate = (reader.received - begun) * 1_010 / (time.monotonic() - begin)
+        assert rate < 1.4 * 300_000
+    reader.quota.limit = None
+    reader.until(lambda: reader.received == EACH * PARTITIONS)
+    assert reader.positions() == reader.next
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    plain = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    committed = plain.committed([TopicPartition("orders", number) for number in range(PARTITIONS)], 10)
+    assert [part.offset for part in committed] == [EACH] * PARTITIONS
+    plain.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy: str) -> None:
+    conf = {"partition.assignment.strategy": strategy, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 300}
+    first, second = Reader(cluster, 100_000, **conf), Reader(cluster, 100_000, **conf)
+    first.consumer.subscribe(["orders"])
+    first.until(lambda: first.received >= 30)
+    first.quota.limit = 6_000_000
+    first.until(lambda: first.consumer._fetcher is not None)
+    first.quota.limit = second.quota.limit = 1_500_000
+    seen: dict[int, set[int]] = {number: set(range(first.next[number])) for number in range(PARTITIONS)}
+    second.consumer.subscribe(["orders"])
+    deadline = time.monotonic() + 40
+    shared = False
+    while any(len(found) < EACH for found in seen.values()):
+        assert time.monotonic() < deadline, {number: len(found) for number, found in seen.items()}
+        for reader in (first, second):
+            message = reader.consumer.poll(0.005)
+            if message is not None:
+                assert message.error() is None
+                assert message.offset() not in seen[message.partition() or 0]
+                seen[message.partition() or 0].add(message.offset() or 0)
+        shared = shared or (bool(second.consumer.assignment()) and bool(first.consumer.assignment()))
+        if shared:
+            first.quota.limit = second.quota.limit = None
+    assert shared
+    second.consumer.close()
+    first.consumer.close()
+
+
+def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster)
+    consumer = reader.consumer
+    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    reader.until(lambda: reader.received >= 100)
+    consumer.pause([TopicPartition("orders", 2)])
+    reader.quota.limit = 1_000_000
+    reader.until(lambda: consumer._fetcher is not None)
+    paused_at = reader.next[2]
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        reader.take()
+    assert reader.next[2] == paused_at
+    consumer.seek(TopicPartition("orders", 0, 7))
+    reader.next[0] = 7
+    consumer.resume([TopicPartition("orders", 2)])
+    reader.quota.limit = None
+    reader.until(lambda: reader.received == EACH * PARTITIONS)
+    consumer.close()
+    for call in (consumer.poll, consumer.consume, consumer.assignment):
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            call()
