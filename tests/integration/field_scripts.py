@@ -251,7 +251,41 @@ def fairness(bootstrap: str, limit: str) -> dict[str, Any]:
     return {"least": min(sent) * 16 / sum(sent), "longest_s": max(longest), "left": left, "sent": sum(sent)}
 
 
-SCENES = {scene.__name__: scene for scene in (interrupts, sigterm, replaced, opentelemetry, forked, pools, fairness)}
+def together(bootstrap: str, _limit: str) -> dict[str, Any]:
+    """Four producers with one client.id, under a quota of 100,000 B/s."""
+    from kclient_quota import Producer
+
+    throttles: list[float] = []
+    own = {**conf(bootstrap, "0"), "throttle_cb": lambda event: throttles.append(event.throttle_time)}
+    producers = [Producer(own) for _ in range(4)]
+    begin = time.monotonic()
+    got = [0] * 4
+
+    def work(me: int) -> None:
+        def report(_error: Any, _message: Any) -> None:
+            got[me] += 3 < time.monotonic() - begin < 14
+
+        while time.monotonic() - begin < 14:
+            producers[me].produce("orders", b"x" * 1_000, on_delivery=report)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for producer in producers:
+        producer.flush(5)
+        producer.close()
+    total = sum(got)
+    return {
+        "fairness": total * total / 4 / sum(each * each for each in got),
+        "used": total * 1_000 / 11 / 100_000,
+        "longest_throttle_s": max(throttles, default=0.0),
+    }
+
+
+_ALL = (interrupts, sigterm, replaced, opentelemetry, forked, pools, fairness, together)
+SCENES = {scene.__name__: scene for scene in _ALL}
 
 if __name__ == "__main__":
     print(json.dumps(SCENES[sys.argv[1]](*sys.argv[2:])), flush=True)

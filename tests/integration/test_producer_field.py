@@ -70,14 +70,6 @@ def test_a_pool_of_spawned_processes_gets_our_errors(broker: EmbeddedBroker) -> 
     assert played("pools", broker, "0") == {"retry": True}
 
 
-def test_sixteen_threads_have_equal_turns(broker: EmbeddedBroker) -> None:
-    found = played("fairness", broker, "51200")
-    assert found["left"] == 0
-    assert found["least"] >= 0.8
-    assert found["longest_s"] < 1
-    assert found["sent"] > 400
-
-
 def test_a_producer_that_is_not_made_says_what_confluent_kafkas_says() -> None:
     class Forgets(Producer):
         def __init__(self) -> None:

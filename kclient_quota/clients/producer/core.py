@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Routes
@@ -24,6 +24,8 @@ CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
 """What may come while the sender has not looked."""
+TURN_MS: Final = 5
+"""When to look again while it is somebody else's turn."""
 FIRST_MS: Final = 250
 """So much of the quota may come before the sender has looked for the first time."""
 MOSTLY_SENT: Final = 4
@@ -31,6 +33,18 @@ MOSTLY_SENT: Final = 4
 ENOUGH_BYTES: Final = 32_000_000
 """After so many bytes that nobody has throttled, a client that knows of no quota is let go: one that applies all the
 same is above 2.5 MB/s, and what librdkafka's own queue holds is through in seconds."""
+
+
+class Turns(Protocol):
+    """What a core needs of `kclient_quota.clients.shared_pace.SharedPace`."""
+
+    def may_go(self, who: object, broker: int, now_ms: int) -> bool:
+        """Whether it is its turn."""
+        ...
+
+    def on_sent(self, who: object, broker: int, nbytes: int) -> None:
+        """It has sent so much."""
+        ...
 
 
 @dataclass(slots=True)
@@ -79,6 +93,7 @@ class ProducerCore:
         max_delay_ms: `quota.max.delay.ms`: what a throttle that lasts longer has callers wait for.
 
     Attributes:
+        turns: whose turn it is, of all that share the quota in this process; None for one alone.
         is_careful: a transaction is near its end: one message at a time.
         throttled_at_ms: when the latest throttle ends or ended; None before the first.
     """
@@ -94,6 +109,7 @@ class ProducerCore:
         self._delivered_bytes = 0
         self._asked: dict[str, int] = {}
         self._is_split = False
+        self.turns: Turns | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
 
@@ -168,11 +184,16 @@ class ProducerCore:
         """What leaves now."""
         for broker in self._brokers.values():
             broker.wait_ms = NEVER
-            while not (self.is_careful and broker.queue.pace.outstanding):
+            while len(broker.queue) and not (self.is_careful and broker.queue.pace.outstanding):
+                if self.turns is not None and not self.turns.may_go(self, broker.number, now_ms):
+                    broker.wait_ms = TURN_MS
+                    break
                 grant = broker.queue.next_grant(now_ms)
                 if not isinstance(grant, Grant):
                     broker.wait_ms = grant
                     break
+                if self.turns is not None:
+                    self.turns.on_sent(self, broker.number, grant.wire_bytes)
                 yield Sent(broker, self._partition_of(broker, grant), list(grant.messages))
 
     def wait_ms(self, now_ms: int) -> float:

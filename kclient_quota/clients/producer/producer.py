@@ -35,6 +35,7 @@ from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS, lost_interrupt
 from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.shared_pace import SharedPace, shared_pace
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -110,14 +111,16 @@ class Producer(TransactingProducer, TelemetryMethods):
         self._closed = self._abandoned = False
         self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock)
         routes = Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
-        new_queue = partial(_new_queue, inner, ours.max_delay_ms)
+        pace = shared_pace(settings.pace_key(conf, ours))
+        new_queue = partial(_new_queue, inner, ours.max_delay_ms, pace)
         core = ProducerCore(new_queue, routes, limit, ours.max_delay_ms)
+        core.turns = pace
         self._sender = Sender(
             self._outbox,
             core,
             self._transaction,
             clock=self._clock,
-            lock=threading.RLock(),
+            lock=pace.lock,
             errors_only=settings.is_true(conf.get("delivery.report.only.error")),
         )
         self._outbox.free_bytes = core.free_bytes(self._clock.now_ms())
@@ -478,8 +481,8 @@ def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Ca
     return call
 
 
-def _new_queue(conf: Mapping[str, Any], max_delay_ms: int, _broker: int, limit: Limit) -> SendQueue:
-    pacer = Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
+def _new_queue(conf: Mapping[str, Any], max_delay_ms: int, shared: SharedPace, broker: int, limit: Limit) -> SendQueue:
+    pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
     linger_ms = settings.linger_ms(conf)
     return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms))

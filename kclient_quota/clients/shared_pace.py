@@ -1,0 +1,86 @@
+"""One pace for all clients of a process that a broker counts together: they must not be strangers to each other.
+
+Clients of one cluster, principal and client.id have one quota on each broker. Each that paces itself alone takes the
+whole of it, and all are throttled. So they share a pacer for each broker, and take turns: whoever has had least goes.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kclient_quota.pacing.pacer import Pacer
+
+HUNGRY_MS: Final = 300
+"""Whoever has not asked for so long does not wait."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What one client has had, and until when it counts as one that waits."""
+
+    had_bytes: float = 0.0
+    hungry_until_ms: int = 0
+
+
+class SharedPace:
+    """The pace of all that a broker counts together.
+
+    Attributes:
+        lock: held by whoever uses a pacer.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._pacers: dict[int, Pacer] = {}
+        self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
+
+    def pacer(self, broker: int, new: Callable[[], Pacer]) -> Pacer:
+        """That of a broker, made by whoever asks first."""
+        found = self._pacers.get(broker)
+        if found is None:
+            found = self._pacers[broker] = new()
+        return found
+
+    def may_go(self, who: Any, broker: int, now_ms: int) -> bool:
+        """Whether it is the turn of one that wants to send: nobody else who does has had less."""
+        turns = self._turns.setdefault(broker, weakref.WeakKeyDictionary())
+        waiting = [
+            turn.had_bytes for other, turn in turns.items() if other is not who and turn.hungry_until_ms > now_ms
+        ]
+        mine = turns.get(who)
+        if mine is None or (mine.hungry_until_ms <= now_ms and waiting):
+            # Whoever comes, or comes back, has nothing to make up for.
+            had = max(min(waiting, default=0.0), 0.0 if mine is None else mine.had_bytes)
+            mine = turns[who] = _Turn(had)
+        mine.hungry_until_ms = now_ms + HUNGRY_MS
+        return not waiting or mine.had_bytes <= min(waiting)
+
+    def on_sent(self, who: Any, broker: int, nbytes: int) -> None:
+        """It has sent so much."""
+        turns = self._turns.setdefault(broker, weakref.WeakKeyDictionary())
+        turns.setdefault(who, _Turn()).had_bytes += nbytes
+
+
+_paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def shared_pace(key: Hashable) -> SharedPace:
+    """The pace of all clients of this process with the same key: direction, cluster, principal, client.id, limit."""
+    with _lock:
+        found = _paces.get(key)
+        if found is None:
+            found = _paces[key] = SharedPace()
+        return found
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a lock that a thread of the parent may have held is of no use to a child
+    _lock = threading.Lock()
+    _paces.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

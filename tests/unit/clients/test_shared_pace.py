@@ -1,0 +1,58 @@
+"""Clients that a broker counts together take turns."""
+
+import gc
+
+from kclient_quota.clients.shared_pace import HUNGRY_MS, SharedPace, shared_pace
+from kclient_quota.pacing.pacer import Pacer
+
+
+class Client:
+    """Somebody who sends."""
+
+
+def test_one_pace_for_the_same_key_as_long_as_anybody_has_it() -> None:
+    one = shared_pace("a")
+    assert shared_pace("a") is one
+    assert shared_pace("b") is not one
+    assert one.pacer(1, Pacer) is one.pacer(1, Pacer)
+    assert one.pacer(2, Pacer) is not one.pacer(1, Pacer)
+    before = id(one.pacer(1, Pacer))
+    del one
+    gc.collect()
+    assert id(shared_pace("a").pacer(3, Pacer)) != before
+
+
+def test_whoever_has_had_least_of_those_who_want_goes_first() -> None:
+    pace, clients = SharedPace(), [Client() for _ in range(4)]
+    had = [0] * 4
+    for now_ms in range(0, 40_000, 10):
+        allowed = [number for number, client in enumerate(clients) if pace.may_go(client, 1, now_ms)]
+        size = 1_000 * (allowed[0] + 1)
+        pace.on_sent(clients[allowed[0]], 1, size)
+        had[allowed[0]] += size
+    assert max(had) - min(had) <= 8_000
+
+
+def test_nobody_waits_for_one_that_wants_nothing() -> None:
+    pace, busy, idle = SharedPace(), Client(), Client()
+    assert pace.may_go(idle, 1, 0)
+    assert pace.may_go(busy, 1, 0)
+    pace.on_sent(busy, 1, 5_000)
+    assert not pace.may_go(busy, 1, 10)
+    assert pace.may_go(busy, 1, HUNGRY_MS)
+    # Whoever comes back has nothing to make up for.
+    pace.on_sent(busy, 1, 5_000_000)
+    assert pace.may_go(busy, 1, HUNGRY_MS + 10)
+    assert pace.may_go(idle, 1, 2 * HUNGRY_MS)
+    pace.on_sent(idle, 1, 1)
+    assert pace.may_go(busy, 1, 2 * HUNGRY_MS + 10)
+
+
+def test_a_client_that_is_gone_is_forgotten() -> None:
+    pace, one, other = SharedPace(), Client(), Client()
+    assert pace.may_go(other, 1, 0)
+    pace.on_sent(one, 1, 10)
+    assert not pace.may_go(one, 1, 1)
+    del other
+    gc.collect()
+    assert pace.may_go(one, 1, 2)
