@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
-import pytest
 
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
@@ -132,10 +131,13 @@ def hands_over_in_parts(cluster: Any) -> None:
     went = hasty.produce_batch(topic, more)
     assert 0 < went < 400
     assert ["_error" in message for message in more] == [number >= went for number in range(400)]
-    with pytest.raises(QuotaThrottledError):
-        # Two may wait, however large they are.
-        for _ in range(4):
+    refused = 0
+    for _ in range(4):  # two may wait, however large they are
+        try:
             hasty.produce_batch(topic, [{"value": PAD * 100}])
+        except QuotaThrottledError:
+            refused += 1
+    assert refused >= 1
     hasty.flush(15)
     hasty.close()
     seen = read_back(cluster, topic, 1, 200 + went)
