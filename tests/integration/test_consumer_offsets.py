@@ -120,6 +120,21 @@ def test_what_is_committed_is_what_the_application_has_received(broker: Embedded
     until(lambda: committed(broker, topic) == 7)
 
 
+def test_committing_a_message_looks_at_no_other_partition(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumer_of(broker, topic)
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
+    message = receive(consumer, 3)[0]
+    asked: list[Any] = []
+    monkeypatch.setattr(consumer, "position", asked.append)
+    (done,) = consumer.commit(message=message, asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(topic, message.partition() or 0, 2)], asynchronous=False)
+    assert (done.partition, done.offset, asked) == (message.partition(), 1, [])
+    monkeypatch.undo()
+    consumer.close()
+
+
 def test_a_plain_consumer_commits_the_same(broker: EmbeddedBroker, topic: str) -> None:
     consumer = consumer_of(broker, topic, PlainConsumer)
     consumer.assign([TopicPartition(topic, 0, 0)])
