@@ -1,8 +1,7 @@
 """A consumer's configuration: how it is given, and what is said of one that cannot be used."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -10,6 +9,9 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
