@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka.aio
 from confluent_kafka import _serde_builder as serdes
 
+from kclient_quota.clients.aio.consumer import AIOConsumer
 from kclient_quota.clients.aio.producer import AIOProducer
-from kclient_quota.clients.aio_consumer import AIOConsumer
 from kclient_quota.clients.serializing import K, V
 
 if TYPE_CHECKING:

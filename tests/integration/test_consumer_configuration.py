@@ -1,7 +1,7 @@
 """A consumer's configuration: how it is given, and what is said of one that cannot be used."""
 
 from functools import partial
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition

@@ -246,7 +246,7 @@ class ConsumerCore:
             if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in self._pacer.paces
         ]
         if shortest:
-            # A fetch may have waited for messages, or for the quota: the shortest has not.
+            # The shortest has waited neither for messages nor for the quota.
             known = self._round_trip_ms if self._knows_round_trip else ENDLESS
             self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
         response = max((pace.batch for pace in self._pacer.paces.values()), default=0.0)
@@ -272,11 +272,6 @@ class ConsumerCore:
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; called from any thread, heeded at the next grant or statistics."""
         self._new_limit = limit
-
-    @property
-    def has_news(self) -> bool:
-        """Whether a limit waits to be heeded."""
-        return self._new_limit is not None
 
     def _apply_limit(self, now_ms: int) -> None:
         limit, self._new_limit = self._new_limit, None

@@ -183,10 +183,9 @@ def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixtur
     gate = gate_of(clock, None, sized_for=QUOTA)
     assert (gate.ask(), gate.core.paced) == (0, False)
     gate.core.on_limit(limit_of(QUOTA))
-    assert gate.core.has_news
     with caplog.at_level(logging.INFO, "kclient_quota"):
         gate.on_statistics(statistics(0))
-    assert (gate.core.has_news, gate.core.paced) == (False, True)
+    assert gate.core.paced
     assert caplog.text.count("From now on the consumer quota of client 'app' is 100,000 B/s") == 1
     gate.credit = 0.0
     gate.charge([message(50_000)])
