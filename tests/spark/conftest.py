@@ -59,3 +59,10 @@ def apache_kafka():
 def real_payloads():
     """(name, payload as pushed, compression type) of every captured push."""
     return [(path.stem, path.read_bytes(), int(path.stem[-1])) for path in sorted(PAYLOADS.glob("*.bin"))]
+
+
+def pytest_collection_modifyitems(items):
+    """A time-out within a call into the JVM breaks the session of all tests that follow: a last resort."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
