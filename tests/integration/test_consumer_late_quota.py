@@ -164,6 +164,10 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
     consumer.resume([TopicPartition("orders", 2)])
     reader.quota.limit = None
     reader.until(lambda: reader.received == EACH * PARTITIONS)
+    # The same partitions once more, from where the application says.
+    consumer.assign([TopicPartition("orders", number, EACH - 50) for number in range(PARTITIONS)])
+    reader.next = dict.fromkeys(range(PARTITIONS), EACH - 50)
+    reader.until(lambda: reader.received == EACH * PARTITIONS)
     consumer.close()
     for call in (consumer.poll, consumer.consume, consumer.assignment):
         with pytest.raises(RuntimeError, match="Consumer closed"):

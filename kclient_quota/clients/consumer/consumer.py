@@ -195,7 +195,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._forget(None)
         self._received.begin(partitions)
         self._begin_at(partitions)
-        self._follow_assignment()
+        self._assign_anew(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """As confluent_kafka's."""
@@ -317,10 +317,10 @@ def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions
 
 def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
-    assigned = len(consumer._starts)
+    times_assigned = consumer._times_assigned
     if call is not None:
         consumer._listener.call_back(call, consumer, partitions)
-    if consumer._fetcher is not None and len(consumer._starts) == assigned:
+    if consumer._fetcher is not None and consumer._times_assigned == times_assigned:
         consumer._assign_paused(partitions)
     if consumer._telemetry is not None:
         consumer._telemetry.rebalance_ended()

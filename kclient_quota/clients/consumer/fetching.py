@@ -32,6 +32,7 @@ class Fetching(cimpl.Consumer):
     _starts: dict[Partition, int]
     _paused: set[Partition]
     _is_cooperative = False
+    _times_assigned = 0
     _reset = "latest"
 
     def _prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
@@ -75,7 +76,16 @@ class Fetching(cimpl.Consumer):
 
     def _begin_at(self, partitions: list[TopicPartition]) -> None:
         """The application wants these read from there."""
+        self._times_assigned += 1
         self._starts.update({(part.topic, part.partition): part.offset for part in partitions})
+
+    def _assign_anew(self, partitions: list[TopicPartition]) -> None:
+        """The application reads these and no others, from where it says, whatever was read before."""
+        if self._fetcher is None:
+            return
+        super().pause(partitions)
+        keys = [(part.topic, part.partition) for part in partitions]
+        self._fetcher.assign([TopicPartition(*key, self._starts.pop(key, OFFSET_INVALID)) for key in keys])
 
     def _follow_assignment(self) -> None:
         """Have the other client fetch what is assigned to this one, and nothing else."""
