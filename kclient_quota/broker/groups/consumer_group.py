@@ -107,7 +107,10 @@ class ConsumerGroup:
         return topic in self.metadata
 
     def put(self, member: ConsumerMember) -> None:
-        """Add or update a member."""
+        """Add or update a member; one that comes back with another instance id, or none, gives up the former."""
+        former = self.members.get(member.member_id)
+        if former is not None and former.instance_id not in {None, member.instance_id}:
+            self._forget_instance(former)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -115,10 +118,13 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> None:
         """Take a member out; the next assignment is for the others."""
         member = self.members.pop(member_id)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
+        self._forget_instance(member)
         self.target.pop(member_id, None)
         self.epoch += 1
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
 
     def replace_static(self, former: ConsumerMember, member_id: str) -> ConsumerMember:
         """Let a returning static member take over what its former self had."""

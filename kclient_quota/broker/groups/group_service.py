@@ -48,13 +48,18 @@ class GroupService:
     # -- one name, one group, of one protocol or the other
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The KIP-848 group of this name, if it has members; without any it makes room for a classic one."""
+        """The KIP-848 group of this name, with members or without."""
+        return self.consumer_groups.groups.get(group_id)
+
+    def make_room_for_classic_group(self, group_id: str) -> bool:
+        """Whether a classic group may have this name: a KIP-848 group without members gives it up."""
         group = self.consumer_groups.groups.get(group_id)
-        if group is not None and not group.members:
-            del self.consumer_groups.groups[group_id]
-            self.coordinator.get_or_create(group_id)
-            return None
-        return group
+        if group is None:
+            return True
+        if group.members:
+            return False
+        del self.consumer_groups.groups[group_id]
+        return True
 
     def make_room_for_consumer_group(self, group_id: str) -> bool:
         """Whether a KIP-848 group may have this name: a classic group without members gives it up."""
@@ -104,6 +109,17 @@ class GroupService:
         """A group's position, or None; those in a topic that has been deleted since are gone."""
         self._forget_if_deleted(topic)
         return self.offsets.fetch(group_id, topic, partition)
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Delete a group without members, of either protocol, and its positions."""
+        group = self.consumer_groups.groups.get(group_id)
+        if group is None:
+            error = self.coordinator.delete(group_id)
+        else:
+            error = ErrorCode.NONE if self.make_room_for_classic_group(group_id) else ErrorCode.NON_EMPTY_GROUP
+        if error is ErrorCode.NONE:
+            self.offsets.delete_group(group_id)
+        return error
 
     def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:
         """All positions of a group: (topic, partition, offset)."""

@@ -273,3 +273,42 @@ def test_uniform_moves_no_more_than_it_must():
     assert sorted(map(len, second.values())) == [2, 3]
     assert second["a"] <= first["a"]
     assert assign_uniform(both, {T: 5}, second) == second
+
+
+def leave(world, member_id, epoch=-1, **said):
+    return world.coordinator.heartbeat(Beat("g", member_id, epoch, **said), "fresh", world.topics, world.now_ms)
+
+
+def test_a_member_that_comes_back_with_another_instance_id_gives_up_the_former():
+    world = World()
+    first = Client(world, "a", instance_id="i1")
+    world.settle(first)
+    first.epoch, first.join_with = 0, {**first.join_with, "instance_id": "i2"}
+    world.settle(first)
+    assert world.group.static_members == {"i2": "a"}
+    assert leave(world, "a").error is ErrorCode.NONE
+    newcomer = Client(world, "b", instance_id="i1")
+    assert newcomer.beat().error is ErrorCode.NONE
+    assert world.group.static_members == {"i1": "b"}
+
+
+def test_a_static_member_that_comes_back_without_an_instance_id_frees_it():
+    world = World()
+    first = Client(world, "a", instance_id="i1")
+    world.settle(first)
+    first.epoch, first.join_with = 0, {"topics": frozenset({"t"})}
+    world.settle(first)
+    assert world.group.static_members == {}
+    assert leave(world, "a").error is ErrorCode.NONE
+    assert Client(world, "b", instance_id="i1").beat().error is ErrorCode.NONE
+
+
+def test_a_member_takes_over_the_place_of_a_static_one_and_leaves_its_own():
+    world = World()
+    first, second = Client(world, "a", instance_id="i1"), Client(world, "b", instance_id="i2")
+    world.settle(first, second)
+    assert leave(world, "b", -2, instance_id="i2").error is ErrorCode.NONE
+    first.epoch, first.join_with = 0, {**first.join_with, "instance_id": "i2"}
+    world.settle(first)
+    assert (world.group.static_members, list(world.group.members)) == ({"i2": "a"}, ["a"])
+    assert Client(world, "c", instance_id="i1").beat().error is ErrorCode.NONE

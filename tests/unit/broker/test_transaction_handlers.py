@@ -2,6 +2,7 @@
 
 import pytest
 
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
@@ -20,6 +21,7 @@ from kclient_quota.wire.messages import (
     ListOffsetsRequest,
     ListTransactionsRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
@@ -390,3 +392,48 @@ def test_another_broker_is_not_the_coordinator_of_a_kip848_group():
     assert beat(node, 1).error_code == ErrorCode.NOT_COORDINATOR
     described = node.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0]
     assert described.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def listed_groups(node):
+    return [(g.group_id, g.group_type, g.group_state) for g in node.ask(ListGroupsRequest(), 5).groups]
+
+
+def empty_consumer_group():
+    node = Node()
+    beat(node, 1)
+    committed = CommittedOffset(5, -1, "")
+    node.service.commit("g", "t", 0, committed)
+    beat(node, 1, -1)
+    return node
+
+
+def test_an_empty_kip848_group_stays_one_whoever_reads_or_sets_its_positions():
+    node = empty_consumer_group()
+    asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    (read,) = node.ask(OffsetFetchRequest(groups=[asked]), 9).groups
+    assert read.topics[0].partitions[0].committed_offset == 5
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=2)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
+    commit = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+    for version in (2, 9):
+        assert node.ask(commit, version).topics[0].partitions[0].error_code == 0
+    delete = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t")])
+    assert node.ask(delete, 0).error_code == 0
+    assert listed_groups(node) == [("g", "consumer", "Empty")]
+    assert beat(node, 1).member_epoch == 3, "its epoch goes on: it is the same group"
+
+
+def test_a_classic_member_may_have_an_empty_kip848_group_and_its_positions():
+    node = empty_consumer_group()
+    node.joined()
+    assert [row[1] for row in listed_groups(node)] == ["classic"]
+    assert node.service.committed("g", "t", 0) == CommittedOffset(5, -1, "")
+
+
+def test_an_empty_kip848_group_is_deleted_with_its_positions_and_a_full_one_is_not():
+    node = empty_consumer_group()
+    delete = DeleteGroupsRequest(groups_names=["g"])
+    assert node.ask(delete, 2).results[0].error_code == 0
+    assert (listed_groups(node), node.service.all_committed("g")) == ([], [])
+    beat(node, 1)
+    assert node.ask(delete, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP

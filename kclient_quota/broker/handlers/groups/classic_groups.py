@@ -106,7 +106,7 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
         return _join_response(JoinResult(ErrorCode.NOT_COORDINATOR, request.member_id), context.api_version)
-    if service.consumer_group(request.group_id) is not None:
+    if not service.make_room_for_classic_group(request.group_id):
         return _join_response(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id), context.api_version)
     join = Join(
         request.group_id,
@@ -288,9 +288,6 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
     for group_id in request.groups_names:
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
-            in_use = service.consumer_group(group_id) is not None
-            error = ErrorCode.NON_EMPTY_GROUP if in_use else service.coordinator.delete(group_id)
-        if error is ErrorCode.NONE:
-            service.offsets.delete_group(group_id)
+            error = service.delete_group(group_id)
         response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
     return response

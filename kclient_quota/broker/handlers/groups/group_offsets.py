@@ -54,10 +54,10 @@ async def offset_commit(context: Context, request: OffsetCommitRequest) -> Offse
 def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode:
     service = context.services.get(GroupService)
     generation = request.generation_id_or_member_epoch
-    is_consumer_group = service.consumer_group(request.group_id) is not None
-    if is_consumer_group and context.api_version < MEMBER_EPOCH_SINCE:
+    group = service.consumer_group(request.group_id)
+    if group is not None and group.members and context.api_version < MEMBER_EPOCH_SINCE:
         return ErrorCode.UNSUPPORTED_VERSION
-    known = is_consumer_group or request.group_id in service.coordinator.groups
+    known = group is not None or request.group_id in service.coordinator.groups
     error = service.validate_offset_commit(
         request.group_id, request.member_id, request.group_instance_id, generation, context.now_ms
     )
