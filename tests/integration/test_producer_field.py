@@ -75,7 +75,15 @@ def test_a_producer_that_is_not_made_says_what_confluent_kafkas_says() -> None:
         def __init__(self) -> None:
             """Call nobody."""
 
-    for call in (lambda it: it.produce("t"), lambda it: it.poll(0), lambda it: it.flush(0), lambda it: it.purge()):
+    for call in (
+        lambda it: it.produce("t"),
+        lambda it: it.poll(0),
+        lambda it: it.flush(0),
+        lambda it: it.purge(),
+        lambda it: it.begin_transaction(),
+        lambda it: it.commit_transaction(),
+        lambda it: it.abort_transaction(),
+    ):
         with pytest.raises(RuntimeError, match="closed"):
             call(Forgets())
     assert (len(Forgets()), Forgets().close()) == (0, True)

@@ -38,7 +38,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import SharedPace, shared_pace
 from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
 from kclient_quota.clients.wait_time import WaitLog
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import PRODUCER, MetricName
@@ -78,6 +78,10 @@ class Producer(TransactingProducer, TelemetryMethods):
     _outbox = Outbox()
     _outbox.is_open = True
     _chain = ProducerInterceptors([])
+    _clock: Clock = SYSTEM_CLOCK
+    _transaction = Transaction({})
+    _max_block_ms = 0
+    _raises = False
     _closed = True
     _abandoned = False
 
