@@ -1,6 +1,7 @@
 """Where a client's limit comes from: by hand, a ClientQuotaCallback, the cluster, or nobody (then it is learnt)."""
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ logger = logging.getLogger("kclient_quota")
 
 DEFAULT_CLIENT_ID = "rdkafka"
 REFRESH_MS = 60_000
+JITTER = 0.8, 1.2
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
@@ -219,7 +221,8 @@ class LimitWatch:
     def _run(self) -> None:
         period_ms = CALLBACK_PERIOD_MS if self._finder.has_callback else REFRESH_MS
         while not self._stop.is_set():
-            self._wake.wait(period_ms / 1000)
+            # A fleet that was started at once must not ask in step.
+            self._wake.wait(period_ms / 1000 * random.uniform(*JITTER))  # noqa: S311 - nothing secret
             if self._stop.is_set():
                 return
             if self._finder.due(asked=self._wake.is_set()):
