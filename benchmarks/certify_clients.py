@@ -6,21 +6,28 @@
 
 import argparse
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from benchmarks import report
+from kclient_quota import __version__
 from kclient_quota.certify import card
 from kclient_quota.certify.run import certify
 from kclient_quota.certify.scenes import ALL
+from kclient_quota.certify.verdict import Grade
 from kclient_quota.testing.apache import KAFKA_VERSION
 
 ROOT = Path(__file__).parents[1]
 CARDS = ROOT / "benchmarks" / "results" / "certify"
 PAGE = ROOT / "docs" / "certify.html"
 BADGE = ROOT / "docs" / "images" / "certify.svg"
+README = ROOT / "README.md"
+_PLACE = re.compile(r"(<!-- certify -->\n).*?(<!-- end of certify -->)", re.DOTALL)
+_SHOWN = (Grade.PASS, Grade.WEAK, Grade.FAIL, Grade.ABSENT)
 _DRIVERS = "kclient_quota.certify.drivers"
 CLIENTS: dict[str, tuple[str, ...]] = {
     "kclient-quota": (f"{_DRIVERS}.confluent", "ours"),
@@ -46,7 +53,7 @@ def versions(client: str) -> str:
     if client in _MODULES:
         modules = (ROOT / "kclient_quota" / "certify" / "drivers" / "golang" / "go.mod").read_text()
         return next(line.split()[1] for line in modules.splitlines() if line.strip().startswith(_MODULES[client]))
-    return metadata.version(client)
+    return __version__ if client == "kclient-quota" else metadata.version(client)
 
 
 def cards() -> list[card.Card]:
@@ -58,7 +65,17 @@ def cards() -> list[card.Card]:
 def pages() -> dict[Path, str]:
     """What is made from the cards."""
     kept = cards()
-    return {PAGE: card.page(kept), BADGE: card.badge(kept[0])}
+    readme = _PLACE.sub(lambda place: f"{place[1]}\n{_table(kept)}\n\n{place[2]}", README.read_text())
+    return {PAGE: card.page(kept), BADGE: card.badge(kept[0]), README: readme}
+
+
+def _table(kept: Sequence[card.Card]) -> str:
+    lines = ["| | " + " | ".join(grade.value for grade in _SHOWN) + " |", "|---|" + "---:|" * len(_SHOWN)]
+    for made in kept:
+        grades = Counter(row["grade"] for row in made["scenes"].values())
+        name = f"{made['client']} {made['versions'].split(';')[0]}"
+        lines.append(f"| {name} | " + " | ".join(str(grades[grade]) for grade in _SHOWN) + " |")
+    return "\n".join(lines)
 
 
 def measure(client: str) -> None:
