@@ -11,19 +11,17 @@ behind it, and when room is short those who take most of it lose series first.
 
 import logging
 import math
-import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import accumulate, islice, pairwise
+from itertools import islice, pairwise
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
-from kclient_telemetry.receiver.exposition import Family, page
+from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, page, prometheus_name
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.plugin import ENRICHMENT
 from kclient_telemetry.receiver.rows import Series, series_of, text_attributes
@@ -37,13 +35,12 @@ STALE_AFTER_MS = 60_000
 OWN_PREFIX = "kafka_client_telemetry_"
 """What the page says about itself; clients' metrics of such names are dropped."""
 
+_TELL_EVERY_MS = 60_000  # of each reason: who pushes every second fills no log
 _MAX_LABELS = 64
 _MAX_TEXT = 4_096
 _MAX_BUCKETS = 500
 _SERIES_BYTES = 600  # what Python needs for a series without its texts, measured
 _EVICTED_PART = 100  # of what its owner has, so that not every new series looks for the largest owner
-_UNKNOWN = re.compile(r"[^a-zA-Z0-9_]")
-_RESERVED = frozenset({"le", "quantile"})
 _SUFFIXES = {
     "gauge": ("",),
     "counter": ("", "_total", "_created"),
@@ -53,20 +50,6 @@ _SUFFIXES = {
 Labels = tuple[tuple[str, str], ...]
 Owner = tuple[str, str]
 """Principal and address: whom the room that series take is put down to."""
-
-
-@lru_cache(maxsize=4096)
-def prometheus_name(name: str) -> str:
-    """`name` with what Prometheus does not allow replaced by `_`."""
-    clean = _UNKNOWN.sub("_", name)
-    return f"_{clean}" if not clean or clean[0].isdigit() else clean
-
-
-@lru_cache(maxsize=4096)
-def label_name(key: str) -> str:
-    """A client's attribute as a label; those that mean something to Prometheus get `exported_` before them."""
-    name = prometheus_name(key)
-    return f"exported_{name}" if name in _RESERVED or name.startswith("__") else name
 
 
 class DropReason:
@@ -86,7 +69,7 @@ class _UnwantedError(Exception):
 class _Value:
     owner: Owner
     bytes: int
-    number: float = 0.0
+    number: float = 0.0  # of a histogram: its sum, NaN if it has none
     bounds: tuple[float, ...] = ()
     buckets: list[int] = field(default_factory=list)
     stale_at_unix_ms: int = 0
@@ -107,7 +90,7 @@ class PrometheusStore:
 
     Attributes:
         pushes: how many came.
-        dropped: points that are not on the page, by `DropReason`.
+        dropped: points that are not on the page, by `DropReason`; the log says so once a minute for each.
         evicted_series: series of those who take most room, forgotten for the sake of others.
     """
 
@@ -125,6 +108,7 @@ class PrometheusStore:
         self._lock = threading.Lock()
         self.pushes = 0
         self.dropped: Counter[str] = Counter()
+        self._told_unix_ms: dict[str, int] = {}
         self.evicted_series = 0
 
     def accept(self, push: ReceivedPush) -> None:
@@ -139,14 +123,14 @@ class PrometheusStore:
                 try:
                     self._take(series, who, owner, push.received_unix_ms, stale_at)
                 except _UnwantedError as reason:
-                    self._drop(str(reason), owner)
+                    self._drop(str(reason), owner, push.received_unix_ms)
 
     def close(self, timeout_ms: int) -> None:
         """Nothing is pending."""
 
     @property
     def dropped_points(self) -> int:
-        """How many points are not on the page, whatever the reason."""
+        """How many points are not on the page."""
         return self.dropped.total()
 
     def families(self, now_unix_ms: int) -> list[Family]:
@@ -177,7 +161,7 @@ class PrometheusStore:
         return sorted(found, key=lambda family: family.name), renamed
 
     def _own(self, renamed: int) -> list[Family]:
-        counts: dict[str, tuple[str, str, list[tuple[str, dict[str, str], float]]]] = {
+        counts: dict[str, tuple[str, str, list[Sample]]] = {
             "pushes": ("counter", "pushes taken", [("_total", {}, self.pushes)]),
             "dropped_points": (
                 "counter",
@@ -192,10 +176,12 @@ class PrometheusStore:
         }
         return [Family(f"{OWN_PREFIX}{name}", kind, samples, words) for name, (kind, words, samples) in counts.items()]
 
-    def _drop(self, reason: str, owner: Owner) -> None:
-        if not self.dropped[reason]:
-            log.warning("points of client telemetry from %s at %s are dropped: %s", *owner, reason)
+    def _drop(self, reason: str, owner: Owner, now_unix_ms: int) -> None:
         self.dropped[reason] += 1
+        told_unix_ms = self._told_unix_ms.get(reason)
+        if told_unix_ms is None or abs(now_unix_ms - told_unix_ms) >= _TELL_EVERY_MS:
+            self._told_unix_ms[reason] = now_unix_ms
+            log.warning("points of client telemetry from %s at %s are dropped: %s", *owner, reason)
 
     def _who(self, attributes: Mapping[str, str]) -> dict[str, str]:
         if self._labels is None:
@@ -209,7 +195,8 @@ class PrometheusStore:
         key = _family_of(series)
         _check(series, key[1])
         labels = _labels_of(series, who)
-        size = _SERIES_BYTES + sum(len(name) + len(text) for name, text in labels) + 64 * _buckets(series)
+        buckets = len(series.point.explicit_bounds) + 1 if isinstance(series.point, HistogramDataPoint) else 0
+        size = _SERIES_BYTES + sum(len(name) + len(text) for name, text in labels) + 64 * buckets
         value = self._families.get(key, {}).get(labels)
         if value is not None and size > value.bytes:  # a histogram with more buckets than before
             self._forget(key, labels)
@@ -299,7 +286,7 @@ def _check(series: Series, kind: str) -> None:
     else:
         bounds, counts = point.explicit_bounds, point.bucket_counts
         is_wrong = (
-            not 0 <= point.sum < math.inf
+            (_has_sum(point) and not 0 <= point.sum < math.inf)
             or not all(map(math.isfinite, bounds))
             or any(left >= right for left, right in pairwise(bounds))
             or (bool(counts or bounds) and len(counts) != len(bounds) + 1)
@@ -308,8 +295,9 @@ def _check(series: Series, kind: str) -> None:
         raise _UnwantedError(DropReason.MALFORMED)
 
 
-def _buckets(series: Series) -> int:
-    return len(series.point.explicit_bounds) + 1 if isinstance(series.point, HistogramDataPoint) else 0
+def _has_sum(point: HistogramDataPoint) -> bool:
+    """Whether there is a sum that only grows: with negative observations it does not, whatever it is then."""
+    return point.HasField("sum") and not any(bound < 0 for bound in point.explicit_bounds)
 
 
 def _labels_of(series: Series, who: Mapping[str, str]) -> Labels:
@@ -319,6 +307,7 @@ def _labels_of(series: Series, who: Mapping[str, str]) -> Labels:
         theirs.setdefault(label_name(key), []).append(text)
     labels = {name: ";".join(texts) for name, texts in theirs.items() if name not in ENRICHMENT}
     labels |= {prometheus_name(key): text for key, text in who.items()}
+    labels = {name: text for name, text in labels.items() if text}  # to Prometheus no text is no label
     if len(labels) > _MAX_LABELS or sum(len(name) + len(text) for name, text in labels.items()) > _MAX_TEXT:
         raise _UnwantedError(DropReason.TOO_LARGE)
     return tuple(sorted(labels.items()))
@@ -326,23 +315,18 @@ def _labels_of(series: Series, who: Mapping[str, str]) -> Labels:
 
 def _take_histogram(point: HistogramDataPoint, value: _Value, *, delta: bool) -> None:
     bounds, counts = tuple(point.explicit_bounds), list(point.bucket_counts) or [point.count]
+    total = point.sum if _has_sum(point) else math.nan
     if delta and value.bounds == bounds and len(value.buckets) == len(counts):
         value.buckets = [before + more for before, more in zip(value.buckets, counts, strict=True)]
-        value.number += point.sum
+        value.number += total
     else:
-        value.bounds, value.buckets, value.number = bounds, counts, point.sum
+        value.bounds, value.buckets, value.number = bounds, counts, total
 
 
-def _samples(kind: str, labels: Labels, value: _Value) -> Iterable[tuple[str, dict[str, str], float]]:
-    named = dict(labels)
-    if kind != "histogram":
-        yield ("_total" if kind == "counter" else ""), named, value.number
-        return
-    counts = list(accumulate(value.buckets))
-    for bound, count in zip((*map(repr, value.bounds), "+Inf"), counts, strict=True):
-        yield "_bucket", {**named, "le": bound}, count
-    yield "_sum", named, value.number
-    yield "_count", named, counts[-1]
+def _samples(kind: str, labels: Labels, value: _Value) -> list[Sample]:
+    if kind == "histogram":
+        return histogram_samples(dict(labels), value.bounds, value.buckets, value.number)
+    return [("_total" if kind == "counter" else "", dict(labels), value.number)]
 
 
 def _system_unix_ms() -> int:

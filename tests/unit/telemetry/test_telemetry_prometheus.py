@@ -12,10 +12,11 @@ import pytest
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
-from kclient_telemetry.receiver.exposition import page
+from kclient_telemetry.receiver.exposition import page, prometheus_name
 from kclient_telemetry.receiver.fanout import FanOut
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from kclient_telemetry.receiver.prometheus import MAX_BYTES, PrometheusEndpoint, PrometheusStore, prometheus_name
+from kclient_telemetry.receiver.prometheus import MAX_BYTES, PrometheusEndpoint, PrometheusStore
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 PAYLOADS = Path(__file__).parent / "payloads"
 NOW = 1_800_000_000_000
@@ -194,6 +195,35 @@ def test_who_takes_most_room_loses_it_to_others(caplog):
     assert sorted(samples(store)["g"].values()) == list(range(2, 12))
     assert store.evicted_series == 20
     assert store.dropped == {"no_room": 400}
+
+
+def of_family(body, name):
+    (family,) = (family for family in parse_openmetrics(body) if family.name == name)
+    return family.samples
+
+
+def test_what_is_dropped_is_said_once_a_minute_for_each_reason(caplog):
+    store = PrometheusStore(max_series=1)
+    for second in range(150):
+        payload = payload_of(gauge("a", 1), gauge("b", 1), gauge("kafka.client.telemetry.x", 1))
+        push(store, payload, client=second + 1, at_ms=NOW + second * 1_000)
+    assert caplog.text.count("are dropped: no_room") == 3
+    assert caplog.text.count("are dropped: reserved_name") == 3
+    assert store.dropped["reserved_name"] == 150
+
+
+def test_a_bound_is_written_as_openmetrics_has_it():
+    store = PrometheusStore()
+    push(store, payload_of((Point(PointKey("h"), MetricKind.HISTOGRAM, HistogramValue((1e6,), (1, 2), 3.0)), False)))
+    body = page(store.families(NOW), "application/openmetrics-text")[0].decode()
+    assert [sample.labels["le"] for sample in of_family(body, "h") if "le" in sample.labels] == ["1e+06", "+Inf"]
+
+
+def test_a_histogram_of_what_may_be_negative_has_no_sum():
+    store = PrometheusStore()
+    push(store, payload_of((Point(PointKey("h"), MetricKind.HISTOGRAM, HistogramValue((-1.0,), (1, 2), -3.0)), False)))
+    body = page(store.families(NOW), "application/openmetrics-text")[0].decode()
+    assert [(sample.name, sample.value) for sample in of_family(body, "h")] == [("h_bucket", 1), ("h_bucket", 3)]
 
 
 def test_memory_is_bounded_in_bytes():
