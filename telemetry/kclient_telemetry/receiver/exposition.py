@@ -97,7 +97,8 @@ def page(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
                 metric = Metric(family.name, family.help, family.kind)
                 for suffix, labels, value in family.samples:
                     if suffix == "_bucket":  # OpenMetrics says how bounds are written: 1e+06, not 1000000.0
-                        labels = {**labels, "le": floatToGoString(labels["le"])}  # noqa: PLW2901
+                        bound = floatToGoString(labels["le"])  # type: ignore[no-untyped-call]
+                        labels = {**labels, "le": bound}  # noqa: PLW2901
                     metric.add_sample(family.name + suffix, labels, value)
                 yield metric
 
