@@ -181,5 +181,5 @@ def test_a_real_collector_refuses_what_is_no_otlp(collector):
     sender = HttpSender(f"http://127.0.0.1:{collector.http_port}")
     outcome = sender.send(b"\x0a\xff")
     sender.close()
-    assert outcome.status.value == "refused"
+    assert outcome.status.value == "unreadable"
     assert "HTTP 400" in outcome.detail
