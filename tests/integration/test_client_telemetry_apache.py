@@ -45,7 +45,7 @@ def subscribe(cluster, **config):
 
 
 def test_our_client_pushes_to_apache_kafka(classes, tmp_path):
-    properties = {"metric.reporters": "TelemetryReceiver", "kclient_telemetry.receiver.folder": str(tmp_path)}
+    properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(tmp_path)}
     with ApacheKafka(topics={"t": 1}, properties=properties) as cluster:
         subscribe(cluster, metrics=f"{PREFIX}producer.", **{"interval.ms": "500"})
         with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "ours"}) as producer:

@@ -70,7 +70,7 @@ class Forwarder:
 def apache_route(folder):
     pushes = folder / "pushes"
     pushes.mkdir()
-    properties = {"metric.reporters": "TelemetryReceiver", "kclient_telemetry.receiver.folder": str(pushes)}
+    properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(pushes)}
     with ApacheKafka(topics={TOPIC: 1, ARCHIVE_TOPIC: 1}, properties=properties) as cluster:
         conf = {"bootstrap.servers": cluster.bootstrap_servers}
         cluster.set_quota(default_client_id=True, producer_byte_rate=QUOTA)
