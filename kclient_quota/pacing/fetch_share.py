@@ -160,7 +160,7 @@ class FetchShare:
         if limit is None:
             self._share = _LearntShare()
         elif isinstance(self._share, KnownShare) and not alone:
-            self._share.change(limit)
+            self._share.change(limit, self._grown_at_ms)
         else:
             self._share = KnownShare(limit)
 

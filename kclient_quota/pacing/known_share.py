@@ -86,12 +86,22 @@ class KnownShare:
         """Whether nothing has been given up to strangers."""
         return self.rate >= self._cap
 
-    def change(self, limit: float) -> None:
-        """Follow another limit from now on; a part given up to strangers stays given up."""
+    def change(self, limit: float, now_ms: int) -> None:
+        """Follow another limit from now on; a part given up to strangers stays given up.
+
+        A throttle that came of the other limit is not counted as strangers' any more: what had been sent when it came
+        shows what our share of that limit is.
+        """
         self.rate *= limit / self.limit
         self._before *= limit / self.limit
         self._cap *= limit / self.limit
         self.limit = limit
+        if self.learnt is None or now_ms >= self._quiet_since_ms + CALM_MS:
+            return
+        if self.learnt >= limit * ALONE:
+            self._cap = limit * TARGET
+        self.rate = max(self.rate, self._cap if self.learnt >= limit * ALONE else self.learnt)
+        self._before = max(self._before, self.rate)
 
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""

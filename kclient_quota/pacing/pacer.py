@@ -101,7 +101,7 @@ class Pacer:
         self._throttled_until_ms = 0
         self._wait_until_ms = 0
         if limit is not None:
-            self._follow(limit)
+            self._follow(limit, 0)
             self._apply_rate(0)
 
     # What the owner asks
@@ -136,6 +136,10 @@ class Pacer:
     def rate(self) -> float:
         """Bytes per second that are aimed at now; infinite as long as nothing is known to limit them."""
         return self._pace * 1000.0
+
+    def usual_rate(self) -> float:
+        """The same, had the window room: what there will be again when it has forgotten what it holds too much of."""
+        return self._usual_pace * 1000.0
 
     def measured_rate(self, now_ms: int) -> float:
         """Bytes per second sent, over the window that a broker would measure."""
@@ -209,18 +213,18 @@ class Pacer:
         Raises:
             ConfigError: the limit is not above zero.
         """
-        self._follow(limit)
+        self._follow(limit, now_ms)
         self._review(now_ms)
 
     # How it is reckoned
 
-    def _follow(self, limit: float | None) -> None:
+    def _follow(self, limit: float | None, now_ms: int) -> None:
         if limit is not None and not limit > 0:
             raise ConfigError(f"a byte rate must be above 0, not {limit}; give None when there is no limit")
         if limit is None or limit >= UNLIMITED:
             self._share = LearntShare()
         elif isinstance(self._share, KnownShare):
-            self._share.change(limit)
+            self._share.change(limit, now_ms)
         else:
             self._share = KnownShare(limit)
 

@@ -149,8 +149,8 @@ class SendPace:
         return (max(places, 1) + 1) / 2 * self.lump_bytes(places)
 
     def time_of_ms(self, raw_bytes: float) -> int:
-        """How long so many raw bytes take to leave."""
-        rate = self._pacer.rate()
+        """How long so many raw bytes take to leave, once the window has room for them."""
+        rate = self._pacer.usual_rate()
         return 0 if rate == inf else int(raw_bytes * self._cost.part * 1000 / rate)
 
     def wire_of(self, raw_bytes: int) -> int:

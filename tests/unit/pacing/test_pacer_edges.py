@@ -185,3 +185,36 @@ def test_whoever_waits_for_a_learnt_rate_looks_again_within_a_second():
             times.append(now)
         now = max(at, now)
     assert times[-1] - times[0] < 2 * 100_000 / 512 * 1_000 / 3
+
+
+@pytest.mark.parametrize("known_after_ms", [10, 500, 5_000, 10_900])
+@pytest.mark.parametrize("part", [1.0, 0.4], ids=["alone", "beside strangers"])
+def test_a_throttle_that_came_of_a_lowered_quota_leaves_the_share_that_it_shows(part, known_after_ms):
+    """400 kB at 10 MB/s, and then 20 kB/s: the throttle is long since the quota is another, not for strangers' sake."""
+    pacer = Pacer(10_000_000)
+    now = send_all(pacer, 10_000, int(40 * part), T0)[-1] + 300
+    pacer.on_sent(100, now)
+    pacer.on_throttle(10_641, now)
+    end = now + 10_641
+    now += known_after_ms
+    pacer.set_limit(20_000, now)
+    # What is foretold is what there will be when the window has forgotten.
+    assert pacer.usual_rate() >= 0.9 * part * 20_000
+    if now < end:
+        now = pacer.admit_at_ms(200, now)
+        assert now == end
+    now = send_all(pacer, 200, 1, now)[0]
+    assert now <= end + 500
+    assert pacer.rate() >= 0.9 * part * 20_000
+    # A broker whose window has forgotten the first burst finds no more than the quota.
+    send_all(pacer, 200, 1_000, now)
+    assert pacer.measured_rate(now + 11_000) <= 20_000
+
+
+def test_a_throttle_of_long_ago_says_nothing_of_a_quota_that_is_changed_now():
+    pacer = Pacer(20_000)
+    now = send_all(pacer, 1_000, 30, T0)[-1]
+    pacer.on_throttle(3_000, now)
+    yielded = pacer.usual_rate()
+    pacer.set_limit(10_000, now + 3_000 + 10_000)
+    assert pacer.usual_rate() <= yielded
