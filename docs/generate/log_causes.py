@@ -17,6 +17,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "something else stands in the topic that the receiver reads",
         "give telemetry a topic of its own; the record is left out",
     ),
+    "limits of quotas are not on the page": (
+        "the cluster did not say which quotas it has; it is asked again every half a minute",
+        "allow the receiver's user DescribeConfigs on the cluster",
+    ),
     "offsets of client telemetry were not committed": (
         "the group was lost in between, or the brokers did not answer",
         "nothing: what was received since is received again",

@@ -63,6 +63,13 @@ _COMMANDS = (
         "Reads pushes of clients (KIP-714) from a topic and hands them on, each at least once, until Ctrl-C.",
     ),
     _Command(
+        "dashboards",
+        "kclient_quota.cli.dashboards",
+        "a Grafana dashboard and Prometheus rules for the page of receive",
+        "Writes a Grafana dashboard and Prometheus' recording and alerting rules for what `receive --metrics-port` "
+        "shows: throttle times, waiting, usage beside the limits of quotas.",
+    ),
+    _Command(
         "pipeline",
         "kclient_quota.cli.pipeline",
         "Spark jobs over what clients have pushed",

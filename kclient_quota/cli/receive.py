@@ -18,6 +18,9 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient_telemetry.receiver.exposition import Family
     from kclient_telemetry.receiver.otlp_export import OtlpExporter
     from kclient_telemetry.receiver.queued import QueuedSink
 
@@ -43,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics-port", type=port, metavar="PORT", help="a page for Prometheus (0: a free port)")
     parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
+    parser.add_argument(
+        "--limits",
+        action="store_true",
+        help="also what the cluster's quotas allow each client on that page; needs DescribeConfigs on the cluster",
+    )
     parser.add_argument("--jsonl", type=Path, metavar="DIR", help="write JSON lines there")
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write Parquet files there")
     parser.add_argument("--json", action="store_true", help="print the counts at the end as JSON")
@@ -58,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if not (options.otlp or options.jsonl or options.parquet or options.metrics_port is not None):
         raise ConfigError("nowhere to put it: give --otlp, --metrics-port, --jsonl or --parquet")
+    if options.limits and options.metrics_port is None:
+        raise ConfigError("--limits is for the page: give --metrics-port, too")
     from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
     from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - as above
 
@@ -98,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     from kclient_telemetry.receiver import files  # noqa: PLC0415 - protobuf is slow to load for --help
-    from kclient_telemetry.receiver.prometheus import PrometheusEndpoint  # noqa: PLC0415 - as above
+    from kclient_telemetry.receiver.endpoint import PrometheusEndpoint  # noqa: PLC0415 - as above
     from kclient_telemetry.receiver.queued import QueuedSink  # noqa: PLC0415 - as above
 
     from kclient_quota.broker.command import exporters_of  # noqa: PLC0415 - as above
@@ -116,7 +126,9 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
                 sinks.append(Sink(queued.accept, partial(_waiting_to_be_written, queued)))
                 closers.append(queued.close)
         if options.metrics_port is not None:
-            endpoint: PrometheusEndpoint = PrometheusEndpoint(options.metrics_host, options.metrics_port)
+            endpoint: PrometheusEndpoint = PrometheusEndpoint(
+                options.metrics_host, options.metrics_port, more=_limits(options, closers)
+            )
             sinks.append(Sink(endpoint.accept, lambda: (0, 0)))
             closers.append(endpoint.close)
             print(f"metrics: http://{options.metrics_host}:{endpoint.port}/metrics", flush=True)
@@ -130,6 +142,18 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
         raise
     print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
     return sinks, closers
+
+
+def _limits(options: argparse.Namespace, closers: list[Any]) -> "Callable[[list[Family]], list[Family]]":
+    if not options.limits:
+        return lambda families: []  # noqa: ARG005 - as the endpoint calls it
+    from kclient_quota.admin.quotas import QuotaAdmin  # noqa: PLC0415 - slow to load for --help
+    from kclient_quota.operate.limit_series import LimitSeries  # noqa: PLC0415 - as above
+
+    admin = QuotaAdmin(configuration(options))
+    limits = LimitSeries(lambda: admin.index_client_quotas(request_timeout=options.timeout).result())
+    closers += [limits.close, lambda timeout_ms: admin.close()]  # noqa: ARG005 - as above
+    return limits
 
 
 def _waiting_to_export(exporter: "OtlpExporter") -> tuple[int, int]:

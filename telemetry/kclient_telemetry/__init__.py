@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kclient_telemetry.errors import MissingExtraError, TelemetryError
     from kclient_telemetry.messages import KafkaUuid
     from kclient_telemetry.metric import MetricKind, MetricName
+    from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
     from kclient_telemetry.receiver.fanout import FanOut, ReceivedPush, TelemetrySink
     from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
     from kclient_telemetry.receiver.manager import ClientMetricsManager
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kclient_telemetry.receiver.otlp_http import HttpSender
     from kclient_telemetry.receiver.otlp_settings import OtlpSettings, settings_of
     from kclient_telemetry.receiver.plugin import ClientTelemetryExporter, ClientTelemetryExporterProvider
-    from kclient_telemetry.receiver.prometheus import PrometheusEndpoint, PrometheusStore
+    from kclient_telemetry.receiver.prometheus import PrometheusStore
     from kclient_telemetry.receiver.queued import QueuedSink
 
 _HOMES = {
@@ -40,7 +41,7 @@ _HOMES = {
     "OtlpExporter": "receiver.otlp_export",
     "OtlpSettings": "receiver.otlp_settings",
     "ParquetWriter": "receiver.files",
-    "PrometheusEndpoint": "receiver.prometheus",
+    "PrometheusEndpoint": "receiver.endpoint",
     "PrometheusStore": "receiver.prometheus",
     "QueuedSink": "receiver.queued",
     "ReceivedPush": "receiver.fanout",

@@ -4,7 +4,7 @@ import json
 import socket
 
 import pytest
-from kclient_telemetry.receiver.prometheus import PrometheusEndpoint
+from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
 from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota import Producer

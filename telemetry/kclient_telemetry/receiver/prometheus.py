@@ -1,4 +1,4 @@
-"""A scrape endpoint: the last value of every series that clients have pushed, for Prometheus.
+"""What a scrape is answered with: the last value of every series that clients have pushed, for Prometheus.
 
 Names and label keys have every character that Prometheus does not know replaced by `_`; counters end in `_total`, once;
 units are not appended, since Kafka's names often carry them already. Deltas are added up. A series whose client has
@@ -12,16 +12,14 @@ behind it, and when room is short those who take most of it lose series first.
 import logging
 import math
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice, pairwise
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
-from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, page, prometheus_name
+from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, prometheus_name
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.plugin import ENRICHMENT
 from kclient_telemetry.receiver.rows import Series, series_of, text_attributes
@@ -327,74 +325,3 @@ def _samples(kind: str, labels: Labels, value: _Value) -> list[Sample]:
     if kind == "histogram":
         return histogram_samples(dict(labels), value.bounds, value.buckets, value.number)
     return [("_total" if kind == "counter" else "", dict(labels), value.number)]
-
-
-def _system_unix_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class PrometheusEndpoint:
-    """A sink that serves `GET /metrics`, as text or as OpenMetrics, whichever the scraper asks for.
-
-    Args:
-        host: address to listen on.
-        port: 0 for any free one.
-        store: what is served; a new one if None.
-        unix_ms: the wall clock.
-
-    Attributes:
-        port: the one that is listened on.
-
-    Raises:
-        MissingExtraError: prometheus_client is not installed.
-    """
-
-    def __init__(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        store: PrometheusStore | None = None,
-        unix_ms: Callable[[], int] = _system_unix_ms,
-    ) -> None:
-        page(())  # so that a missing library is told now, not to the first scraper
-        self.store = store or PrometheusStore()
-        self._server = ThreadingHTTPServer((host, port), _handler(self.store, unix_ms))
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_port
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="prometheus-endpoint", daemon=True
-        )
-        self._thread.start()
-
-    def accept(self, push: ReceivedPush) -> None:
-        """Take over the values of `push`."""
-        self.store.accept(push)
-
-    def close(self, timeout_ms: int) -> None:
-        """Stop listening, within `timeout_ms` or a little more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(timeout_ms / 1000)
-
-
-def _handler(store: PrometheusStore, unix_ms: Callable[[], int]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 30  # seconds, of an idle scraper
-
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "only /metrics is here")
-                return
-            body, content_type = page(store.families(unix_ms()), self.headers.get("Accept", ""))
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the base class's name
-            """Scrapes are not worth a line on stderr."""
-
-    return Handler

@@ -12,10 +12,11 @@ import pytest
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
+from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
 from kclient_telemetry.receiver.exposition import page, prometheus_name
 from kclient_telemetry.receiver.fanout import FanOut
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext, ClientTelemetryContext, ClientTelemetryPayload
-from kclient_telemetry.receiver.prometheus import MAX_BYTES, PrometheusEndpoint, PrometheusStore
+from kclient_telemetry.receiver.prometheus import MAX_BYTES, PrometheusStore
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 PAYLOADS = Path(__file__).parent / "payloads"
