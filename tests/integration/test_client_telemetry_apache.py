@@ -81,13 +81,13 @@ def test_apache_kafkas_clients_push_to_the_embedded_broker(classes):
         cluster.set_client_metrics("all", metrics=[PREFIX + "producer.", PREFIX + "consumer."], interval_ms=300)
         servers = cluster.bootstrap_servers
         java(
-            classes, "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "60",
+            classes, "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "160",
             "--record-size", "100", "--throughput", "20", "--bootstrap-server", servers,
             "--command-property", "client.id=java-producer",
         )  # fmt: skip
         java(
             classes, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", servers, "--topic", "t",
-            "--from-beginning", "--timeout-ms", "2000", "--command-property", "client.id=java-consumer",
+            "--from-beginning", "--timeout-ms", "6000", "--command-property", "client.id=java-consumer",
         )  # fmt: skip
         pushes = cluster.pushes
     assert {push.context.client_software_name for push in pushes} == {"apache-kafka-java"}
