@@ -89,12 +89,15 @@ def test_apache_kafkas_clients_push_to_the_embedded_broker(classes):
             classes, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", servers, "--topic", "t",
             "--from-beginning", "--timeout-ms", "6000", "--command-property", "client.id=java-consumer",
         )  # fmt: skip
-        pushes = cluster.pushes
+        pushes, requests = cluster.pushes, cluster.requests
     assert {push.context.client_software_name for push in pushes} == {"apache-kafka-java"}
     for kind in ("producer", "consumer"):
         mine = [push for push in pushes if push.client_id == f"java-{kind}"]
         names = {name for push in mine for name in push.metric_names()}
-        assert len(mine) >= 2
+        assert len(mine) >= 2, (
+            kind,
+            [(r.at_ms, r.client_id, r.api_key, r.response_bytes) for r in requests if r.api_key in (71, 72)],
+        )
         assert f"{PREFIX}{kind}.node.request.latency.avg" in names
         assert all(name.startswith((PREFIX + "producer.", PREFIX + "consumer.")) for name in names)
         assert len({push.client_instance_id for push in mine}) == 1
