@@ -3,8 +3,8 @@
 Metadata (3) v0-13 · DescribeCluster (60) v0-2 · DescribeTopicPartitions (75) v0. KIP-4, KIP-516, KIP-700, KIP-966.
 
 Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
-with `num.partitions`; unlike Kafka, which answers LEADER_NOT_AVAILABLE first, the answer already contains them. Topic
-ids (KIP-516) are answered and accepted.
+with `num.partitions`; as in Kafka the answer still says UNKNOWN_TOPIC_OR_PARTITION, and the next one has them. Topic ids
+(KIP-516) are answered and accepted.
 Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 throttle time; 4 whether to create topics;
 5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;
 11 no operations on the cluster (KIP-700); 12 topic ids in requests; 13 an error of the whole (KIP-1102).
@@ -170,7 +170,7 @@ def _describe_by_name(context: Context, name: str, *, may_create: bool) -> Metad
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     if topic is None and may_create:
         context.mutations.record(cluster.default_partitions, context.now_ms)
-        topic = cluster.create_topic(name, cluster.default_partitions)
+        cluster.create_topic(name, cluster.default_partitions)
     if topic is None:
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
     return _describe(cluster, topic)

@@ -1,0 +1,79 @@
+"""Clients that produce to, and read, a topic that is only made by their asking for it."""
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer as PlainConsumer
+from confluent_kafka import Producer as PlainProducer
+from kafka import KafkaConsumer, KafkaProducer
+
+from kclient_quota import Consumer, Producer
+from kclient_quota.broker import EmbeddedBroker
+
+
+def librdkafka(broker, producer_class=PlainProducer, consumer_class=PlainConsumer):
+    errors = []
+    producer = producer_class({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("new", b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(20) == 0
+    assert errors == [None]
+    consumer = consumer_class(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["new"])
+    message = consumer.poll(20)
+    consumer.close()
+    return message.value()
+
+
+def ours(broker):
+    return librdkafka(broker, Producer, Consumer)
+
+
+def kafka_python(broker):
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    producer.send("new", b"x").get(20)
+    producer.close()
+    consumer = KafkaConsumer("new", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+    value = next(consumer).value
+    consumer.close()
+    return value
+
+
+def aiokafka(broker):
+    async def run():
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await producer.send_and_wait("new", b"x")
+        options = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+        async with AIOKafkaConsumer("new", **options) as consumer:
+            return (await consumer.getone()).value
+
+    return asyncio.run(asyncio.wait_for(run(), 40))
+
+
+@pytest.mark.parametrize("client", [librdkafka, ours, kafka_python, aiokafka])
+def test_what_is_sent_to_a_topic_that_asking_makes_arrives(client):
+    with EmbeddedBroker() as broker:
+        assert client(broker) == b"x"
+
+
+def test_a_subscription_may_come_before_its_topic():
+    with EmbeddedBroker() as broker:
+        consumer = PlainConsumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "topic.metadata.refresh.interval.ms": "200",
+            }
+        )
+        consumer.subscribe(["new"])
+        consumer.poll(0.5)
+        producer = PlainProducer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("new", b"x")
+        assert producer.flush(20) == 0
+        polled = (consumer.poll(0.2) for _ in range(150))
+        seen = next(message for message in polled if message is not None and not message.error())
+        consumer.close()
+        assert seen.value() == b"x"
