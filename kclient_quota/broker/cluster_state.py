@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kclient_quota.broker.log.partition_log import LogConfig, PartitionLog
+from kclient_quota.broker.log.log_config import LogConfig
+from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.manners import KAFKA, ThrottleManner
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
@@ -17,10 +18,15 @@ NO_LEADER = -1
 TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 """Kafka's `ConfigResource.Type` ids."""
 
-_LOG_KEYS = {
+LOG_KEYS = {
+    "cleanup.policy": "log.cleanup.policy",
     "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
     "message.timestamp.type": "log.message.timestamp.type",
     "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
 }
 """Topic keys that logs obey, and the broker's keys of their defaults."""
 
@@ -179,8 +185,9 @@ class ClusterState:
         self.topics_by_id[made.topic_id] = made
         self.changed("topic", name)
         if assignment:
+            config = self._log_config(name)
             for index in sorted(assignment):
-                self._add_partition(made, assignment[index])
+                self._add_partition(made, assignment[index], config)
         else:
             self.add_partitions(made, partitions)
         return made
@@ -189,8 +196,9 @@ class ClusterState:
         """Let `topic` have `total` partitions; `assignment` gives the broker ids of each that is added."""
         self.changed("topic", topic.name)
         given = iter(assignment) if assignment else iter(list[list[int]]())
+        config = self._log_config(topic.name)
         while len(topic.partitions) < total:
-            self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor))
+            self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor), config)
 
     def delete_topic(self, name: str) -> Topic:
         """Remove a topic and recycle its logs.
@@ -213,11 +221,9 @@ class ClusterState:
         self._next_leader += 1
         return [ids[(first + step) % len(ids)] for step in range(min(replication_factor, len(ids)))]
 
-    def _add_partition(self, topic: Topic, replicas: list[int]) -> None:
+    def _add_partition(self, topic: Topic, replicas: list[int], config: LogConfig) -> None:
         leader = self._elect(replicas)
-        topic.partitions.append(
-            Partition(len(topic.partitions), list(replicas), leader, self._new_log(self._log_config(topic.name)))
-        )
+        topic.partitions.append(Partition(len(topic.partitions), list(replicas), leader, self._new_log(config)))
 
     # -- leaders
 
@@ -290,12 +296,18 @@ class ClusterState:
 
     def _log_config(self, topic: str) -> LogConfig:
         values = self.configs.get((TOPIC, topic), {})
-        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in _LOG_KEYS.items()}
+        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in LOG_KEYS.items()}
         default = LogConfig()
+        after_ms = found["message.timestamp.after.max.ms"]
         return LogConfig(
             max_message_bytes=int(found["max.message.bytes"] or default.max_message_bytes),
             retention_bytes=int(found["retention.bytes"] or default.retention_bytes),
+            retention_ms=int(found["retention.ms"] or default.retention_ms),
+            segment_bytes=int(found["segment.bytes"] or default.segment_bytes),
+            before_max_ms=int(found["message.timestamp.before.max.ms"] or default.before_max_ms),
+            after_max_ms=None if after_ms is None else int(after_ms),
             uses_log_append_time=found["message.timestamp.type"] == "LogAppendTime",
+            needs_keys="compact" in (found["cleanup.policy"] or ""),
         )
 
     # -- quotas

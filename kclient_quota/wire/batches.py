@@ -174,3 +174,11 @@ def patch_append_time(buffer: bytearray | memoryview, offset: int, append_time_m
     _SHORT.pack_into(buffer, offset + _ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME)
     _OFFSET.pack_into(buffer, offset + _MAX_TIMESTAMP_POSITION, append_time_ms)
     _CRC.pack_into(buffer, offset + _CRC_POSITION, compute_crc(buffer, offset, header.size))
+
+
+def with_max_timestamp(batch: Buffer, max_timestamp: int) -> bytearray:
+    """A copy of the batch whose header states this timestamp, and the checksum that this needs."""
+    copy = bytearray(batch)
+    _OFFSET.pack_into(copy, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    _CRC.pack_into(copy, _CRC_POSITION, compute_crc(copy, 0, len(copy)))
+    return copy

@@ -1,4 +1,4 @@
-"""Clients that produce to, and read, a topic that is only made by their asking for it."""
+"""Clients that produce to, and read, a topic that is only made by their asking for it, in any compression."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer as PlainConsumer
 from confluent_kafka import Producer as PlainProducer
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from kclient_quota import Consumer, Producer
 from kclient_quota.broker import EmbeddedBroker
@@ -77,3 +77,35 @@ def test_a_subscription_may_come_before_its_topic():
         seen = next(message for message in polled if message is not None and not message.error())
         consumer.close()
         assert seen.value() == b"x"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_clients_compress_is_found_sound(codec):
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        errors = []
+        plain = PlainProducer(
+            {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 50}
+        )
+        for index in range(2_000):
+            value, headers = b"x" * (index % 300), [("h", b"v")] * (index % 3)
+            plain.produce(
+                "t", value, key=str(index), headers=headers, on_delivery=lambda error, _: errors.append(error)
+            )
+        assert plain.flush(20) == 0
+        assert set(errors) == {None}
+        asyncio.run(asyncio.wait_for(sent_by_aiokafka(broker, None if codec == "none" else codec), 40))
+        assert broker_end(broker) == 4_000
+
+
+async def sent_by_aiokafka(broker, codec):
+    options = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": codec, "linger_ms": 50}
+    async with AIOKafkaProducer(**options) as producer:
+        sent = [await producer.send("t", b"x" * (index % 300), headers=[("h", b"v")]) for index in range(2_000)]
+        await asyncio.gather(*sent)
+
+
+def broker_end(broker):
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+    (end,) = consumer.end_offsets([TopicPartition("t", 0)]).values()
+    consumer.close()
+    return end

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kclient_quota.broker.cluster_state import LOG_KEYS
 from kclient_quota.broker.configs.broker_properties import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
 
 TOPIC_PROPERTIES: Mapping[str, Property] = {
@@ -32,12 +33,7 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "unclean.leader.election.enable": Property("false", BOOLEAN),
 }
 
-BROKER_KEY_OF = {
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-}
+BROKER_KEY_OF = {**LOG_KEYS, "min.insync.replicas": "min.insync.replicas"}
 """Topic keys whose default a broker's own configuration gives."""
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")

@@ -7,49 +7,24 @@ is returned whole however large it is, and only where the caller asks for that.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
+from kclient_quota.broker.log.log_config import NO_TIMESTAMP, Appended, LogConfig
 from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
+from kclient_quota.broker.log.record_validation import RecordsSeen, UnsoundRecords, see_records
 from kclient_quota.broker.log.segments import Segment, SegmentPool
 from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kclient_quota.errors import WireError
-from kclient_quota.wire.batches import BatchHeader, Buffer, check_crc, parse_header, patch, patch_append_time
+from kclient_quota.wire.batches import (
+    BatchHeader,
+    Buffer,
+    check_crc,
+    parse_header,
+    patch,
+    patch_append_time,
+    with_max_timestamp,
+)
 from kclient_quota.wire.error_codes import ErrorCode
-
-NO_TIMESTAMP = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What became of a batch.
-
-    Attributes:
-        error: why it was refused, or NONE.
-        base_offset: where its first record is, -1 when refused.
-        log_append_time_ms: the time given to its records, -1 where they keep their own.
-        error_message: the reason in words, or None.
-    """
-
-    error: ErrorCode
-    base_offset: int = -1
-    log_append_time_ms: int = NO_TIMESTAMP
-    error_message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """A topic's configuration, as far as its logs obey it.
-
-    Attributes:
-        max_message_bytes: Kafka's `max.message.bytes`, of a whole batch.
-        uses_log_append_time: Kafka's `message.timestamp.type` is `LogAppendTime`.
-        retention_bytes: Kafka's `retention.bytes`: whole segments are dropped beyond it; -1 keeps everything.
-    """
-
-    max_message_bytes: int = 1_048_588
-    uses_log_append_time: bool = False
-    retention_bytes: int = -1
 
 
 class LogStore(Protocol):
@@ -123,6 +98,16 @@ class PartitionLog:
         refusal = self._refusal(batch, header)
         if refusal is not None:
             return refusal
+        least_ms, most_ms = self.config.timestamps(now_ms)
+        try:
+            seen = see_records(batch, header, least_ms, most_ms, needs_keys=self.config.needs_keys)
+        except UnsoundRecords as error:
+            return _refuse(ErrorCode.INVALID_RECORD, str(error))
+        if seen.untimely or seen.keyless:
+            return _refuse_records(seen, least_ms, most_ms)
+        if seen.max_timestamp != header.max_timestamp and not header.is_log_append_time:
+            batch = with_max_timestamp(batch, seen.max_timestamp)
+            header = header._replace(max_timestamp=seen.max_timestamp)
         if header.producer_id == NO_PRODUCER_ID:
             return self._store(batch, header, leader_epoch, now_ms)
         return self._append_in_sequence(batch, header, leader_epoch, now_ms)
@@ -144,7 +129,7 @@ class PartitionLog:
             return Appended(error)
         appended = self._store(batch, header, leader_epoch, now_ms)
         if not appended.error:
-            self._remember(header, appended.base_offset, self._segments[-1].max_timestamps[-1])
+            self._remember(header, appended.base_offset, max(header.max_timestamp, appended.log_append_time_ms))
         return appended
 
     def restore(self, batch: Buffer) -> None:
@@ -203,7 +188,9 @@ class PartitionLog:
         patch(segment.view, at, base_offset=base_offset, leader_epoch=leader_epoch)
         append_time_ms = NO_TIMESTAMP
         if self.config.uses_log_append_time:
-            append_time_ms = segment.max_timestamps[-1] = now_ms
+            append_time_ms = now_ms
+            segment.forget_time()
+            segment.note_time(now_ms)
             patch_append_time(segment.view, at, now_ms)
         if self.store is not None:
             try:
@@ -212,21 +199,20 @@ class PartitionLog:
                 self._take_back(segment, base_offset)
                 return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.transactions.on_batch(header, base_offset, batch)
-        if self.config.retention_bytes >= 0:
-            self._retain(self.config.retention_bytes)
+        self.retain(now_ms)
         self.wake()
         return Appended(ErrorCode.NONE, base_offset, append_time_ms)
 
     def _copy_in(self, batch: Buffer, header: BatchHeader) -> int:
         size = len(batch)
-        if not self._segments or self._segments[-1].room() < size:
+        if not self._segments or self._segments[-1].room(self.config.segment_bytes) < size:
             self._segments.append(self._pool.take(self.end_offset, size))
         segment = self._segments[-1]
         at = segment.size
         segment.view[at : at + size] = batch
         segment.offsets.append(self.end_offset)
         segment.positions.append(at)
-        segment.max_timestamps.append(header.max_timestamp)
+        segment.note_time(header.max_timestamp)
         segment.size = at + size
         self.end_offset += header.last_offset_delta + 1
         return at
@@ -235,7 +221,7 @@ class PartitionLog:
         """Undo the last `_copy_in`."""
         segment.size = segment.positions.pop()
         segment.offsets.pop()
-        segment.max_timestamps.pop()
+        segment.forget_time()
         self.end_offset = base_offset
 
     # -- reading
@@ -297,14 +283,22 @@ class PartitionLog:
     def batch_at(self, timestamp_ms: int) -> memoryview | None:
         """The first batch with a record at `timestamp_ms` or later, or None."""
         for segment in self._segments:
-            for index, newest_ms in enumerate(segment.max_timestamps):
-                if newest_ms >= timestamp_ms and self._end_offset_of(segment, index) > self.start_offset:
-                    return segment.view[segment.positions[index] : segment.end_of(index)]
+            index = segment.first_at(timestamp_ms, self._first_batch_in(segment))
+            if index is not None:
+                return segment.view[segment.positions[index] : segment.end_of(index)]
         return None
+
+    def _first_batch_in(self, segment: Segment) -> int:
+        """Index of the first batch that has not been forgotten."""
+        if self.start_offset <= segment.base_offset:
+            return 0
+        if self.start_offset >= self._end_offset_of(segment, len(segment.offsets) - 1):
+            return len(segment.offsets)
+        return bisect_right(segment.offsets, self.start_offset) - 1
 
     def newest_batch(self) -> memoryview | None:
         """The first of the batches that hold the largest timestamp, or None when there are none."""
-        newest = max((max(segment.max_timestamps) for segment in self._segments if segment.size), default=None)
+        newest = max((segment.newest_ms for segment in self._segments if segment.size), default=None)
         return None if newest is None else self.batch_at(newest)
 
     def batches(self) -> Iterator[memoryview]:
@@ -346,11 +340,24 @@ class PartitionLog:
         self.start_offset = self.end_offset
         self.wake()
 
-    def _retain(self, retention_bytes: int) -> None:
-        total = self.size_bytes
-        while len(self._segments) > 1 and total - self._segments[0].size >= retention_bytes:
-            total -= self._segments[0].size
+    def retain(self, now_ms: int) -> None:
+        """Forget segments beyond `retention.bytes` and, by the time of their newest record, `retention.ms`."""
+        retention_bytes, retention_ms = self.config.retention_bytes, self.config.retention_ms
+        if retention_bytes >= 0:
+            total = self.size_bytes
+            while len(self._segments) > 1 and total - self._segments[0].size >= retention_bytes:
+                total -= self._segments[0].size
+                self.delete_before(self._segments[1].base_offset)
+        if retention_ms >= 0:
+            while self._segments and self._segments[0].newest_ms < now_ms - retention_ms:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        if len(self._segments) > 1:
             self.delete_before(self._segments[1].base_offset)
+            return
+        self.delete_before(self.end_offset)
+        self._pool.give_back(self._segments.pop())
 
     # -- being watched
 
@@ -379,3 +386,18 @@ def _base_offset(segment: Segment) -> int:
 
 def _refuse(error: ErrorCode, message: str) -> Appended:
     return Appended(error, error_message=message)
+
+
+def _refuse_records(seen: RecordsSeen, least_ms: int, most_ms: int) -> Appended:
+    """Kafka's words, which name every record that is to blame (KIP-467)."""
+    if seen.untimely:
+        range_ms = f"The timestamp should be within [{least_ms}, {most_ms}]"
+        late = tuple(
+            (index, f"Timestamp {time_ms} of message with offset {index} is out of range. {range_ms}")
+            for index, time_ms in seen.untimely
+        )
+        message = "One or more records have been rejected due to invalid timestamp"
+        return Appended(ErrorCode.INVALID_TIMESTAMP, error_message=message, record_errors=late)
+    keyless = tuple((index, "Compacted topic cannot accept message without key") for index in seen.keyless)
+    message = "One or more records have been rejected"
+    return Appended(ErrorCode.INVALID_RECORD, error_message=message, record_errors=keyless)

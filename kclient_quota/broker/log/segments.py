@@ -2,6 +2,7 @@
 
 import mmap
 from array import array
+from bisect import bisect_left
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 _KEPT_FREE = 4
@@ -22,7 +23,7 @@ class Segment:
         max_timestamps: the largest record timestamp of each batch.
     """
 
-    __slots__ = ("base_offset", "buffer", "max_timestamps", "offsets", "positions", "size", "view")
+    __slots__ = ("_newest", "base_offset", "buffer", "max_timestamps", "offsets", "positions", "size", "view")
 
     def __init__(self, buffer: mmap.mmap, base_offset: int) -> None:
         self.buffer = buffer
@@ -32,10 +33,35 @@ class Segment:
         self.offsets = array("q")
         self.positions = array("q")
         self.max_timestamps = array("q")
+        self._newest = array("q")
 
-    def room(self) -> int:
-        """Bytes not in use yet."""
-        return len(self.view) - self.size
+    def room(self, segment_bytes: int) -> int:
+        """Bytes not in use yet, if it may have so many."""
+        return min(len(self.view), segment_bytes) - self.size
+
+    @property
+    def newest_ms(self) -> int:
+        """The largest timestamp of all."""
+        return self._newest[-1]
+
+    def note_time(self, max_timestamp: int) -> None:
+        """Of the batch that comes next."""
+        self.max_timestamps.append(max_timestamp)
+        self._newest.append(max(max_timestamp, self._newest[-1]) if self._newest else max_timestamp)
+
+    def forget_time(self) -> None:
+        """Undo the last `note_time`."""
+        self.max_timestamps.pop()
+        self._newest.pop()
+
+    def first_at(self, timestamp_ms: int, first: int) -> int | None:
+        """Index of the first batch from `first` on with a record at `timestamp_ms` or later, or None."""
+        if not first:
+            # the largest timestamp up to each batch rises: where it reaches the time is the first batch that does
+            index = bisect_left(self._newest, timestamp_ms)
+            return index if index < len(self._newest) else None
+        times = self.max_timestamps
+        return next((index for index in range(first, len(times)) if times[index] >= timestamp_ms), None)
 
     def end_of(self, batch: int) -> int:
         """Position behind the batch with this index."""

@@ -2,7 +2,7 @@
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.committed_offsets import OffsetStore
-from kclient_quota.broker.log.partition_log import NO_TIMESTAMP
+from kclient_quota.broker.log.log_config import NO_TIMESTAMP
 from kclient_quota.broker.request.context import Cancellable, Scheduler
 from kclient_quota.broker.transactions.transaction_coordinator import MAX_TIMEOUT_MS, Ending, TransactionCoordinator
 from kclient_quota.wire.records import ABORT, COMMIT, control_batch

@@ -3,7 +3,8 @@
 import pytest
 from aiokafka.record import MemoryRecords
 
-from kclient_quota.broker.log.partition_log import LogConfig, PartitionLog
+from kclient_quota.broker.log.log_config import LogConfig
+from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import parse_header, patch

@@ -3,7 +3,7 @@
 Metadata (3) v0-13 · DescribeCluster (60) v0-2 · DescribeTopicPartitions (75) v0. KIP-4, KIP-516, KIP-700, KIP-966.
 
 Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
-with `num.partitions`; as in Kafka the answer still says UNKNOWN_TOPIC_OR_PARTITION, and the next one has them. Topic ids
+with `num.partitions`; as in Kafka the answer still says UNKNOWN_TOPIC_OR_PARTITION, and the next has them. Topic ids
 (KIP-516) are answered and accepted.
 Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 throttle time; 4 whether to create topics;
 5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;

@@ -84,6 +84,7 @@ def _refusal(context: Context, partition: Partition, asked: FetchRequest.FetchPa
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > partition.leader_epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+    partition.log.retain(context.now_ms)
     if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if partition.log.damaged and partition.log.damage_at(asked.fetch_offset) is not None:

@@ -81,6 +81,7 @@ def _list_offset(
     partition, error = find_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
     if partition is None:
         return OffsetResult(partition_index=asked.partition_index, error_code=error)
+    partition.log.retain(context.now_ms)
     timestamp, offset = _look_up(partition.log, asked.timestamp)
     stable = partition.log.last_stable_offset
     if isolation_level == _READ_COMMITTED and asked.timestamp == _LATEST:

@@ -10,13 +10,19 @@ Versions: Produce 3 record batches of magic 2, transactional id; 4 KAFKA_STORAGE
 before it is throttled (KIP-219); 7 zstd; 8 error messages (KIP-467); 9 flexible; 10 current leader (KIP-951);
 11 TRANSACTION_ABORTABLE; 12 as 11; 13 topic ids (KIP-516). InitProducerId 1 KIP-219; 2 flexible; 3 the producer's own
 id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE.
-Gaps: no per-record errors (KIP-467) and no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), records are not checked
-one by one, no conversion of compression.
+Records are checked as Kafka's `LogValidator` does it (count, lengths, fields; timestamps against
+`message.timestamp.before.max.ms` and `.after.max.ms`; keys where `cleanup.policy` is `compact`), and the largest
+timestamp is put right. So that no batch stalls others, the first 100 records are read whole and 30,000 by length and
+timestamp, and compressed ones that inflate to 1 MiB at most. What Kafka answers with UNKNOWN_SERVER_ERROR (a number
+without end, an unknown codec) is INVALID_RECORD here. A clock that is moved by hand from 0 on sets no upper limit of
+timestamps unless it is configured.
+Gaps: no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), no conversion of compression, no compaction (a compacted
+topic keeps every record, which is what a consumer may see in Kafka before the cleaner has run).
 """
 
 from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
 from kclient_quota.broker.handlers.records.transactions import initialize, transactions
-from kclient_quota.broker.log.partition_log import Appended
+from kclient_quota.broker.log.log_config import Appended
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.errors import WireError
@@ -143,5 +149,12 @@ def _min_in_sync(context: Context, topic: Topic) -> int:
 
 def _refused(appended: Appended, index: int) -> PartitionResponse:
     return PartitionResponse(
-        index=index, error_code=appended.error, base_offset=-1, error_message=appended.error_message
+        index=index,
+        error_code=appended.error,
+        base_offset=-1,
+        error_message=appended.error_message,
+        record_errors=[
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=reason)
+            for record, reason in appended.record_errors
+        ],
     )
