@@ -307,6 +307,9 @@ class ClusterState:
             before_max_ms=int(found["message.timestamp.before.max.ms"] or default.before_max_ms),
             after_max_ms=None if after_ms is None else int(after_ms),
             uses_log_append_time=found["message.timestamp.type"] == "LogAppendTime",
+            producer_expiration_ms=int(
+                self.config(BROKER, "", "producer.id.expiration.ms") or default.producer_expiration_ms
+            ),
             needs_keys="compact" in (found["cleanup.policy"] or ""),
         )
 

@@ -63,6 +63,7 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "message.max.bytes": Property("1048588", INT, is_dynamic=True),
     "min.insync.replicas": Property("1", INT, 1, is_dynamic=True),
     "num.partitions": Property("1", INT, 1),
+    "producer.id.expiration.ms": Property("86400000", INT, 1, is_dynamic=True),
     "quota.window.num": Property("11", INT, 1),
     "quota.window.size.seconds": Property("1", INT, 1),
     "sasl.server.max.receive.size": Property("524288", INT),

@@ -42,6 +42,7 @@ class LogConfig:
         segment_bytes: Kafka's `segment.bytes`; what is larger than a segment of the pool changes nothing.
         before_max_ms: Kafka's `message.timestamp.before.max.ms`.
         after_max_ms: Kafka's `message.timestamp.after.max.ms`, None while nobody has set it.
+        producer_expiration_ms: Kafka's `producer.id.expiration.ms`.
         needs_keys: Kafka's `cleanup.policy` contains `compact`.
     """
 
@@ -52,6 +53,7 @@ class LogConfig:
     segment_bytes: int = 1_073_741_824
     before_max_ms: int = UNLIMITED_MS
     after_max_ms: int | None = None
+    producer_expiration_ms: int = 86_400_000
     needs_keys: bool = False
 
     def timestamps(self, now_ms: int) -> tuple[int, int]:

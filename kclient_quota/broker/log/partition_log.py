@@ -115,10 +115,11 @@ class PartitionLog:
     def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Store the control batch that ends a producer's transaction here, and fence older epochs of it."""
         header = parse_header(batch)
-        self.producers.fence(header.producer_id, header.producer_epoch)
+        self.producers.fence(header.producer_id, header.producer_epoch, now_ms)
         return self._store(batch, header, leader_epoch, now_ms)
 
     def _append_in_sequence(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        self.producers.expire(now_ms, self.config.producer_expiration_ms, self.transactions.ongoing)
         sequence = (header.base_sequence, last_sequence(header.base_sequence, header.record_count))
         written = self.producers.duplicate_of(header.producer_id, header.producer_epoch, *sequence)
         if written is not None:
@@ -129,7 +130,7 @@ class PartitionLog:
             return Appended(error)
         appended = self._store(batch, header, leader_epoch, now_ms)
         if not appended.error:
-            self._remember(header, appended.base_offset, max(header.max_timestamp, appended.log_append_time_ms))
+            self._remember(header, appended.base_offset, max(header.max_timestamp, appended.log_append_time_ms), now_ms)
         return appended
 
     def restore(self, batch: Buffer) -> None:
@@ -147,9 +148,9 @@ class PartitionLog:
         self._copy_in(batch, header)
         self.transactions.on_batch(header, header.base_offset, batch)
         if header.is_control:
-            self.producers.fence(header.producer_id, header.producer_epoch)
+            self.producers.fence(header.producer_id, header.producer_epoch, header.max_timestamp)
         elif header.producer_id != NO_PRODUCER_ID:
-            self._remember(header, header.base_offset, header.max_timestamp)
+            self._remember(header, header.base_offset, header.max_timestamp, header.max_timestamp)
 
     def restore_damage(self, first_offset: int, last_offset: int) -> None:
         """Note that the next batch on the disk is damaged: its offsets can neither be read nor be used again."""
@@ -176,10 +177,10 @@ class PartitionLog:
             return _refuse(ErrorCode.INVALID_RECORD, "clients write no control batches and no gaps")
         return None
 
-    def _remember(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
+    def _remember(self, header: BatchHeader, base_offset: int, timestamp_ms: int, now_ms: int) -> None:
         last = last_sequence(header.base_sequence, header.record_count)
         batch = SequencedBatch(header.base_sequence, last, base_offset, timestamp_ms)
-        self.producers.record(header.producer_id, header.producer_epoch, batch)
+        self.producers.record(header.producer_id, header.producer_epoch, batch, now_ms)
 
     def _store(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         base_offset = self.end_offset

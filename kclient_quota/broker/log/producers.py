@@ -1,6 +1,7 @@
 """What a partition remembers of idempotent producers: Kafka's `ProducerStateManager`."""
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from kclient_quota.wire.error_codes import ErrorCode
@@ -8,6 +9,8 @@ from kclient_quota.wire.error_codes import ErrorCode
 NO_PRODUCER_ID = -1
 _BATCHES_KEPT = 5
 _SEQUENCES = 0x8000_0000
+_CHECK_INTERVAL_MS = 600_000
+"""Kafka's `producer.id.expiration.check.interval.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,16 @@ class SequencedBatch:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer id in one partition."""
+    """One producer id in one partition.
+
+    Attributes:
+        epoch: its newest.
+        seen_ms: when it last wrote.
+        batches: its last five.
+    """
 
     epoch: int
+    seen_ms: int = -1
     batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=_BATCHES_KEPT))
 
 
@@ -40,6 +50,16 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self._next_check_ms = -1
+
+    def expire(self, now_ms: int, expiration_ms: int, open_ids: Container[int]) -> None:
+        """Forget, every ten minutes at most, who has not written for so long and has no open transaction."""
+        if now_ms < self._next_check_ms:
+            return
+        self._next_check_ms = now_ms + min(expiration_ms, _CHECK_INTERVAL_MS)
+        for producer_id in [key for key, entry in self.entries.items() if entry.seen_ms <= now_ms - expiration_ms]:
+            if producer_id not in open_ids:
+                del self.entries[producer_id]
 
     def duplicate_of(self, producer_id: int, epoch: int, first: int, last: int) -> SequencedBatch | None:
         """The batch with these sequences among the last five, if it was written already."""
@@ -59,18 +79,20 @@ class ProducerStates:
         expected = 0 if is_first else (entry.batches[-1].last_sequence + 1) % _SEQUENCES
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def record(self, producer_id: int, epoch: int, batch: SequencedBatch) -> None:
+    def record(self, producer_id: int, epoch: int, batch: SequencedBatch, now_ms: int) -> None:
         """Remember a batch that was written."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch != epoch:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
         entry.batches.append(batch)
+        entry.seen_ms = now_ms
 
-    def fence(self, producer_id: int, epoch: int) -> None:
+    def fence(self, producer_id: int, epoch: int, now_ms: int) -> None:
         """Refuse older epochs from now on: a transaction marker with this epoch was written."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.epoch < epoch:
-            self.entries[producer_id] = ProducerEntry(epoch)
+            entry = self.entries[producer_id] = ProducerEntry(epoch)
+        entry.seen_ms = max(entry.seen_ms, now_ms)
 
 
 def last_sequence(first: int, records: int) -> int:

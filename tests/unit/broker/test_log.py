@@ -1,5 +1,7 @@
 """The partition log against what Kafka's `LocalLog`, `UnifiedLog` and `ProducerStateManager` do."""
 
+import random
+
 import pytest
 from aiokafka.record import MemoryRecords
 
@@ -7,7 +9,7 @@ from kclient_quota.broker.log.log_config import LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.errors import WireError
-from kclient_quota.wire.batches import parse_header, patch
+from kclient_quota.wire.batches import TRANSACTIONAL, parse_header, patch
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, control_batch
 
@@ -302,3 +304,43 @@ def test_a_log_may_begin_with_damage():
     assert append(log, batch_of(1)).base_offset == 5
     assert not log.read(0, 1 << 20, min_one_batch=True)
     assert stored(log.read(5, 1 << 20, min_one_batch=True)) == [5]
+
+
+def test_producers_that_are_not_heard_of_are_forgotten_unless_a_transaction_is_open():
+    log = make_log(producer_expiration_ms=1_000_000)
+    for producer_id, attributes in ((1, 0), (2, TRANSACTIONAL)):
+        batch = batch_of(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, attributes=attributes)
+        log.append(batch, leader_epoch=0, now_ms=0)
+    for now_ms in (600_000, 1_300_000):
+        log.append(sequenced(now_ms, 1, 3), leader_epoch=0, now_ms=now_ms)
+        log.append(sequenced(now_ms, 1, 4), leader_epoch=0, now_ms=now_ms)
+    assert sorted(log.producers.entries) == [2, 3, 4]
+    again = batch_of(1, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert log.append(again, leader_epoch=0, now_ms=1_300_000).base_offset == log.end_offset - 1, "it begins anew"
+
+
+@pytest.mark.parametrize("deleted", [0, 5])
+def test_the_first_batch_of_a_time_is_found_as_by_looking_at_each(deleted):
+    log, draw = make_log(), random.Random(deleted)
+    times = [draw.randrange(100) for _ in range(60)]
+    for time_ms in times:
+        append(log, batch_of(1, first_ms=time_ms))
+    log.delete_before(deleted)
+    for wanted in range(-1, 102):
+        expected = next((i for i, time_ms in enumerate(times) if time_ms >= wanted and i >= deleted), None)
+        found = log.batch_at(wanted)
+        assert (None if found is None else parse_header(found).base_offset) == expected
+
+
+def test_segments_older_than_retention_ms_go_and_offsets_go_on():
+    log = make_log(retention_ms=1_000, segment_bytes=2 * len(batch_of(1)))
+    for time_ms in (0, 100, 900, 1_000, 1_100):
+        log.append(batch_of(1, first_ms=time_ms), leader_epoch=0, now_ms=1_000)
+    log.retain(1_100)
+    assert log.start_offset == 0, "the newest of the first segment is just not too old"
+    log.retain(1_101)
+    assert log.start_offset == 2
+    log.retain(10_000)
+    assert (log.start_offset, log.end_offset, log.size_bytes, log.batch_at(0)) == (5, 5, 0, None)
+    assert log.read(5, 100, min_one_batch=True) == b""
+    assert log.append(batch_of(1, first_ms=10_000), leader_epoch=0, now_ms=10_000).base_offset == 5

@@ -16,7 +16,7 @@ def test_the_last_of_a_batch(first, records, last):
 @pytest.mark.parametrize(("last", "following", "wrong"), [(MOST, 0, 2**31), (MOST - 1, MOST, 0), (5, 6, 0)])
 def test_what_follows_a_batch(last, following, wrong):
     states = ProducerStates()
-    states.record(7, 0, SequencedBatch(last, last, 0, 0))
+    states.record(7, 0, SequencedBatch(last, last, 0, 0), 0)
     assert states.check(7, 0, following) is ErrorCode.NONE
     assert states.check(7, 0, wrong) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(7, 1, 0) is ErrorCode.NONE, "a new epoch begins anew"

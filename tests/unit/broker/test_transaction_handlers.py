@@ -437,3 +437,32 @@ def test_an_empty_kip848_group_is_deleted_with_its_positions_and_a_full_one_is_n
     assert (listed_groups(node), node.service.all_committed("g")) == ([], [])
     beat(node, 1)
     assert node.ask(delete, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+class FullDisk:
+    def append(self, batch, *, begins_segment):
+        raise OSError(28, "No space left on device")
+
+    def start_moved(self):
+        pass
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_that_finds_the_disk_full_is_written_when_there_is_room(commit, caplog):
+    node = Node()
+    producer = Producer(node)
+    producer.add()
+    producer.add_group()
+    producer.commit_offset(offset=5)
+    assert producer.write() == 0
+    log = node.cluster.topics["t"].partitions[0].log
+    log.store = FullDisk()
+    assert producer.end(commit=commit) == 0
+    node.scheduler.pass_ms(5_000)
+    assert (end_offset(node, committed=True), node.service.committed("g", "t", 0)) == (0, None)
+    assert producer.add() == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    log.store = None
+    node.scheduler.pass_ms(1_000)
+    assert (end_offset(node, committed=True), node.service.committed("g", "t", 0) is not None) == (2, commit)
+    assert [batch for batch in caplog.messages if "t-0" in batch]
+    assert producer.add() == [0]
