@@ -136,6 +136,11 @@ class Outbox:
         elif not self.is_forked and not self.stops:
             self.start()
 
+    @property
+    def has_sender(self) -> bool:
+        """Whether a sender is running, or has been started for what waits in `inbox`."""
+        return self.is_running or (not self.inbox.empty() and not self.is_forked and not self.stops)
+
     def __len__(self) -> int:
         """Messages that the sender is not done with, those that librdkafka has among them."""
         return max(0, self.accepted - self.finished)

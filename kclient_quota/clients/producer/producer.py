@@ -251,9 +251,11 @@ class Producer(TransactingProducer, TelemetryMethods):
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """As confluent_kafka's; messages that wait for the quota are in the queue."""
-        if in_queue and self._outbox.is_running:
+        if in_queue and self._outbox.has_sender:
             self._tell_sender(Sender.purge)
         super().purge(in_queue, in_flight, blocking)
+        if blocking:
+            self._await_reports()
 
     def __len__(self) -> int:
         """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
@@ -462,8 +464,12 @@ class Producer(TransactingProducer, TelemetryMethods):
             finally:
                 done.release()
 
-        self._outbox.inbox.put(do)
-        done.acquire(timeout=PURGE_MS / 1000)
+        outbox = self._outbox
+        outbox.inbox.put(do)
+        for _ in range(PURGE_MS // SLICE_MS):
+            if done.acquire(timeout=SLICE_MS / 1000):
+                return
+            outbox.wake()  # it may have ended just now
 
     def _stop_sender(self) -> None:
         """Wait until it has left librdkafka, which must not be closed under its hands."""

@@ -160,7 +160,7 @@ class Sender:
             for sent, rest in zip(sends, refused, strict=True):
                 sent.broker.queue.put_back(rest)
             wait_ms = core.wait_ms(now_ms)
-            outbox.free_bytes = core.free_bytes(now_ms)
+            outbox.free_bytes = 0 if outbox.notices else core.free_bytes(now_ms)
         if reported < len(outbox.reports):
             outbox.tell()
         return FULL_MS if any(refused) else wait_ms

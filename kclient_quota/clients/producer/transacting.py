@@ -77,7 +77,7 @@ class TransactingProducer(WaitingProducer):
             raise self._transaction.ended
         deadline_ms = self._deadline_ms(timeout)
         if self._transaction.is_open:
-            if self._outbox.is_running:
+            if self._outbox.has_sender:
                 self._tell_sender(Sender.end_transaction)
             if self._deliver(deadline_ms):
                 text = "commit_transaction: messages still wait for the quota; try again"
@@ -96,14 +96,19 @@ class TransactingProducer(WaitingProducer):
 
     def _drop_queue(self) -> None:
         """Messages that wait for the quota go with their transaction, and are reported as purged."""
-        if self._outbox.is_running:
+        if self._outbox.has_sender:
             self._tell_sender(Sender.purge)
 
     def _tell_reports(self) -> None:
         """Call the application's callbacks with what has become of the transaction's messages."""
-        if self._outbox.is_running:
-            self._tell_sender(Sender.collected)
+        self._await_reports()
         self._outbox.serve()
+
+    def _await_reports(self) -> None:
+        """Have the sender take what librdkafka has to report by now: it asks librdkafka between two steps."""
+        for _ in range(2):
+            if self._outbox.has_sender:
+                self._tell_sender(Sender.collected)
 
     def _tell_sender(self, work: Callable[[Sender], None]) -> None:
         """Have the sender do something, and wait until it has."""

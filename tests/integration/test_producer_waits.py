@@ -1,0 +1,156 @@
+"""What a producer says of its waiting, how it is bounded, and what a sender that has yet to begin does not miss."""
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.producer import Producer
+from kclient_quota.errors import QuotaThrottledError
+from tests.integration.made_producers import Reports, made, over_produce
+
+SLOW = 5_000
+HOUR_MS = 3_600_000
+
+
+def slow(broker: EmbeddedBroker, **more: Any) -> Producer:
+    """A producer that may send five messages a second."""
+    servers = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0}
+    return made({**servers, "producer_byte_rate": SLOW, **more})
+
+
+def produce_for(producer: Producer, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        producer.produce("orders", b"x" * 1_000)
+
+
+def test_waiting_in_an_event_loop_is_warned_of_once_and_elsewhere_not(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = slow(broker)
+    produce_for(producer, 0.7)
+    assert "event loop" not in caplog.text
+
+    async def careless() -> None:
+        produce_for(producer, 0.7)
+
+    asyncio.run(careless())
+    (warned,) = [record for record in caplog.records if "event loop" in record.getMessage()]
+    assert warned.levelno == logging.WARNING
+    assert "kclient_quota.AIOProducer" in warned.getMessage()
+    assert warned.client_id == "app"
+    producer.purge()
+
+
+def test_a_long_wait_is_told_when_it_is_long_and_when_it_ends(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kclient_quota")
+    producer = slow(broker)
+    broker.throttle_next(0, 3_000)
+    producer.produce("orders", b"first")
+    assert producer.flush(5) == 0
+    caplog.clear()
+    producer.produce("orders", b"x" * 1_000)
+    told = [
+        record for record in caplog.records if "of waiting" in record.getMessage() or "waited" in record.getMessage()
+    ]
+    assert [record.levelno for record in told] == [logging.INFO, logging.INFO]
+    assert "goes on waiting" in told[0].getMessage()
+    assert 1_000 <= told[0].waited_ms < told[1].waited_ms
+    assert told[1].waited_ms >= 1_500
+
+
+def test_a_metric_is_found_by_its_name(broker: EmbeddedBroker) -> None:
+    producer = slow(broker)
+    assert producer.metric("quota-wait-time-total") == 0
+    assert producer.metric("produce-throttle-time-avg") == 0
+    produce_for(producer, 0.8)
+    assert producer.metric("quota-wait-time-total") > 0
+    assert producer.metric("quota-wait-time-max") >= producer.metric("quota-wait-time-avg") > 0
+    with pytest.raises(KeyError, match="no-such-metric"):
+        producer.metric("no-such-metric")
+    producer.purge()
+
+
+def test_blocking_is_bounded_within_its_context_and_in_its_thread_only(broker: EmbeddedBroker) -> None:
+    producer = slow(broker, **{"max.block.ms": HOUR_MS})
+    broker.throttle_next(0, HOUR_MS)
+    producer.produce("orders", b"first")
+    assert producer.flush(5) == 0
+    refused: list[float] = []
+    others: list[str] = []
+
+    def elsewhere() -> None:
+        try:
+            producer.produce("orders", b"x" * 1_000)
+        except QuotaThrottledError:
+            others.append("refused")
+
+    other = threading.Thread(target=elsewhere, daemon=True)
+    for most_s in (0.3, 0.0):
+        begin = time.monotonic()
+        with producer.blocking_at_most(most_s) as same, pytest.raises(QuotaThrottledError):
+            over_produce(same)
+        if not other.ident:
+            other.start()
+        refused.append(time.monotonic() - begin)
+        assert same is producer
+    assert 0.29 <= refused[0] < 5
+    assert refused[1] < 5
+    # The other thread's call is bounded by max.block.ms, as before.
+    assert other.is_alive()
+    assert others == []
+    producer.purge()
+    other.join(5)
+    assert not other.is_alive()
+
+
+def test_a_throttle_shorter_than_the_delay_that_messages_may_have_is_not_waited_for(broker: EmbeddedBroker) -> None:
+    """`quota.max.delay.ms`: what is longer has callers wait, what is shorter lets messages wait in the queue."""
+    took_s = {}
+    for most_ms in (60_000, 100):
+        producer = slow(broker, producer_byte_rate=1_000_000, **{"quota.max.delay.ms": most_ms})
+        broker.throttle_next(0, 2_500)
+        producer.produce("orders", b"first")
+        assert producer.flush(5) == 0
+        begin = time.monotonic()
+        producer.produce("orders", b"next")
+        took_s[most_ms] = time.monotonic() - begin
+        assert producer.flush(10) == 0
+    assert took_s[60_000] < 1.5 < took_s[100]
+
+
+def test_a_key_that_nobody_knows_is_named_with_the_one_that_was_meant() -> None:
+    with pytest.raises(KafkaException, match=r"did you mean 'linger\.ms'"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "linger.mss": 1, "quota.limit.source": "learned"})
+
+
+def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(broker: EmbeddedBroker) -> None:
+    """As on a busy machine, where a thread begins late."""
+    producer, reports = slow(broker), Reports()
+    start = producer._outbox.start
+    producer._outbox.start = threading.Timer(0.3, start).start
+    producer.produce("orders", b"first", on_delivery=reports)
+    producer._outbox.start = start
+    producer.purge()
+    producer.poll(0)
+    assert reports.seen == {"_PURGE_QUEUE": 1}
+    assert len(producer) == 0
+
+
+def test_the_reports_of_a_purge_are_there_when_it_returns(broker: EmbeddedBroker) -> None:
+    """Those of messages that librdkafka has as well."""
+    for _ in range(10):
+        producer, reports = made({"bootstrap.servers": "127.0.0.1:1", "quota.limit.source": "learned"}), Reports()
+        producer.produce("orders", b"first", on_delivery=reports)
+        time.sleep(0.05)
+        producer.purge()
+        producer.poll(0)
+        assert reports.seen == {"_PURGE_QUEUE": 1}
