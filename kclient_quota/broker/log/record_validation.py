@@ -5,7 +5,7 @@ by field and up to 30,000 by length and timestamp, and a compressed batch is rea
 of what is larger the header is believed.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kclient_telemetry.compression import decompress
 from kclient_telemetry.errors import PayloadTooLargeError, TelemetryError, UnsupportedCompressionTypeError
@@ -25,8 +25,7 @@ class UnsoundRecords(Exception):  # noqa: N818 - an answer to the client, not an
     """The records are not what the batch says."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsSeen:
+class RecordsSeen(NamedTuple):
     """What reading the records showed.
 
     Attributes:
