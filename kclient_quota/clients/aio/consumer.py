@@ -12,29 +12,40 @@ from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.consumer.consumer import PacedConsumer
 from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.metrics import MetricName
 
 _REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")
+_IS_TRACED: Final = Consumer.poll is not PacedConsumer.poll or Consumer.consume is not PacedConsumer.consume
+"""Whether a tracing agent looks at what is called by these names."""
 
 
 class _InnerConsumer(Consumer):
     """Our Consumer that takes messages back which nobody was there to receive; its polls are slices of one of ours."""
 
-    def receive(self, count: int, within_s: float, began: float, *, is_last: bool) -> list[Message] | None:
+    def receive(self, count: int | None, within_s: float, began: float, *, is_last: bool) -> list[Message] | None:
         """Up to `count` messages, or None where there are fewer and time is left.
 
         Args:
-            count: messages wanted.
+            count: messages wanted; None where one is polled for.
             within_s: how long to wait for them now.
             began: when the application has called.
             is_last: whether the application's time is over then.
         """
         self._settle()
-        there = self._gather(count, time.monotonic() + within_s)
-        return self._hand_over(min(there, count), began) if is_last or there >= count else None
+        wanted = 1 if count is None else count
+        there = self._gather(wanted, time.monotonic() + within_s)
+        if not is_last and there < wanted:
+            return None
+        if not _IS_TRACED:
+            return self._hand_over(min(there, wanted), began)
+        if count is not None:
+            return self.consume(count, 0)
+        message = self.poll(0)
+        return [] if message is None else [message]
 
     def take_back(self, messages: list[Message]) -> None:
         """Hold `messages` before everything else that is held, as if they had not been received."""
@@ -128,7 +139,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         ask = self._consumer.client_instance_id
         return await asyncio.get_running_loop().run_in_executor(self.executor, ask, timeout)
 
-    async def _receive(self, count: int, within_s: float) -> list[Message]:
+    async def _receive(self, count: int | None, within_s: float) -> list[Message]:
         began = time.monotonic()
         while True:
             left_s = SLICE_S if within_s < 0 else max(0.0, began + within_s - time.monotonic())
@@ -137,8 +148,8 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             if messages is not None:
                 return list(messages)
 
-    def _take(self, count: int, within_s: float, began: float, is_last: bool) -> list[Message] | None:
-        if not 0 < count <= MOST_AT_ONCE:
+    def _take(self, count: int | None, within_s: float, began: float, is_last: bool) -> list[Message] | None:
+        if count is not None and not 0 < count <= MOST_AT_ONCE:
             return self._consumer.consume(count, within_s)
         return self._consumer.receive(count, within_s, began, is_last=is_last)
 
@@ -201,8 +212,8 @@ def _abandon(done: "asyncio.Future[Any]", turn: asyncio.Lock, unreceived: Callab
         turn.release()
 
 
-def _poll_arguments(timeout: float | None = -1) -> tuple[int, float]:
-    return 1, -1 if timeout is None else timeout
+def _poll_arguments(timeout: float | None = -1) -> tuple[None, float]:
+    return None, -1 if timeout is None else timeout
 
 
 def _consume_arguments(num_messages: int = 1, timeout: float | None = -1) -> tuple[int, float]:
