@@ -211,7 +211,7 @@ def test_a_producer_that_waits_keeps_its_consumer_in_the_group(broker: EmbeddedB
     )
     seen = [message.offset() for message in drain(consumer, 1)]
     begin = time.monotonic()
-    for size in (500, 8_000, 1):
+    for size in (500, 8_000, 1, 8_000, 8_000):
         producer.produce("copies", b"x" * size)
     assert time.monotonic() - begin > 7
     for _ in range(20):
