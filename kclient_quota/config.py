@@ -3,8 +3,8 @@
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -56,8 +56,12 @@ LIMIT_KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 
 QUOTA_KEYS = (
     "quota.backoff",
+    "quota.lane.of",
+    "quota.lanes",
     "quota.limit.source",
     "quota.max.delay.ms",
+    "quota.message.deadline.ms",
+    "quota.tenant.of",
     "quota.transaction.timeout",
     "quota.user",
     "max.block.ms",
@@ -88,6 +92,14 @@ class QuotaConfig:
         callback: a `ClientQuotaCallback` object, class or dotted path, or None.
         transaction_timeout: whether a transaction that would outlive its timeout is aborted, or told of only.
         interceptors: interceptor objects, classes or dotted paths, in order.
+        lanes: of a producer, by name, as `{"alerts": {"priority": "strict"}, "bulk": {"weight": 1}}`; keys of a lane
+            are `priority` ("strict"), `weight` (1), `full` ("block", "raise", "drop-oldest", "drop-newest"; what
+            `quota.backoff` says), `deadline.ms` and `newest` (false).
+        lane_of: whose lane a producer's message takes: a mapping of topics to lanes, the name of a header that holds a
+            lane's name, or a function of its `ProducerRecord`.
+        message_deadline_ms: how long a producer's message is worth sending, in milliseconds, or a function of its
+            `ProducerRecord` that says so; None: until `message.timeout.ms`.
+        tenant_of: a function of a producer's `ProducerRecord` that names the tenant on whose behalf it is sent.
     """
 
     backoff: Backoff = Backoff.BLOCK
@@ -101,6 +113,10 @@ class QuotaConfig:
     callback: Any = None
     interceptors: tuple[Any, ...] = ()
     transaction_timeout: TransactionTimeout = TransactionTimeout.REPORT
+    lanes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lane_of: Mapping[str, str] | str | Callable[[Any], str | None] | None = None
+    message_deadline_ms: int | Callable[[Any], float | None] | None = None
+    tenant_of: Callable[[Any], Any] | None = None
 
     @property
     def has_limit(self) -> bool:
@@ -132,7 +148,12 @@ def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
         callback=conf.get("client.quota.callback.class"),
         interceptors=_listed(conf.get("interceptor.classes")),
         transaction_timeout=_choice(conf, "quota.transaction.timeout", TransactionTimeout, TransactionTimeout.REPORT),
+        lanes=_lanes(conf),
+        lane_of=conf.get("quota.lane.of"),
+        message_deadline_ms=_deadline(conf),
+        tenant_of=conf.get("quota.tenant.of"),
     )
+    _refuse_unsorted(ours)
     _refuse_contradictions(ours)
     return rest, ours
 
@@ -165,6 +186,56 @@ def _refuse_contradictions(ours: QuotaConfig) -> None:
         raise ConfigError(f"{given} contradicts quota.limit.source={source}: remove one of them")
     if source is LimitSource.CALLBACK and ours.callback is None:
         raise ConfigError("quota.limit.source=callback needs client.quota.callback.class")
+
+
+def _refuse_unsorted(ours: QuotaConfig) -> None:
+    """Whose message goes first must be told wholly, or not at all."""
+    of, names = ours.lane_of, {"", *ours.lanes}
+    if of is None and names != {""}:
+        raise ConfigError(
+            "quota.lanes needs quota.lane.of, which says what goes there: a mapping of topics to lanes, the name of a "
+            "header, or a function of the record"
+        )
+    if of is not None and not ours.lanes:
+        raise ConfigError("quota.lane.of needs quota.lanes, as {'alerts': {'priority': 'strict'}}; or leave both out")
+    if isinstance(of, Mapping):
+        unknown = sorted({str(name) for name in of.values()} - names)
+        if unknown:
+            lanes = ", ".join(ours.lanes)
+            raise ConfigError(f"quota.lane.of: quota.lanes has no lane {', '.join(unknown)}; it has {lanes}")
+    elif of == "" or not isinstance(of, (str, Callable, type(None))):  # type: ignore[arg-type]
+        raise ConfigError(
+            f"quota.lane.of={of!r}: give a mapping of topics to lanes, a header's name, or a function of the record"
+        )
+    if ours.tenant_of is not None and not callable(ours.tenant_of):
+        raise ConfigError(f"quota.tenant.of={ours.tenant_of!r}: give a function of the record that names its tenant")
+    if ours.backoff is Backoff.OFF and (ours.lanes or ours.tenant_of or ours.message_deadline_ms):
+        raise ConfigError(
+            "quota.lanes, quota.tenant.of and quota.message.deadline.ms need messages to wait here, and with "
+            "quota.backoff=off none does: remove one of them"
+        )
+
+
+def _lanes(conf: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    given = conf.get("quota.lanes")
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ConfigError(f"quota.lanes={given!r}: give a mapping of names, as {{'alerts': {{'priority': 'strict'}}}}")
+    return dict(given)
+
+
+def _deadline(conf: Mapping[str, Any]) -> int | Callable[[Any], float | None] | None:
+    key = "quota.message.deadline.ms"
+    given = conf.get(key)
+    if given is None:
+        return None
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    value = _number(given, key)
+    if value < 1 or value != int(value):
+        raise ConfigError(f"{key}={given!r}: give a whole number of milliseconds above 0, or a function of the record")
+    return int(value)
 
 
 def _choice(conf: Mapping[str, Any], key: str, choices: type[E], default: E) -> E:

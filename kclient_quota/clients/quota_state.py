@@ -1,6 +1,9 @@
 """What a client tells its user about its quota."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kclient_quota.pacing.send_queue import LaneState
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,8 @@ class BrokerQuotaState:
         outstanding: bytes of them whose delivery is not known yet.
         waiting: calls of `produce()` that wait now.
         stall: what keeps this client from making progress, in words; None when nothing does.
+        lanes: what waits in a producer's queue, by lane: messages, their bytes, how long the oldest has waited in
+            ms; "" is the lane of messages without one.
     """
 
     limit: float | None
@@ -26,3 +31,4 @@ class BrokerQuotaState:
     outstanding: int
     waiting: int = 0
     stall: str | None = None
+    lanes: Mapping[str, LaneState] = field(default_factory=dict)

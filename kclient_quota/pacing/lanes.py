@@ -79,15 +79,23 @@ def _lane(name: str, given: Mapping[str, Any], full: Full) -> Lane:
     priority = given.get("priority")
     if priority not in {None, "strict"}:
         raise ConfigError(f"quota.lanes: lane {name!r}: priority must be 'strict' or left out, not {priority!r}")
+    does = given.get("full", full)
+    if does not in set(Full):
+        raise ConfigError(f"quota.lanes: lane {name!r}: full must be one of {', '.join(Full)}, not {does!r}")
+    newest = given.get("newest", False)
+    if not isinstance(newest, bool):
+        raise ConfigError(f"quota.lanes: lane {name!r}: newest must be True or False, not {newest!r}")
     try:
         deadline = given.get("deadline.ms")
         return Lane(
             name,
             strict=priority == "strict",
             weight=float(given.get("weight", 1.0)),
-            full=Full(given.get("full", full)),
+            full=Full(does),
             deadline_ms=None if deadline is None else int(deadline),
-            newest=bool(given.get("newest", False)),
+            newest=newest,
         )
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"quota.lanes: lane {name!r}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"quota.lanes: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"quota.lanes: lane {name!r}: weight and deadline.ms must be numbers: {error}") from None

@@ -166,6 +166,15 @@ class SendQueue:
 
     # Messages come
 
+    def lane(self, name: str) -> Lane:
+        """A lane by its name; the one of all messages without a lane where it is not known."""
+        return (self._lanes.get(name) or self._lanes[DEFAULT_LANE]).lane
+
+    def free_bytes(self, lane: str, most: float) -> float:
+        """How many raw bytes a lane has room for, as if all were for one partition, of which `most` may wait."""
+        waits = self._lanes.get(lane) or self._lanes[DEFAULT_LANE]
+        return min(self.pace.room_bytes(1) * self._part_of(waits), most) - waits.raw_bytes
+
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""
         waits = self._waits_of(message)

@@ -8,7 +8,7 @@ state belongs to the event loop: so every await may be cancelled.
 import asyncio
 import concurrent.futures
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -71,6 +71,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         _common.wrap_common_callbacks(self._loop, conf)
         if ours.backoff is Backoff.BLOCK:
             conf["quota.backoff"] = str(Backoff.RAISE)  # the waiting is done here
+        if ours.lanes:
+            conf["quota.lanes"] = _never_blocking(ours.lanes)
         plain = None if isinstance(heartbeat, confluent_kafka.aio.AIOConsumer) else heartbeat
         self._producer: InnerProducer = InnerProducer(conf, heartbeat=plain)
         self._clock = self._producer.clock
@@ -388,3 +390,11 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
 
     def _slice_ms(self, deadline_ms: int | None) -> int:
         return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))
+
+
+def _never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same lanes, none of which has a worker wait: that is done in the event loop."""
+    return {
+        name: {**lane, "full": "raise"} if isinstance(lane, Mapping) and lane.get("full") == "block" else lane
+        for name, lane in lanes.items()
+    }

@@ -5,14 +5,17 @@ their callers wait. `_wait_ms` decides how long.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
 from math import inf
 from typing import Final, Protocol
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.pacing.lanes import DEFAULT_LANE, Full
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
 
@@ -35,6 +38,18 @@ ENOUGH_BYTES: Final = 32_000_000
 same is above 2.5 MB/s, and what librdkafka's own queue holds is through in seconds."""
 
 
+class Lost(Enum):
+    """Why a message leaves the queue without being sent."""
+
+    EXPIRED = "it was not worth sending any more"
+    DROPPED = "its lane was full"
+    REPLACED = "a newer message of its key has come"
+
+
+DROPS: Final = frozenset({Full.DROP_OLDEST, Full.DROP_NEWEST})
+"""Of lanes for which nobody waits."""
+
+
 class Turns(Protocol):
     """What a core needs of `kclient_quota.clients.shared_pace.SharedPace`."""
 
@@ -54,7 +69,7 @@ class Broker:
     Attributes:
         number: its id; NO_BROKER as long as only one is known.
         queue: messages that wait for the quota.
-        before: messages that wait for room in the queue.
+        before: messages that wait for room in the queue, by lane and tenant.
         wait_ms: after how long the next of them may go.
         wire_bytes: sent to it since its pace was told last.
         looked_at: raw bytes that had been granted then.
@@ -62,7 +77,7 @@ class Broker:
 
     number: int
     queue: SendQueue
-    before: deque[Waiting]
+    before: dict[tuple[str, Hashable], deque[Waiting]]
     wait_ms: float = inf
     wire_bytes: int = 0
     looked_at: int = 0
@@ -76,11 +91,15 @@ class Sent:
         broker: who leads their partition.
         partition: where to; -1 leaves it to librdkafka.
         messages: they, in order.
+        wire_bytes: what they are expected to take on the wire.
+        fill: how much of the largest batch worth sending they are.
     """
 
     broker: Broker
     partition: int
     messages: list[Waiting]
+    wire_bytes: int
+    fill: float
 
 
 class ProducerCore:
@@ -109,6 +128,7 @@ class ProducerCore:
         self._delivered_bytes = 0
         self._asked: dict[str, int] = {}
         self._is_split = False
+        self._lost: list[tuple[Waiting, Lost]] = []
         self.turns: Turns | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
@@ -127,27 +147,38 @@ class ProducerCore:
             0 when the queue has it; otherwise after how many milliseconds that is expected.
         """
         broker = self._broker_of(message, now_ms)
-        if not broker.before:
+        line = message.lane, message.tenant
+        before = broker.before.get(line)
+        if not before:
             wait_ms = self._wait_ms(broker, message, now_ms)
             if not wait_ms:
                 return 0
+            if not is_patient:
+                return wait_ms
+            before = broker.before[line] = deque()
         if is_patient:
-            broker.before.append(message)
-        elif not broker.before:
-            return wait_ms
-        return max(1, self._wait_ms(broker, broker.before[0], now_ms, only_ask=True))
+            before.append(message)
+        return max(1, self._wait_ms(broker, before[0], now_ms, only_ask=True))
 
     def _wait_ms(self, broker: Broker, message: Waiting, now_ms: int, *, only_ask: bool = False) -> int:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
         pace = broker.queue.pace
         throttled_ms = pace.throttled_for_ms(now_ms)
+        if broker.queue.lane(message.lane).full in DROPS:
+            return self._offer(broker.queue, message)
         if throttled_ms > self._max_delay_ms:
             return throttled_ms
         if self.is_careful and (len(broker.queue) or pace.outstanding):
             return 10
         if only_ask:
             return max(1, pace.time_of_ms(message.raw_bytes), throttled_ms)
-        return broker.queue.offer(message).wait_ms
+        return self._offer(broker.queue, message)
+
+    def _offer(self, queue: SendQueue, message: Waiting) -> int:
+        offered = queue.offer(message)
+        self._lost += [(each, Lost.DROPPED) for each in offered.dropped]
+        self._lost += [(each, Lost.REPLACED) for each in offered.replaced]
+        return offered.wait_ms
 
     def admit(
         self, now_ms: int, claim: Callable[[Waiting], bool], give_back: Callable[[Waiting], None]
@@ -160,22 +191,27 @@ class ProducerCore:
             give_back: told of a claimed one when there is no room after all.
         """
         for broker in self._brokers.values():
-            before = broker.before
-            while before:
-                message = before[0]
-                message.queued_at_ms = now_ms
-                if not claim(message):
-                    before.popleft()
-                elif self._wait_ms(broker, message, now_ms):
-                    give_back(message)
-                    break
-                else:
-                    before.popleft()
-                    yield message
+            for line, before in list(broker.before.items()):
+                while before:
+                    message = before[0]
+                    message.queued_at_ms = now_ms
+                    if not claim(message):
+                        before.popleft()
+                    elif message.expires_at_ms is not None and message.expires_at_ms <= now_ms:
+                        self._lost.append((before.popleft(), Lost.EXPIRED))
+                        yield message
+                    elif self._wait_ms(broker, message, now_ms):
+                        give_back(message)
+                        break
+                    else:
+                        before.popleft()
+                        yield message
+                if not before:
+                    del broker.before[line]
 
     def waiting(self) -> list[Waiting]:
         """Those that wait for room, who leave with that."""
-        found = [message for broker in self._brokers.values() for message in broker.before]
+        found = [message for broker in self._brokers.values() for message in _before(broker)]
         for broker in self._brokers.values():
             broker.before.clear()
         return found
@@ -194,7 +230,9 @@ class ProducerCore:
                     break
                 if self.turns is not None:
                     self.turns.on_sent(self, broker.number, grant.wire_bytes)
-                yield Sent(broker, self._partition_of(broker, grant), list(grant.messages))
+                fill = min(1.0, grant.raw_bytes / max(1, broker.queue.pace.lump_bytes(1)))
+                partition = self._partition_of(broker, grant)
+                yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)
 
     def wait_ms(self, now_ms: int) -> float:
         """After how many milliseconds to look again; infinite when nothing waits."""
@@ -204,35 +242,40 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
+            expiries = [before[0].expires_at_ms for before in broker.before.values()]
+            waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
         return min(waits)
 
-    def expired(self, now_ms: int) -> list[Waiting]:
-        """Those that have waited for longer than they are worth."""
-        return [message for broker in self._brokers.values() for message in broker.queue.expire(now_ms)]
+    def lost(self, now_ms: int) -> list[tuple[Waiting, Lost]]:
+        """Those that have left the queue without being sent since the last call, or do now."""
+        for broker in self._brokers.values():
+            self._lost += [(message, Lost.EXPIRED) for message in broker.queue.expire(now_ms)]
+        lost, self._lost = self._lost, []
+        return lost
 
     def purge(self) -> list[Waiting]:
         """Forget all that wait."""
         gone: list[Waiting] = []
         for broker in self._brokers.values():
             gone += broker.queue.purge()
-            gone += broker.before
+            gone += _before(broker)
             broker.before.clear()
         return gone
 
-    def free_bytes(self, now_ms: int) -> int:
-        """So much may come without asking; 0 when any queue is nearly full."""
+    def free_bytes(self, now_ms: int, lane: str = DEFAULT_LANE) -> int:
+        """So much may come to a lane without asking; 0 when any queue is nearly full."""
         if self.is_careful:
             return 0
         if not self._brokers:
             rate = self.limit.byte_rate
             return int(MOST_FREE_BYTES if rate is None else min(rate * FIRST_MS / 1000, MOST_FREE_BYTES))
-        return max(0, min(int(self._free(broker, now_ms)) for broker in self._brokers.values()))
+        return max(0, min(int(self._free(broker, lane, now_ms)) for broker in self._brokers.values()))
 
-    def _free(self, broker: Broker, now_ms: int) -> float:
-        pace = broker.queue.pace
-        if broker.before or pace.throttled_for_ms(now_ms) > self._max_delay_ms:
+    def _free(self, broker: Broker, lane: str, now_ms: int) -> float:
+        queue = broker.queue
+        if queue.pace.throttled_for_ms(now_ms) > self._max_delay_ms or any(lane == of for of, _ in broker.before):
             return 0.0
-        return min(pace.room_bytes(1), MOST_FREE_BYTES) - broker.queue.raw_bytes
+        return queue.free_bytes(lane, MOST_FREE_BYTES)
 
     @property
     def is_empty(self) -> bool:
@@ -267,7 +310,7 @@ class ProducerCore:
             number = NO_BROKER
         found = self._brokers.get(number)
         if found is None:
-            found = self._brokers[number] = Broker(number, self._new_queue(number, self.limit), deque())
+            found = self._brokers[number] = Broker(number, self._new_queue(number, self.limit), {})
         return found
 
     def _broker_of(self, message: Waiting, now_ms: int) -> Broker:
@@ -365,12 +408,18 @@ class ProducerCore:
                 throttled_until_ms=pace.throttled_for_ms(now_ms),
                 admitted=pace.granted,
                 outstanding=pace.outstanding,
+                lanes=broker.queue.state(now_ms),
             )
         return found
+
+
+def _before(broker: Broker) -> Iterator[Waiting]:
+    """Messages that wait for room in its queue."""
+    return chain.from_iterable(broker.before.values())
 
 
 def _busy(broker: Broker, now_ms: int) -> tuple[int, int]:
     """How long a message would wait for a broker, to tell the least."""
     pace = broker.queue.pace
-    waiting = broker.queue.raw_bytes + sum(message.raw_bytes for message in broker.before)
+    waiting = broker.queue.raw_bytes + sum(message.raw_bytes for message in _before(broker))
     return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting

@@ -5,7 +5,7 @@ Events come in whichever thread serves librdkafka. The core belongs to the sende
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,13 @@ from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsR
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
+from kclient_quota.pacing.lanes import Lane
 
 logger = logging.getLogger("kclient_quota")
 
@@ -33,14 +35,24 @@ class Hearing:
         limit: what was found before the producer was made.
         backoff: whether anything is done about throttles.
         clock: monotonic milliseconds.
+        lanes: of its queue.
 
     Attributes:
         only_id: the id of the broker that was heard of last; -1 before.
         waited: how long calls have waited for the quota.
         ask_soon: has the limit asked for again.
+        queue: what the queue has done.
     """
 
-    def __init__(self, outbox: Outbox, client_id: str, limit: Limit, backoff: Backoff, clock: Clock) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        client_id: str,
+        limit: Limit,
+        backoff: Backoff,
+        clock: Clock,
+        lanes: Sequence[Lane] = (Lane(),),
+    ) -> None:
         self._outbox = outbox
         self._client_id = client_id
         self._limit = limit
@@ -53,6 +65,7 @@ class Hearing:
         self.only_id = -1
         self.waited = WaitTime()
         self.ask_soon: Callable[[], None] | None = None
+        self.queue = QueueMetrics(client_id, [lane.name for lane in lanes])
         if limit.known and not limit.unlimited and backoff is not Backoff.OFF:
             self._say("The producer quota of client %r is %s", limit)
 
@@ -103,7 +116,8 @@ class Hearing:
         """Throttle and waiting times by Kafka's names."""
         now_ms = self._clock.now_ms()
         with self._lock:
-            return {**self._metrics.collect(now_ms), **self.waited.metrics(PRODUCER, self._client_id, now_ms)}
+            waited = self.waited.metrics(PRODUCER, self._client_id, now_ms)
+            return {**self._metrics.collect(now_ms), **waited, **self.queue.collect(now_ms)}
 
     def _tell(self, told: Told, *, steps_in: bool = False) -> None:
         """Tell the core, by way of the sender; `steps_in`: it limits, so there must be one."""

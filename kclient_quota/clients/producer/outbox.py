@@ -89,7 +89,7 @@ class Outbox:
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
-        free_bytes: so much may be put into `inbox` without asking.
+        free_bytes: so much of each lane may be put into `inbox` without asking.
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
         stops: whether it is to end.
@@ -109,7 +109,7 @@ class Outbox:
         self.finished = 0
         self.is_open = False
         self.is_mixed = False
-        self.free_bytes = 0
+        self.free_bytes: dict[str, int] = {}
         self.in_flight = 0
         self.is_running = False
         self.stops = False

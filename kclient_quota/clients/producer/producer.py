@@ -13,7 +13,7 @@ import time
 import weakref
 from _thread import start_new_thread
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,11 +26,13 @@ from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, warn_of_default_client_id
 from kclient_quota.clients.producer import settings
-from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.core import DROPS, ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
+from kclient_quota.clients.producer.queue_metrics import RECORD_BYTES
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS, lost_interrupt
@@ -43,6 +45,7 @@ from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import PRODUCER, MetricName
 from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.lanes import Full, Lane
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
 from kclient_quota.pacing.send_queue import SendQueue
@@ -52,8 +55,6 @@ logger = logging.getLogger("kclient_quota")
 
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
-RECORD_BYTES: Final = 12
-"""What a record of format 2 adds to its key and value, about."""
 
 _TEXT: Final = (bytes, str, type(None))
 
@@ -100,6 +101,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         warn_of_default_client_id(conf, limit)
         self._max_block_ms = ours.max_block_ms
         self._raises = ours.backoff is Backoff.RAISE
+        self._sorting = Sorting(ours)
         self._heartbeat = settings.keep_alive(heartbeat)
         self._chain = ProducerInterceptors(chain)
         self._default_callback: Callback | None = conf.get("on_delivery")
@@ -113,11 +115,10 @@ class Producer(TransactingProducer, TelemetryMethods):
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
-        self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock)
-        routes = Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
+        self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock, self._sorting.lanes)
         pace = shared_pace(settings.pace_key(conf, ours))
-        new_queue = partial(_new_queue, inner, ours.max_delay_ms, pace)
-        core = ProducerCore(new_queue, routes, limit, ours.max_delay_ms)
+        new_queue = partial(_new_queue, inner, ours.max_delay_ms, self._sorting.lanes, pace)
+        core = ProducerCore(new_queue, _routes(conf), limit, ours.max_delay_ms)
         core.turns = pace
         self._sender = Sender(
             self._outbox,
@@ -125,9 +126,10 @@ class Producer(TransactingProducer, TelemetryMethods):
             self._transaction,
             clock=self._clock,
             lock=pace.lock,
+            metrics=self._hearing.queue,
             errors_only=settings.is_true(conf.get("delivery.report.only.error")),
         )
-        self._outbox.free_bytes = core.free_bytes(self._clock.now_ms())
+        self._sender.set_free(self._clock.now_ms())
         self._outbox.is_open = is_off or not core.is_limited(self._clock.now_ms())
         self._telemetry = new_telemetry(PRODUCER, conf, self._hearing.metrics)
         later = partial(_later, self._outbox, self._sender)
@@ -389,17 +391,19 @@ class Producer(TransactingProducer, TelemetryMethods):
             handed.context = contextvars.copy_context()
         now_ms = self._clock.now_ms()
         message = Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self._message_ms)
-        is_free = outbox.free_bytes >= nbytes and not self._transaction.is_late(now_ms)
-        if is_free or outbox.is_calling():
-            outbox.free_bytes -= nbytes
+        lane = self._sorting.sort(message)
+        free = outbox.free_bytes
+        is_free = free[lane.name] >= nbytes and not self._transaction.is_late(now_ms)
+        if is_free or lane.full in DROPS or outbox.is_calling():
+            free[lane.name] -= nbytes
             outbox.put(message)
             return
         self._say_once_in_loop()
-        handed.waits, handed.is_hasty = True, self._raises
+        handed.waits, handed.is_hasty = True, lane.full is Full.RAISE
         handed.answered = threading.Lock()
         handed.answered.acquire()
         outbox.put(message)
-        if self._raises:
+        if handed.is_hasty:
             self._ask_once(handed)
         else:
             self._wait_until_taken(handed)
@@ -491,11 +495,17 @@ def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Ca
     return call
 
 
-def _new_queue(conf: Mapping[str, Any], max_delay_ms: int, shared: SharedPace, broker: int, limit: Limit) -> SendQueue:
+def _routes(conf: Mapping[str, Any]) -> Routes:
+    return Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
+
+
+def _new_queue(
+    conf: Mapping[str, Any], max_delay_ms: int, lanes: Sequence[Lane], shared: SharedPace, broker: int, limit: Limit
+) -> SendQueue:
     pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
     linger_ms = settings.linger_ms(conf)
-    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms))
+    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms), lanes)
 
 
 def _is_watched(produce: Callable[..., Any]) -> bool:

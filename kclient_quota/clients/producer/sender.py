@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
 
-from kclient_quota.clients.producer.core import Broker, ProducerCore, Sent
+from kclient_quota.clients.producer.core import Broker, Lost, ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.turns import Place, Waiting
 
@@ -36,6 +37,12 @@ FULL_MS: Final = 10
 METADATA_MS: Final = 500
 MESSAGE_LOST: Final = -1001
 """librdkafka's offset of what was never stored."""
+LOST: Final = {
+    Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
+    Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
+    Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
+}
+"""How those are reported that leave the queue without being sent."""
 
 
 class Sender:
@@ -47,6 +54,7 @@ class Sender:
         transaction: the open transaction, near whose end messages go one by one.
         clock: monotonic milliseconds.
         lock: held while the core is used, so that others may look at it.
+        metrics: told of what leaves the queue, and how.
         errors_only: `delivery.report.only.error`.
     """
 
@@ -58,12 +66,14 @@ class Sender:
         *,
         clock: Clock,
         lock: Any,
+        metrics: QueueMetrics,
         errors_only: bool,
     ) -> None:
         self.outbox = outbox
         self.core = core
         self.clock = clock
         self.lock = lock
+        self.metrics = metrics
         self.ident = 0
         self.wants_flush = False
         self._transaction = transaction
@@ -152,18 +162,24 @@ class Sender:
                 self._take(self._came.popleft(), now_ms)
             for message in core.admit(now_ms, self._claim, _give_back):
                 self._answer(message.payload)
-            for message in core.expired(now_ms):
-                self._fail(message, KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - confluent_kafka's name
+            for message, why in core.lost(now_ms):
+                self._lose(message, why)
             sends = list(core.sent(now_ms))
         refused = [self._hand(producer, sent) for sent in sends]
         with self.lock:
             for sent, rest in zip(sends, refused, strict=True):
                 sent.broker.queue.put_back(rest)
             wait_ms = core.wait_ms(now_ms)
-            outbox.free_bytes = 0 if outbox.notices else core.free_bytes(now_ms)
+            self.set_free(now_ms)
         if reported < len(outbox.reports):
             outbox.tell()
         return FULL_MS if any(refused) else wait_ms
+
+    def set_free(self, now_ms: int) -> None:
+        """Say how much of each lane may come without asking."""
+        self.outbox.free_bytes = {
+            lane: 0 if self.outbox.notices else self.core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
+        }
 
     def hear(self, now_ms: int) -> None:
         """Tell the core what librdkafka and the cluster have said."""
@@ -246,6 +262,7 @@ class Sender:
 
     def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""
+        self.metrics.on_sent(sent, self.clock.now_ms())
         line = self._line(sent)
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload
@@ -290,6 +307,14 @@ class Sender:
                 self.outbox.finished += 1
         for broker, raw_bytes in settled.values():
             self.core.on_delivered(broker, raw_bytes, now_ms)
+
+    def _lose(self, message: Waiting, why: Lost) -> None:
+        """Report a message that has left the queue without being sent, or never got into it."""
+        self.metrics.on_lost(message.lane, why)
+        lost = self._transaction.lost
+        self._fail(message, LOST[why], f"Not sent while the quota was waited for: {why.value}")
+        if why is Lost.REPLACED:
+            self._transaction.lost = lost  # the newer one is in the same transaction
 
     def _fail(self, message: Waiting, code: int, text: str | None = None) -> None:
         """Report a message that librdkafka does not have, as plain confluent_kafka would."""

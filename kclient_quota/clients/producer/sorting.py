@@ -1,0 +1,103 @@
+"""What the application says of each message: its lane, its tenant, and how long it is worth sending."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kclient_quota.clients.interceptor import ProducerRecord
+from kclient_quota.config import Backoff, QuotaConfig
+from kclient_quota.errors import ConfigError
+from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, lanes_of
+from kclient_quota.pacing.turns import Waiting
+
+FULL: Final = {Backoff.BLOCK: Full.BLOCK, Backoff.RAISE: Full.RAISE, Backoff.OFF: Full.BLOCK}
+
+
+class Sorting:
+    """Sorts one producer's messages.
+
+    Args:
+        ours: its configuration.
+
+    Attributes:
+        lanes: the lanes in their order; the one of messages without a lane is always among them.
+
+    Raises:
+        ConfigError: `quota.lanes` cannot be understood.
+    """
+
+    def __init__(self, ours: QuotaConfig) -> None:
+        full = FULL[ours.backoff]
+        lanes = {lane.name: lane for lane in lanes_of(ours.lanes, full)}
+        lanes.setdefault(DEFAULT_LANE, Lane(full=full))
+        self._by_name = lanes
+        self.lanes = tuple(lanes.values())
+        self._of = ours.lane_of
+        self._tenant_of = ours.tenant_of
+        self._deadline = ours.message_deadline_ms
+        self._is_default = self._of is None and self._tenant_of is None and self._deadline is None
+        self._is_plain = self._is_default and lanes[DEFAULT_LANE] == Lane(full=full)
+
+    def sort(self, message: Waiting) -> Lane:
+        """Say of a message where and for how long it waits; returns its lane.
+
+        Raises:
+            ConfigError: the application's function names a lane that there is not, or no number.
+            Exception: whatever its functions raise.
+        """
+        if self._is_plain:
+            return self._by_name[DEFAULT_LANE]
+        handed = message.payload
+        record = ProducerRecord(
+            message.topic, handed.value, handed.key, message.partition, handed.timestamp, handed.headers
+        )
+        lane = self._by_name[self._lane_of(record)]
+        message.lane = lane.name
+        if self._tenant_of is not None:
+            message.tenant = self._tenant_of(record)
+            hash(message.tenant)  # what is not hashable is an error here, not in the sender
+        worth_ms = self._worth_ms(lane, record)
+        if worth_ms is not None and message.expires_at_ms is not None:
+            message.expires_at_ms = min(message.expires_at_ms, message.queued_at_ms + worth_ms)
+        if lane.newest:
+            message.key = handed.key.encode() if isinstance(handed.key, str) else handed.key
+        return lane
+
+    def _lane_of(self, record: ProducerRecord) -> str:
+        of = self._of
+        if of is None:
+            return DEFAULT_LANE
+        if isinstance(of, Mapping):
+            return of.get(record.topic, DEFAULT_LANE)
+        if isinstance(of, str):
+            name = _header(record.headers, of)
+            return name if name in self._by_name else DEFAULT_LANE
+        found = of(record)
+        if found is None:
+            return DEFAULT_LANE
+        if found not in self._by_name:
+            known = ", ".join(name for name in self._by_name if name)
+            raise ConfigError(
+                f"quota.lane.of says lane {found!r}, and quota.lanes has {known}: add it there, or return None"
+            )
+        return found
+
+    def _worth_ms(self, lane: Lane, record: ProducerRecord) -> int | None:
+        """How long a message is worth sending: as its lane says, where that does, or the producer."""
+        if lane.deadline_ms is not None or self._deadline is None or isinstance(self._deadline, int):
+            return self._deadline if lane.deadline_ms is None else lane.deadline_ms  # type: ignore[return-value]
+        found: Any = self._deadline(record)
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or math.isnan(found):
+            raise ConfigError(f"quota.message.deadline.ms says {found!r}: return a number of milliseconds, or None")
+        return int(min(max(found, 0), 1 << 40))
+
+
+def _header(headers: Any, name: str) -> str | None:
+    """The text of the last header of that name, as Kafka's `lastHeader`."""
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers or []
+    for each, value in reversed(pairs):
+        if each == name:
+            return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return None
