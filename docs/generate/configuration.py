@@ -52,7 +52,7 @@ def _meanings() -> dict[str, str]:
 
 
 def _default(value: object) -> str:
-    if value is None or value == ():
+    if value is None or value == () or value is dataclasses.MISSING:
         return ""
     return f"`{value.value if isinstance(value, enum.Enum) else value}`"
 

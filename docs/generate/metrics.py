@@ -18,6 +18,15 @@ _WORDS = {
     "quota-wait-time-total": "how long calls have waited for the quota, summed over threads, ms",
     "quota-wait-time-avg": "mean wait of a call that had to wait for the quota, ms",
     "quota-wait-time-max": "longest wait of one call for the quota, ms",
+    "quota-queue-time-avg": "mean time that messages have waited in the producer's queue before they were sent, ms",
+    "quota-queue-time-max": "longest time that one has waited there, ms",
+    "quota-messages-expired-total": "messages that were given up before they were sent: not worth sending any more",
+    "quota-messages-dropped-total": "messages that were given up before they were sent: their lane was full, or a newer one of their key has come",
+    "quota-messages-per-byte-avg": "messages sent for each byte of the quota that they are expected to take",
+    "quota-payload-per-byte-avg": "bytes of keys, values and headers sent for each such byte",
+    "quota-compression-rate-avg": "bytes of the quota for each byte of records: batching's overhead and compression together",
+    "quota-batch-size-avg": "bytes of records that left together for one partition",
+    "quota-batch-fill-avg": "the same as a part of the largest batch that is worth waiting for",
     "fetch-stalled-brokers": "brokers whose next batch is larger than the quota will ever let through",
     "last-poll-seconds-ago": "since the application last polled, s",
     "poll-idle-ratio-avg": "part of the time that the application spends inside poll()",
@@ -48,7 +57,8 @@ def page() -> str:
             head(
                 "Metrics",
                 "`metrics()` of every client returns `{MetricName(name, group, tags): value}`, named as Kafka's Java client "
-                "names them. Groups that end in `-node-metrics` have a tag `node-id` and are there once for each broker. "
+                "names them. A producer with `quota.lanes` has its queue's once more for each lane, with a tag `lane`. "
+                "Groups that end in `-node-metrics` have a tag `node-id` and are there once for each broker. "
                 "They are pushed as client telemetry (KIP-714) under the last column's names, with more that only telemetry "
                 "has: see [client telemetry](../explanation/telemetry.md).",
             ),
