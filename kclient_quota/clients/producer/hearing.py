@@ -131,7 +131,7 @@ class Hearing:
             # Whatever serves this event is inside librdkafka, where it must not wait.
             outbox.calling[threading.get_ident()] = True
         # What was free before may not be any more: who comes until the sender has looked asks it.
-        outbox.free_bytes = 0
+        outbox.free_bytes = dict.fromkeys(outbox.free_bytes, 0)
         outbox.wake()
 
     def _ask(self, now_ms: int) -> None:

@@ -54,12 +54,12 @@ def test_a_throttle_that_no_quota_explains_steps_in_and_asks() -> None:
 def test_what_was_free_before_a_throttle_or_another_limit_is_asked_for_anew(by: str) -> None:
     """However late the sender looks: a hundred messages must not pass between a throttle and its first step."""
     hearing, _, outbox = made(NONE)
-    outbox.free_bytes = 1_000_000
+    outbox.free_bytes = {"": 1_000_000}
     if by == "throttle":
         hearing.on_throttle(throttle(500))
     else:
         hearing.on_limit(LIMITED)
-    assert outbox.free_bytes == 0
+    assert outbox.free_bytes == {"": 0}
 
 
 def test_where_nothing_is_to_be_done_a_throttle_is_known_of_and_no_more() -> None:
