@@ -24,6 +24,9 @@ LINGER_MS: Final = 10
 LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
+COMPRESSED: Final = 16
+"""So many times as many bytes may a batch hold that is compressed: librdkafka's `batch.size` counts them before, and
+what leaves the queue together must not be divided, as each batch begins to compress anew."""
 """How much of the limit one batch may take."""
 
 MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
@@ -57,7 +60,8 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     if not any(key in everything for key in _LINGER) and message_timeout_ms(everything) > LINGER_MS:
         out["linger.ms"] = LINGER_MS
     if limit.byte_rate is not None and "batch.size" not in conf:
-        out["batch.size"] = int(min(max(limit.byte_rate * BATCH_MS / 1000, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
+        half_a_second = limit.byte_rate * BATCH_MS / 1000 * (COMPRESSED if is_compressed(conf) else 1)
+        out["batch.size"] = int(min(max(half_a_second, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
     return out
 
 

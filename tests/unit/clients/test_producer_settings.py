@@ -52,6 +52,9 @@ def test_the_users_own_choice_stands(value: Any) -> None:
 @pytest.mark.parametrize(("rate", "expected"), [(20_000, 16_384), (100_000, 50_000), (50_000_000, 1_000_000)])
 def test_a_batch_takes_half_a_second_of_the_limit_at_most(rate: float, expected: int) -> None:
     assert with_defaults({}, limited(rate))["batch.size"] == expected
+    compressed = with_defaults({"compression.type": "zstd"}, limited(rate))["batch.size"]
+    # Before compression; half a second of the quota may be several of messages.
+    assert compressed == min(max(16_384, rate * 8), 1_000_000)
     assert with_defaults({"batch.size": 77}, limited(rate))["batch.size"] == 77
 
 
