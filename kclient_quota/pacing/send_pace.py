@@ -153,6 +153,10 @@ class SendPace:
         rate = self._pacer.usual_rate()
         return 0 if rate == inf else int(raw_bytes * self._cost.part * 1000 / rate)
 
+    def raw_in(self, time_ms: float) -> float:
+        """How many raw bytes leave within so long."""
+        return self._pacer.rate() * time_ms / 1000 / self._cost.part
+
     def wire_of(self, raw_bytes: int) -> int:
         """What a batch of so many raw bytes takes on the wire."""
         return int(self._cost.wire(raw_bytes)) + 1

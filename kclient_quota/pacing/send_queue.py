@@ -37,6 +37,9 @@ TENANT_ROOM: Final = 2.0
 the turns are filled loses its tenant's place."""
 NO_TENANT: Final = ()
 """Stands for None, which `Fair` says when nobody waits."""
+LOOK_MS: Final = 100
+"""Of several lanes or tenants each has room for so much longer, so that none runs empty, and loses its part to another,
+before the adapter looks again."""
 LEAST_MESSAGES: Final = 2
 """So many may wait whatever they take, so that one is there when the one before it has gone."""
 
@@ -173,7 +176,7 @@ class SendQueue:
     def free_bytes(self, lane: str, most: float) -> float:
         """How many raw bytes a lane has room for, as if all were for one partition, of which `most` may wait."""
         waits = self._lanes.get(lane) or self._lanes[DEFAULT_LANE]
-        return min(self.pace.room_bytes(1) * self._part_of(waits), most) - waits.raw_bytes
+        return min(self._room_for(waits, 1), most) - waits.raw_bytes
 
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""
@@ -201,7 +204,13 @@ class SendQueue:
 
     def _room(self, waits: _Waits) -> float:
         """How many raw bytes may wait for their partitions' turns in a lane."""
-        return min(self.pace.room_bytes(waits.turns.places) * self._part_of(waits), self._max_bytes)
+        return min(self._room_for(waits, waits.turns.places), self._max_bytes)
+
+    def _room_for(self, waits: _Waits, places: int) -> float:
+        room = self.pace.room_bytes(places)
+        if len(self._lanes) > 1:
+            room += self.pace.raw_in(LOOK_MS)
+        return room * self._part_of(waits)
 
     def _part_of(self, waits: _Waits) -> float:
         """What part of the quota a lane has, beside those in which messages wait."""
@@ -222,7 +231,8 @@ class SendQueue:
         line = waits.find(message.tenant)
         if line is None or not line.length:
             return True
-        return line.raw_bytes + message.raw_bytes <= TENANT_ROOM * self._room(waits) / len(waits.fair)
+        room = self._room(waits) + self.pace.raw_in(LOOK_MS)
+        return line.raw_bytes + message.raw_bytes <= TENANT_ROOM * room / len(waits.fair)
 
     def _wait_for_room(self, message: Waiting) -> int:
         pace = self.pace

@@ -1,5 +1,6 @@
 """The examples of asyncio, transactions, heartbeats and callbacks run as their pages say, and print what is true."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ PAGES = [
     "examples/heartbeat_safety_plain.py",
     "examples/heartbeat_safety_wrapped.py",
     "examples/quota_callback.py",
+    "examples/lanes.py",
+    "examples/newest_value.py",
 ]
 
 
@@ -25,7 +28,7 @@ def run(page: str) -> str:
 def test_what_they_print() -> None:
     # They wait for quotas rather than work: side by side they take as long as the longest.
     with ThreadPoolExecutor(len(PAGES)) as pool:
-        service, copier, plain, wrapped, callback = pool.map(run, PAGES)
+        service, copier, plain, wrapped, callback, lanes, newest = pool.map(run, PAGES)
 
     taken = re.search(r"taken \(201\): (\d+), told to come back \(429\): (\d+)", service)
     assert taken is not None
@@ -41,3 +44,14 @@ def test_what_they_print() -> None:
     assert "group lost 0 times; 0 come a second time" in wrapped
     assert "free: 40,000 B/s" in callback
     assert "paid: 120,000 B/s" in callback
+    delivered = re.search(r"delivered: (\{.*\})", lanes)
+    assert delivered is not None
+    by_lane = ast.literal_eval(delivered[1])
+    assert by_lane["alerts"] == 250
+    assert by_lane["orders"] > 2 * by_lane["bulk"] > 0
+    values = re.search(r"values: (\{.*\}), the oldest was ([\d.]+) s old", newest)
+    assert values is not None
+    became = ast.literal_eval(values[1])
+    assert sum(became.values()) == 8_000
+    assert became["sent"] > 800
+    assert float(values[2]) <= 6
