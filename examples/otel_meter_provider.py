@@ -34,7 +34,7 @@ if __name__ == "__main__":
         run(cluster)
         # A sum comes as the change since the last push that the broker has taken.
         orders = {
-            country: sum(push.values("shop.orders").get((country,), 0) for push in cluster.pushes)
+            country: round(sum(push.values("shop.orders").get((country,), 0) for push in cluster.pushes))
             for country in ("BE", "NL")
         }
         timed = sum(sum(push.values("shop.checkout.duration").values()) for push in cluster.pushes)

@@ -224,7 +224,7 @@ def test_quotas_as_code(cluster, admin, tmp_path, capsys):
     status, said = run("apply", file)
     assert status == 0, said
     assert "4 to add, 0 to change, 0 to remove" in said
-    assert run("diff", file) == (0, "")
+    assert run("diff", file) == (0, "no differences\n")
     assert run("--list") == (
         0,
         (
@@ -247,7 +247,7 @@ def test_quotas_as_code(cluster, admin, tmp_path, capsys):
     )
     _, exported = run("export")
     (tmp_path / "exported.yaml").write_text(exported)
-    assert run("diff", tmp_path / "exported.yaml") == (0, "")
+    assert run("diff", tmp_path / "exported.yaml") == (0, "no differences\n")
     assert run("undo", tmp_path)[1].endswith("2 entities altered\n")
     assert run("export") == (0, "version: 1\nquotas: []\n")
 
