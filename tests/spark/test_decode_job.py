@@ -31,7 +31,8 @@ def test_every_real_point_is_in_the_table(decoded, real_payloads):
         repr((row["client_id"], row["metric"], row["value"], row["time_ms"])) for row in rows
     )
     assert {row["user"] for row in rows} == {"alice"}
-    assert all(row["time"].timestamp() * 1000 == (row["time_ms"] or 1_000) for row in rows)
+    # pushed years after they are said to be received: such clocks are not believed
+    assert {row["time"].timestamp() for row in rows} == {1.0}
     assert {None, "g"} <= {row["group_id"] for row in rows}
     assert {row["temporality"] for row in rows} == {None, "delta", "cumulative"}
 

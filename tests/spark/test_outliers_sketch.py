@@ -50,7 +50,7 @@ def measured(spark):
     for number in range(MANY):
         rate = 1_000_000.0 * (5 - number) if number < 4 else chance.uniform(10, 2_000)
         for push in range(6):
-            at_ms = BEGIN_MS + push * 20_000
+            at_ms = BEGIN_MS + (push + 1) * 20_000
             given = {
                 "client_instance_id": str(number),
                 "client_id": f"c{number}",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.spark.durations import duration_ms
 from kclient_quota.spark.measures import BYTE_RATE, measured
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Summary:
 def sketch(points: "DataFrame", window: str, counters: int = COUNTERS) -> "DataFrame":
     """Summaries of byte rates: rows with `user`, `client_id`, `weight`, and one a task and place with `total`, `lost`.
 
-    All in bytes per second of the window.
+    All in bytes per second of the window; a push counts for the interval before it, in whatever windows that is.
 
     Args:
         points: the table of points.
@@ -81,10 +82,13 @@ def sketch(points: "DataFrame", window: str, counters: int = COUNTERS) -> "DataF
         counters: see `COUNTERS`.
     """
     rates = measured(points).where((F.col("measure") == BYTE_RATE) & F.col("push_interval_ms").isNotNull())
-    spans = rates.withColumn("_window", F.window("time", window))
-    length = F.unix_millis("_window.end") - F.unix_millis("_window.start")
-    weight = F.col("value") * F.col("push_interval_ms") / length
-    columns = (F.col("_window.start").alias("window_start"), *_PLACE[1:], *_WHO, weight.alias("weight"))
+    length = F.lit(duration_ms("window", window))
+    end, start = F.unix_millis("time"), F.col("_start")
+    begin = end - F.col("push_interval_ms")
+    starts = F.sequence(F.floor(begin / length) * length, F.floor((end - 1) / length) * length, length)
+    spans = rates.withColumn("_start", F.explode(starts))
+    weight = F.col("value") * (F.least(end, start + length) - F.greatest(begin, start)) / length
+    columns = (F.timestamp_millis(start).alias("window_start"), *_PLACE[1:], *_WHO, weight.alias("weight"))
     return spans.select(*columns).where("weight > 0").mapInArrow(partial(_summarise, counters=counters), _DDL)
 
 
