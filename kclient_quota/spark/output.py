@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # py4j ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
@@ -53,7 +54,7 @@ def write_batch(plan: "Plan", rows: "DataFrame") -> None:
     writer = laid_out(plan, rows).write.format(plan.output_format).partitionBy(*plan.partition_by)
     try:
         (writer.saveAsTable if plan.is_table else writer.save)(plan.output)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _unknown_format(plan, error) from error
 
 
@@ -62,7 +63,7 @@ def start_stream(plan: "Plan", writer: "DataStreamWriter") -> "StreamingQuery":
     writer = writer.format(plan.output_format).outputMode("append").partitionBy(*plan.partition_by)
     try:
         return writer.toTable(plan.output) if plan.is_table else writer.start(plan.output)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _unknown_format(plan, error) from error
 
 
@@ -93,7 +94,7 @@ def compact(spark: "SparkSession", source: str, output: str, files: int | None =
     return f"{output}: {len(spark.read.parquet(output).inputFiles())} files of what were {before}"
 
 
-def _unknown_format(plan: "Plan", error: PySparkException) -> Exception:
+def _unknown_format(plan: "Plan", error: Exception) -> Exception:
     if "DATA_SOURCE_NOT_FOUND" not in str(error) and "find data source" not in str(error):
         return error
     return ConfigError(
