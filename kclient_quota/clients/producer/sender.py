@@ -210,11 +210,14 @@ class Sender:
                 item(self)
             return
         handed: Handed = item.payload
+        # Before the queue has it: a caller who has been told that it was not taken must not find it sent.
+        if not self._claim(item):
+            return
         wait_ms = self.core.offer(item, now_ms, is_patient=not handed.is_hasty)
         if not wait_ms:
-            if handed.decide():
-                self._answer(handed)
+            self._answer(handed)
             return
+        _give_back(item)
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
         if handed.is_hasty:
             self._refuse(handed)

@@ -1,0 +1,72 @@
+"""Whose word counts about a message: its caller's, who has gone, or the sender's, who has taken it."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.pacing.turns import Waiting
+from kclient_quota.testing.clock import ManualClock
+
+
+class Core:
+    """Takes what is offered, or lets it wait."""
+
+    def __init__(self, wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        self.offered: list[Waiting] = []
+
+    def offer(self, message: Waiting, _now_ms: int, *, is_patient: bool) -> int:
+        assert is_patient
+        self.offered.append(message)
+        return self.wait_ms
+
+    def retry(self, _message: Waiting, _now_ms: int) -> tuple[int, None]:
+        return self.wait_ms, None
+
+
+def sender_of(core: Any) -> Sender:
+    transaction: Any = SimpleNamespace(lost=None)
+    metrics: Any = SimpleNamespace()
+    return Sender(
+        Outbox(), core, transaction, clock=ManualClock(0), lock=threading.RLock(), metrics=metrics, errors_only=False
+    )
+
+
+def message() -> tuple[Waiting, Handed]:
+    handed = Handed(b"v", None, -1, None, 0, None, waits=True)
+    handed.answered = threading.Lock()
+    handed.answered.acquire()
+    return Waiting("t", -1, 100, 0, handed, None), handed
+
+
+def test_what_its_caller_has_given_up_is_not_sent() -> None:
+    core = Core(0)
+    sender, (waiting, handed) = sender_of(core), message()
+    assert handed.decide(), "the caller's time is over: it says that the message was not taken"
+    sender._take(waiting, 0)
+    assert core.offered == []
+    assert sender.outbox.finished == 1
+
+
+def test_what_is_taken_is_answered_and_can_no_more_be_given_up() -> None:
+    core = Core(0)
+    sender, (waiting, handed) = sender_of(core), message()
+    sender._take(waiting, 0)
+    assert core.offered == [waiting]
+    assert handed.answered.acquire(blocking=False)
+    assert not handed.decide()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_waits_for_room_may_still_be_given_up(waits: bool) -> None:
+    core = Core(50)
+    sender, (waiting, handed) = sender_of(core), message()
+    handed.waits = waits
+    sender._take(waiting, 0)
+    assert handed.retry_after_ms == 50
+    assert not handed.answered.acquire(blocking=False)
+    assert handed.decide()
