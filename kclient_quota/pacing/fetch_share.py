@@ -22,8 +22,6 @@ TARGET: Final = 0.99
 """Part of the limit that is aimed at by whoever shares it with nobody."""
 TOGETHER_MS: Final = 2_000
 """Whoever fetches for so long before the window is full came when it was empty, with those who helped to fill it."""
-LEAST_PART: Final = 0.1
-"""Whoever has had less of the limit than this did not fill the window: a batch too large, or others, refuse him."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
@@ -189,9 +187,7 @@ class FetchShare:
             share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
             if crowd_ms >= CROWD_MS and self._came_first(window_ms, now_ms):
                 # As what is refused is not counted, all together have had the limit: what we have had of it fits.
-                measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
-                if measured >= LEAST_PART * share.limit:
-                    share.rate = min(share.rate, measured)
+                share.rate = min(share.rate, own_bytes * 1000.0 / (window_ms + throttle_ms))
 
     def _came_first(self, window_ms: int, now_ms: int) -> bool:
         """Whether the window that is full now was empty when we began."""
