@@ -20,8 +20,6 @@ EMPTY_BYTES: Final = 1_000
 """Throttled answers that bring no messages are shorter, even some of them together."""
 LATE_DATA: Final = 2
 """How often a throttled answer must have brought messages for the broker to be one that answers late."""
-WORSE: Final = 2.0
-"""A fetch that is refused again is news if it is for so many times as long."""
 
 
 class BrokerPace:
@@ -47,8 +45,6 @@ class BrokerPace:
         self._asked_at_ms = now_ms
         self._seen_at_ms = now_ms
         self._refused = False
-        self._refused_ms = 0
-        self._came_bytes = 0  # since the last refusal that was news
         self._hold_until_ms = now_ms
 
     @property
@@ -144,7 +140,6 @@ class BrokerPace:
         nbytes = 0 if before is None or total < before else total - before
         if nbytes <= 0:
             return
-        self._came_bytes += nbytes
         came_at_ms = at_ms
         batch = nbytes / max(1, answered)
         if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):
@@ -164,10 +159,6 @@ class BrokerPace:
             trusted: whether the window knows all that has been received.
         """
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
-        # What is refused is not counted: until something comes, one burst refuses it again, second after second.
-        is_news = self._came_bytes > EMPTY_BYTES or throttle_ms > self._refused_ms * WORSE
-        if is_news:
-            self._refused_ms, self._came_bytes = throttle_ms, 0
         self._refused = True
         self._hold_until_ms = now_ms + min(throttle_ms, self.window.least_window_ms)
         if self.share.limit is not None:
@@ -178,7 +169,7 @@ class BrokerPace:
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
         own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
         window_ms = self.window.size_ms(now_ms)
-        if trusted and (is_news or self.share.limit is None):
+        if trusted:
             self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch)
         if expected is None:
             self.window.received(0, now_ms)

@@ -14,14 +14,12 @@ is not counted, nobody has to find out whether he is alone: then the price is wh
 from math import cbrt, exp, inf
 from typing import Final
 
-from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, CROWD_MS, KnownShare
+from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
 from kclient_quota.pacing.price import Price
 
 TARGET: Final = 0.99
 """Part of the limit that is aimed at by whoever shares it with nobody."""
-TOGETHER_MS: Final = 2_000
-"""Whoever fetches for so long before the window is full came when it was empty, with those who helped to fill it."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 OWN_PART: Final = 0.85
@@ -126,11 +124,10 @@ class FetchShare:
         limit: the quota in bytes per second; None while unknown.
     """
 
-    __slots__ = ("_begun_at_ms", "_grown_at_ms", "_share", "_whole_at_ms")
+    __slots__ = ("_grown_at_ms", "_share", "_whole_at_ms")
 
     def __init__(self, limit: float | None) -> None:
         self._share: KnownShare | _LearntShare = _LearntShare() if limit is None else KnownShare(limit)
-        self._begun_at_ms: int | None = None
         self._grown_at_ms = 0
         self._whole_at_ms: int | None = None
 
@@ -185,13 +182,6 @@ class FetchShare:
         elif own_bytes * 1000.0 < OWN_PART * share.limit * (window_ms + throttle_ms):
             crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
             share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
-            if crowd_ms >= CROWD_MS and self._came_first(window_ms, now_ms):
-                # As what is refused is not counted, all together have had the limit: what we have had of it fits.
-                share.rate = min(share.rate, own_bytes * 1000.0 / (window_ms + throttle_ms))
-
-    def _came_first(self, window_ms: int, now_ms: int) -> bool:
-        """Whether the window that is full now was empty when we began."""
-        return self._begun_at_ms is not None and TOGETHER_MS <= now_ms - self._begun_at_ms <= window_ms
 
     def on_free(self, now_ms: int) -> None:
         """Fetches were answered, not refused."""
@@ -201,8 +191,6 @@ class FetchShare:
         """Regain what the time since the last call allows; a learnt rate only while it is `busy` being used up."""
         share = self._share
         share.grow(now_ms, busy=busy)
-        if self._begun_at_ms is None:
-            self._begun_at_ms = now_ms
         self._grown_at_ms = now_ms
         if share.is_whole:
             self._whole_at_ms = now_ms
@@ -210,4 +198,4 @@ class FetchShare:
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
         self._share.rebase(shift_ms)
-        self._begun_at_ms = self._whole_at_ms = None
+        self._whole_at_ms = None

@@ -90,20 +90,6 @@ def test_two_consumers_share_a_quota_fairly() -> None:
     assert min(taken) / max(taken) > 0.7
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
-def test_consumers_that_begin_together_use_what_the_first_burst_leaves(number: int) -> None:
-    """They have had the quota of ten seconds when the window is full: refusals until then are one, not eight."""
-    quota = Quota(150_000)
-    worlds = [World([Broker(1, quota, 8_247, 1_000)], 150_000) for _ in range(number)]
-    begin_ms = worlds[0].now_ms
-    for _ in range(40_000):
-        for world in worlds:
-            world.tick()
-    assert quota.utilisation(begin_ms + 11_000, begin_ms + 20_000) > 0.95
-    assert quota.utilisation(begin_ms + 20_000, begin_ms + 30_000) > 0.75
-    assert quota.utilisation(begin_ms + 30_000, begin_ms + 40_000) > 0.9
-
-
 def test_a_lowered_quota_is_followed_without_a_long_throttle_and_a_raised_one_is_used() -> None:
     quota = Quota(400_000)
     world = World([Broker(1, quota, 8_000, 1_000)], 400_000)
