@@ -78,6 +78,10 @@ class ToFiles:
         self.close = lambda timeout_ms: writer.close()
 
 
+FROM_THE_FUTURE = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Properties of a broker that takes pushes of a made-up time, as Kafka by itself does not."""
+
+
 class ToTopic:
     """What stands between a receiver and Spark: the enriched pushes, one a record."""
 

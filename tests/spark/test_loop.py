@@ -10,7 +10,7 @@ from kclient_quota.cli import quotas
 from kclient_quota.errors import ClusterError
 from kclient_quota.spark.jobs.recommend import Policy
 from kclient_quota.spark.pipeline import Plan, run
-from tests.spark.receiving import Client, ToTopic, receive
+from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
 
 TOPIC = "telemetry"
 NEEDED = 200_000
@@ -19,7 +19,7 @@ TOO_LITTLE = 20_000
 
 @pytest.fixture
 def cluster():
-    with EmbeddedBroker(topics={TOPIC: 1, "orders": 1}) as broker:
+    with EmbeddedBroker(topics={TOPIC: 1, "orders": 1}, properties=FROM_THE_FUTURE) as broker:
         broker.set_quota(client_id="orders", producer_byte_rate=TOO_LITTLE)
         yield broker
 

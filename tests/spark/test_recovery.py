@@ -16,7 +16,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.checkpoint import MARK, claim
 from kclient_quota.spark.pipeline import Plan, run
-from tests.spark.receiving import Client, ToTopic, receive
+from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
 
 TOPIC = "telemetry"
 CLIENTS = 20
@@ -28,7 +28,7 @@ WAIT_S = 180
 
 @pytest.fixture
 def cluster():
-    with EmbeddedBroker(topics={TOPIC: 2}) as broker:
+    with EmbeddedBroker(topics={TOPIC: 2}, properties=FROM_THE_FUTURE) as broker:
         sink = ToTopic(broker, TOPIC)
         receive([Client(n, f"app{n}", "u", 1_000) for n in range(CLIENTS)], PUSHES, [sink])
         sink.close(20_000)
