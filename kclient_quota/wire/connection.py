@@ -9,7 +9,7 @@ Every operation has a deadline. A connection that failed once is closed: open a 
 from __future__ import annotations
 
 import socket
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
@@ -135,7 +135,7 @@ class Connection(Speaker):
 
     def _resolve(self, deadline: Deadline) -> list[Any]:
         """Addresses of the host; on a thread of its own, because the system's resolver knows no deadline."""
-        answer: SimpleQueue[Any] = SimpleQueue()
+        answer: Queue[Any] = Queue()
 
         def look_up() -> None:
             try:

@@ -227,8 +227,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         throttled = self._throttled()
         self._drop(lambda delivered: delivered.set_exception(throttled))
         await self._idle(self._pump)
+        await self._idle(self._poller)  # which must not meet a producer that is closed
         await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
-        await self._idle(self._poller)
         await self._beats.end()
         self._settle()
         if self._owns_executor:

@@ -10,10 +10,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat, starmap
 from operator import call
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
@@ -77,6 +77,54 @@ class Handed:
             return False
 
 
+class Bell:
+    """Rung by anybody, a signal's handler or a destructor among them; heard by one of those who wait.
+
+    `queue.SimpleQueue.get(timeout=...)` would do the same, but in CPython 3.11 waits for ever when its time runs out
+    while another thread takes what came.
+    """
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake one who waits, or the next one who would."""
+        if self._silent.locked():
+            with suppress(RuntimeError):  # somebody else has rung just now
+                self._silent.release()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has been rung, or not."""
+        self._silent.acquire(timeout=timeout_s)
+
+
+class Inbox:
+    """What one sender is to do, in order; it alone takes."""
+
+    def __init__(self) -> None:
+        self._items: deque[Any] = deque()
+        self._bell = Bell()
+
+    def put(self, item: Any) -> None:
+        """Add something."""
+        self._items.append(item)
+        self._bell.ring()
+
+    def empty(self) -> bool:
+        """Whether nothing is there."""
+        return not self._items
+
+    def get(self) -> Any:
+        """The oldest, of which there has to be one."""
+        return self._items.popleft()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until something is there, or not."""
+        if not self._items:
+            self._bell.wait(timeout_s)
+
+
 class Outbox:
     """Between the callers of one producer and its sender.
 
@@ -101,10 +149,10 @@ class Outbox:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.inbox: SimpleQueue[Any] = SimpleQueue()
+        self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
-        self.news: SimpleQueue[None] = SimpleQueue()
+        self.news = Bell()
         self.accepted = 0
         self.finished = 0
         self.is_open = False
@@ -177,25 +225,21 @@ class Outbox:
 
     def wait_for_news(self, timeout_s: float) -> None:
         """Until there is something to report, or room; or not."""
-        try:
-            self.news.get(timeout=max(0.001, timeout_s))
-        except Empty:
-            return
+        self.news.wait(max(0.001, timeout_s))
 
     # The sender ---------------------------------------------------------------------------------------------------
 
     def tell(self) -> None:
         """There are reports, or room."""
-        if self.news.empty():
-            self.news.put(None)
+        self.news.ring()
         if self.on_news is not None:
             self.on_news()
 
     def after_fork(self) -> None:
         """This process is a child now: nobody sends here."""
         self.lock = threading.RLock()
-        self.inbox = SimpleQueue()
-        self.news = SimpleQueue()
+        self.inbox = Inbox()
+        self.news = Bell()
         self.is_forked = True
         self.is_open = self.is_running = False
 

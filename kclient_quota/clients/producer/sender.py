@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections import deque
-from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
@@ -105,7 +104,7 @@ class Sender:
                     is_idle = True
                 del producer
                 if is_idle:
-                    self._sleep(min(wait_ms, POLL_MS if self.wants_flush else IDLE_MS))
+                    outbox.inbox.wait(max(1, min(wait_ms, POLL_MS if self.wants_flush else IDLE_MS)) / 1000)
         finally:
             outbox.is_running = False
             self.ident = 0
@@ -121,12 +120,6 @@ class Sender:
         with outbox.lock:
             outbox.is_open = outbox.inbox.empty() and not outbox.notices
             return outbox.is_open
-
-    def _sleep(self, wait_ms: float) -> None:
-        try:
-            self._came.append(self.outbox.inbox.get(timeout=max(0.001, wait_ms / 1000)))
-        except Empty:
-            return
 
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""

@@ -311,7 +311,7 @@ class ApacheKafka:
 
 def _line_before(stream: IO[str], deadline: float) -> str:
     """The first line of `stream`, or "" when it ends or the deadline (monotonic seconds) passes."""
-    found: queue.SimpleQueue[str] = queue.SimpleQueue()
+    found: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: found.put(stream.readline()), daemon=True).start()
     try:
         return found.get(timeout=max(0.0, deadline - time.monotonic()))

@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Protocol
 from uuid import UUID
 
@@ -84,8 +83,9 @@ class TelemetryRunner:
         self._transport = transport
         self._clock = clock or SystemTelemetryClock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        # its `put` is safe in destructors, which may run anywhere
-        self._wake: SimpleQueue[None] = SimpleQueue()
+        # held until somebody wakes the thread: releasing it is safe in destructors, which may run anywhere
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
         self._identified = threading.Event()
         self._client_instance_id: UUID | None = None
         self._close_deadline_ms: int | None = None
@@ -121,7 +121,8 @@ class TelemetryRunner:
         """As `close`, but waits for nothing; may be called by a destructor."""
         if self._close_deadline_ms is None:
             self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
-        self._wake.put(None)
+        with suppress(RuntimeError):  # it has been woken already
+            self._asleep.release()
         if self._client_instance_id is None:
             self._transport.close()
 
@@ -167,8 +168,7 @@ class TelemetryRunner:
         wait_ms: int | None = 0
         while wait_ms is not None:
             if wait_ms > 0:
-                with suppress(Empty):
-                    self._wake.get(timeout=wait_ms / 1000)
+                self._asleep.acquire(timeout=min(wait_ms / 1000, threading.TIMEOUT_MAX))
             try:
                 wait_ms = self.step()
             except Exception:

@@ -56,7 +56,7 @@ class QueuedSink:
         self._writer = writer
         self._queue_bytes = queue_bytes
         self._held_bytes = 0
-        self._queue: queue.SimpleQueue[ReceivedPush] = queue.SimpleQueue()
+        self._queue: queue.Queue[ReceivedPush] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)

@@ -1,0 +1,51 @@
+"""What wakes a sender and its callers: heard once, by one, and never waited for longer than was said."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from kclient_quota.clients.producer.outbox import Bell, Inbox
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def test_rung_before_anybody_waits_it_is_heard_once() -> None:
+    bell = Bell()
+    bell.ring()
+    bell.ring()
+    assert seconds(lambda: bell.wait(5)) < 1
+    assert seconds(lambda: bell.wait(0.01)) >= 0.01
+
+
+def test_what_was_put_is_not_waited_for() -> None:
+    inbox = Inbox()
+    inbox.put(1)
+    inbox.put(2)
+    assert seconds(lambda: inbox.wait(5)) < 1
+    assert [inbox.get(), inbox.get(), inbox.empty()] == [1, 2, True]
+
+
+def test_nobody_waits_for_longer_than_he_said_while_others_hear() -> None:
+    """As three callers of one producer do; `SimpleQueue.get(timeout=...)` lost one of them within seconds."""
+    bell, stops = Bell(), threading.Event()
+    turns = [0, 0, 0]
+
+    def listen(number: int) -> None:
+        while not stops.is_set():
+            bell.wait(0.001)
+            turns[number] += 1
+
+    listeners = [threading.Thread(target=listen, args=(number,), daemon=True) for number in range(3)]
+    for listener in listeners:
+        listener.start()
+    for _ in range(20_000):
+        bell.ring()
+    stops.set()
+    for listener in listeners:
+        listener.join(5)
+    assert not any(listener.is_alive() for listener in listeners)
+    assert all(turns)
