@@ -1,6 +1,5 @@
 """Our own configuration keys, taken out of a client's before librdkafka, which refuses unknown keys, sees them."""
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -158,9 +157,11 @@ def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
     return rest, ours
 
 
-def nearest_key(key: str, known: tuple[str, ...]) -> str | None:
+def nearest_key(key: str, known: tuple[str, ...], cutoff: float = 0.6) -> str | None:
     """The known key that `key` is most likely a slip of, or None."""
-    found = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    import difflib  # noqa: PLC0415 - only for keys that nobody knows
+
+    found = difflib.get_close_matches(key, known, n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
@@ -168,7 +169,7 @@ def _refuse_slip(key: str) -> None:
     if key in QUOTA_KEYS:
         return
     dotted = key.replace("_", ".")
-    if key.startswith("quota.") or difflib.get_close_matches(key, QUOTA_KEYS, n=1, cutoff=_SLIP_CUTOFF):
+    if key.startswith("quota.") or nearest_key(key, QUOTA_KEYS, _SLIP_CUTOFF):
         hint = nearest_key(key, QUOTA_KEYS)
     elif any(dotted == ours.replace("_", ".") for ours in QUOTA_KEYS):
         hint = next(ours for ours in QUOTA_KEYS if dotted == ours.replace("_", "."))

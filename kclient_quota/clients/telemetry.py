@@ -6,21 +6,17 @@ librdkafka pushes over a connection that the broker mutes while it throttles; th
 from __future__ import annotations
 
 import atexit
-import json
 import logging
-import random
 import threading
 import time
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kclient_telemetry.metric import MetricKind
+from kclient_telemetry.kind import MetricKind
 
 from kclient_quota.clients import live
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ConfigError
-from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +24,8 @@ if TYPE_CHECKING:
 
     from kclient_telemetry.metric import MetricName as PushName
     from kclient_telemetry.metric import Point
+
+    from kclient_quota.metrics import MetricName
 
 logger = logging.getLogger("kclient_quota")
 
@@ -38,7 +36,6 @@ ABANDON_MS: Final = 200
 """The same for a client that is not closed but forgotten."""
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
 
-_SOURCES: Final = {PRODUCER: "kafka.producer", CONSUMER: "kafka.consumer"}
 _GROWING: Final = ("-total", "-count")
 
 
@@ -57,7 +54,7 @@ class ClientTelemetry:
     """One client's telemetry.
 
     Args:
-        kind: PRODUCER or CONSUMER.
+        kind: "producer" or "consumer".
         conf: the client's configuration; asked anew for every connection.
         throttle_times: the client's own `metrics()`; called in the thread that serves its callbacks.
         clock: for metrics and the connection.
@@ -71,6 +68,8 @@ class ClientTelemetry:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         # what only a client that pushes needs is loaded by it, not by everybody who imports a client
+        import random  # noqa: PLC0415
+
         from kclient_telemetry.client.collector import Collector  # noqa: PLC0415
         from kclient_telemetry.client.reporter import TelemetryReporter  # noqa: PLC0415
         from kclient_telemetry.client.runner import TelemetryRunner  # noqa: PLC0415
@@ -86,7 +85,7 @@ class ClientTelemetry:
         self._throttles: Mapping[MetricName, float] = {}
         self._made_unix_ms = time.time_ns() // 1_000_000
         self._rebalancing_since_ms: int | None = None
-        self._collector = Collector(resource_labels(_SOURCES[kind], conf))
+        self._collector = Collector(resource_labels(f"kafka.{kind}", conf))
         self._collector.add_source(self._points)
         self._reporter = TelemetryReporter(self._collector, uniform=random.random)
         # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
@@ -110,6 +109,8 @@ class ClientTelemetry:
         subscription = self._reporter.subscription
         if subscription is None or not subscription.selection:
             return
+        import json  # noqa: PLC0415 - as above
+
         statistics = json.loads(text)
         throttles = self._throttle_times()
         now_ms = self._clock.now_ms()
@@ -172,7 +173,9 @@ class ClientTelemetry:
     # -- what is pushed
 
     def _points(self) -> list[Point]:
-        from kclient_telemetry.naming import point_of  # noqa: PLC0415 - as above
+        from dataclasses import replace  # noqa: PLC0415 - as above
+
+        from kclient_telemetry.naming import point_of  # noqa: PLC0415
 
         now_ms = self._clock.now_ms()
         with self._lock:
@@ -288,7 +291,7 @@ def new_telemetry(
     Where a connection of ours cannot be made (Kerberos, key stores), librdkafka is left to push by itself.
 
     Args:
-        kind: PRODUCER or CONSUMER.
+        kind: "producer" or "consumer".
         conf: librdkafka's configuration.
         throttle_times: the client's own `metrics()`.
 

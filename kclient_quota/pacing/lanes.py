@@ -46,6 +46,16 @@ class Lane:
     deadline_ms: int | None = None
     newest: bool = False
 
+    @property
+    def drops(self) -> bool:
+        """Whether a message is dropped when there is no room."""
+        return self.full is Full.DROP_OLDEST or self.full is Full.DROP_NEWEST
+
+    @property
+    def raises(self) -> bool:
+        """Whether the caller is told when there is no room."""
+        return self.full is Full.RAISE
+
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight > 0):
             raise ConfigError(f"lane {self.name!r}: weight must be above 0, not {self.weight}")

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from types import MappingProxyType
+
+from kclient_telemetry.kind import MetricKind as MetricKind  # noqa: PLC0414 - everybody else's place to find it
 
 AttributeValue = str | bool | int | float
 Attributes = tuple[tuple[str, AttributeValue], ...]
@@ -28,14 +29,6 @@ class MetricName:
 
     def __hash__(self) -> int:
         return hash((self.name, self.group, frozenset(self.tags.items())))
-
-
-class MetricKind(Enum):
-    """The three shapes KIP-714 pushes: the last value, a sum that only grows, a distribution that only grows."""
-
-    GAUGE = "gauge"
-    SUM = "sum"
-    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)

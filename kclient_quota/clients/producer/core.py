@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.pacing.lanes import DEFAULT_LANE, Full
+from kclient_quota.pacing.lanes import DEFAULT_LANE
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
 
@@ -44,10 +44,6 @@ class Lost(Enum):
     EXPIRED = "it was not worth sending any more"
     DROPPED = "its lane was full"
     REPLACED = "a newer message of its key has come"
-
-
-DROPS: Final = frozenset({Full.DROP_OLDEST, Full.DROP_NEWEST})
-"""Of lanes for which nobody waits."""
 
 
 class Turns(Protocol):
@@ -164,7 +160,7 @@ class ProducerCore:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
         pace = broker.queue.pace
         throttled_ms = pace.throttled_for_ms(now_ms)
-        if broker.queue.lane(message.lane).full in DROPS:
+        if broker.queue.lane(message.lane).drops:
             return self._offer(broker.queue, message)
         if throttled_ms > self._max_delay_ms:
             return throttled_ms

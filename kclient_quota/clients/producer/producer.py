@@ -13,43 +13,27 @@ import time
 import weakref
 from _thread import start_new_thread
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.interceptor import ProducerInterceptors, ProducerRecord, load
-from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, warn_of_default_client_id
-from kclient_quota.clients.producer import settings
-from kclient_quota.clients.producer.core import DROPS, ProducerCore
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
-from kclient_quota.clients.producer.queue_metrics import RECORD_BYTES
-from kclient_quota.clients.producer.routes import Routes
-from kclient_quota.clients.producer.sender import Sender
-from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, SLICE_MS, lost_interrupt
-from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.shared_pace import SharedPace, shared_pace
-from kclient_quota.clients.telemetry import TelemetryMethods, new_telemetry
-from kclient_quota.clients.wait_time import WaitLog
+from kclient_quota.clients.telemetry import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import Backoff, split
 from kclient_quota.errors import QuotaThrottledError
-from kclient_quota.metrics import PRODUCER, MetricName
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Full, Lane
-from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import SendQueue
-from kclient_quota.pacing.turns import Waiting
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.interceptor import ProducerInterceptors
+    from kclient_quota.clients.producer.sender import Sender
+    from kclient_quota.clients.quota_state import BrokerQuotaState
+    from kclient_quota.metrics import MetricName
 
 logger = logging.getLogger("kclient_quota")
 
@@ -78,7 +62,7 @@ class Producer(TransactingProducer, TelemetryMethods):
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
     _outbox = Outbox()
     _outbox.is_open = True
-    _chain = ProducerInterceptors([])
+    _chain = cast("ProducerInterceptors", ())
     _clock: Clock = SYSTEM_CLOCK
     _transaction = Transaction({})
     _max_block_ms = 0
@@ -90,61 +74,40 @@ class Producer(TransactingProducer, TelemetryMethods):
         if len(config) > 1 or not (config or kwargs) or (config and not isinstance(config[0], Mapping)):
             raise TypeError("expected configuration dict")  # as confluent_kafka says
         given = {**(config[0] if config else {}), **kwargs}
-        conf, ours = split(given)
-        chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
+        # What a producer is made of is loaded with the first one, not with the class.
+        from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
+        from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
+
+        parts = Parts(given, SYSTEM_CLOCK)
         self._clock = SYSTEM_CLOCK
-        self._ask_conf = dict(conf)
-        finder = settings.limit_finder(ours, self._ask_conf)
-        is_off = ours.backoff is Backoff.OFF
-        limit = UNKNOWN if is_off else finder.find()
-        self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
-        warn_of_default_client_id(conf, limit)
-        self._max_block_ms = ours.max_block_ms
-        self._raises = ours.backoff is Backoff.RAISE
-        self._sorting = Sorting(ours)
-        self._heartbeat = settings.keep_alive(heartbeat)
-        self._chain = ProducerInterceptors(chain)
-        self._default_callback: Callback | None = conf.get("on_delivery")
-        self._transaction = Transaction(conf, ours.transaction_timeout)
-        inner = self._transaction.with_message_timeout(settings.with_defaults(conf, limit))
-        self._message_ms = settings.message_timeout_ms(conf)
-        self._most_bytes = settings.most_message_bytes(conf)
-        self._most_messages = settings.most_messages(conf)
-        self._outbox = Outbox()
-        self._wait_log = WaitLog(self._client_id)
+        self._ask_conf = parts.ask_conf
+        self._client_id = parts.client_id
+        self._max_block_ms = parts.max_block_ms
+        self._raises = parts.raises
+        self._sorting = parts.sorting
+        self._heartbeat = parts.keep_alive(heartbeat)
+        self._chain = parts.chain
+        self._default_callback: Callback | None = parts.default_callback
+        self._transaction = parts.transaction
+        self._new_waiting = parts.new_waiting
+        self._most_bytes = parts.most_bytes
+        self._most_messages = parts.most_messages
+        self._outbox = parts.outbox
+        self._wait_log = parts.wait_log
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
-        self._hearing = Hearing(self._outbox, self._client_id, limit, ours.backoff, self._clock, self._sorting.lanes)
-        pace = shared_pace(settings.pace_key(conf, ours))
-        new_queue = partial(_new_queue, inner, ours.max_delay_ms, self._sorting.lanes, pace)
-        core = ProducerCore(new_queue, _routes(conf), limit, ours.max_delay_ms)
-        core.turns = pace
-        self._sender = Sender(
-            self._outbox,
-            core,
-            self._transaction,
-            clock=self._clock,
-            lock=pace.lock,
-            metrics=self._hearing.queue,
-            errors_only=settings.is_true(conf.get("delivery.report.only.error")),
-        )
-        self._sender.set_free(self._clock.now_ms())
-        self._outbox.is_open = is_off or not core.is_limited(self._clock.now_ms())
-        self._telemetry = new_telemetry(PRODUCER, conf, self._hearing.metrics)
-        later = partial(_later, self._outbox, self._sender)
+        self._hearing = parts.hearing
+        self._sender = parts.sender
+        self._telemetry = parts.telemetry
         try:
-            super().__init__(settings.with_callbacks(inner, self._hearing, limit, later, self._telemetry))
+            super().__init__(parts.configuration())
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = _is_watched(super().produce)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
-        watch = settings.watch(finder, self._hearing)
-        self._hearing.ask_soon = watch.ask_soon
-        self._stop_watch = weakref.finalize(self, watch.close)
-        if finder.may_change and not is_off:
-            watch.start()
+        self._stop_watch = weakref.finalize(self, parts.watch().close)
 
     # Doors --------------------------------------------------------------------------------------------------------
 
@@ -194,7 +157,7 @@ class Producer(TransactingProducer, TelemetryMethods):
         """
         if callback is None:
             callback = on_delivery
-        if (self._outbox.is_open and not self._chain) or not settings.is_batch(messages):
+        if (self._outbox.is_open and not self._chain) or not is_batch(messages):
             return super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
         sent = 0
         for number, message in enumerate(messages):
@@ -254,7 +217,7 @@ class Producer(TransactingProducer, TelemetryMethods):
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """As confluent_kafka's; messages that wait for the quota are in the queue."""
         if in_queue and self._outbox.has_sender:
-            self._tell_sender(Sender.purge)
+            self._tell_sender(lambda sender: sender.purge())
         super().purge(in_queue, in_flight, blocking)
         if blocking:
             self._await_reports()
@@ -323,7 +286,7 @@ class Producer(TransactingProducer, TelemetryMethods):
 
     # Being seen ---------------------------------------------------------------------------------------------------
 
-    def metrics(self) -> dict[MetricName, float]:
+    def metrics(self) -> "dict[MetricName, float]":
         """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
         return self._hearing.metrics()
 
@@ -338,7 +301,7 @@ class Producer(TransactingProducer, TelemetryMethods):
                 return value
         raise KeyError(name)
 
-    def quota_state(self) -> dict[int, BrokerQuotaState]:
+    def quota_state(self) -> "dict[int, BrokerQuotaState]":
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         sender, now_ms = self._sender, self._clock.now_ms()
         with sender.lock:
@@ -357,6 +320,8 @@ class Producer(TransactingProducer, TelemetryMethods):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """With interceptors."""
+        from kclient_quota.clients.interceptor import ProducerRecord  # noqa: PLC0415 - loaded with the first producer
+
         record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
         args = record.topic, record.value, record.key, record.partition
         callback = partial(_acknowledged, self._chain, record.headers, callback or self._default_callback)
@@ -383,23 +348,23 @@ class Producer(TransactingProducer, TelemetryMethods):
             return
         if len(outbox.reports) >= self._most_messages:
             raise BufferError("Local: Queue full")
-        nbytes = RECORD_BYTES + len(value or b"") + len(key or b"") + (_header_bytes(headers) if headers else 0)
         handed = Handed(
             value, key, partition, callback or self._default_callback, timestamp or time.time_ns() // 1_000_000, headers
         )
         if self._asks_produce:
             handed.context = contextvars.copy_context()
         now_ms = self._clock.now_ms()
-        message = Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self._message_ms)
+        message = self._new_waiting(topic, partition, handed, now_ms)
+        nbytes = message.raw_bytes
         lane = self._sorting.sort(message)
         free = outbox.free_bytes
         is_free = free[lane.name] >= nbytes and not self._transaction.is_late(now_ms)
-        if is_free or lane.full in DROPS or outbox.is_calling():
+        if is_free or lane.drops or outbox.is_calling():
             free[lane.name] -= nbytes
             outbox.put(message)
             return
         self._say_once_in_loop()
-        handed.waits, handed.is_hasty = True, lane.full is Full.RAISE
+        handed.waits, handed.is_hasty = True, lane.raises
         handed.answered = threading.Lock()
         handed.answered.acquire()
         outbox.put(message)
@@ -457,12 +422,12 @@ class Producer(TransactingProducer, TelemetryMethods):
             extra={"client_id": self._client_id},
         )
 
-    def _tell_sender(self, work: Callable[[Sender], None]) -> None:
+    def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
         """Have the sender do something before anything else that comes, and wait until it has."""
         done = threading.Lock()
         done.acquire()
 
-        def do(sender: Sender) -> None:
+        def do(sender: "Sender") -> None:
             try:
                 work(sender)
             finally:
@@ -483,38 +448,13 @@ class Producer(TransactingProducer, TelemetryMethods):
             self._outbox.wait_for_news(0.01)
 
 
-def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A callback of the application's that runs in its own calls: what the sender hears waits for them."""
-
-    def call(event: Any) -> None:
-        if threading.get_ident() == sender.ident:
-            outbox.reports.append((callback, event))
-        else:
-            callback(event)
-
-    return call
-
-
-def _routes(conf: Mapping[str, Any]) -> Routes:
-    return Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
-
-
-def _new_queue(
-    conf: Mapping[str, Any], max_delay_ms: int, lanes: Sequence[Lane], shared: SharedPace, broker: int, limit: Limit
-) -> SendQueue:
-    pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
-    cost = BatchCost(compressed=settings.is_compressed(conf))
-    linger_ms = settings.linger_ms(conf)
-    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms), lanes)
-
-
 def _is_watched(produce: Callable[..., Any]) -> bool:
     """Whether what takes messages is not librdkafka's own but somebody's, who may look at the caller's context."""
     return hasattr(produce, "__func__") or not isinstance(produce, type(len))
 
 
 def _acknowledged(
-    chain: ProducerInterceptors, headers: Any, callback: Callback | None, error: KafkaError | None, message: Any
+    chain: "ProducerInterceptors", headers: Any, callback: Callback | None, error: KafkaError | None, message: Any
 ) -> None:
     chain.on_acknowledgement(message, error, headers)
     if callback is not None:
@@ -543,11 +483,17 @@ def _are_headers(headers: Any) -> bool:
     )
 
 
-def _header_bytes(headers: Any) -> int:
-    """What a message's headers take, about."""
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return sum(len(name) + len(value or b"") + 2 for name, value in pairs)
-
-
 def _is_number(timeout: Any) -> bool:
     return isinstance(timeout, (int, float))
+
+
+def is_batch(messages: object) -> bool:
+    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
+    return isinstance(messages, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("value"), (str, bytes, type(None)))
+        and isinstance(message.get("key"), (str, bytes, type(None)))
+        and isinstance(message.get("partition"), (int, type(None)))
+        and message.get("timestamp") is None
+        for message in messages
+    )

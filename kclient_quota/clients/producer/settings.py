@@ -200,15 +200,3 @@ def watch(finder: LimitFinder, hearing: Hearing) -> LimitWatch:
             hearing.on_limit(limit)
 
     return LimitWatch(finder, on_limit)
-
-
-def is_batch(messages: object) -> bool:
-    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
-    return isinstance(messages, list) and all(
-        isinstance(message, dict)
-        and isinstance(message.get("value"), (str, bytes, type(None)))
-        and isinstance(message.get("key"), (str, bytes, type(None)))
-        and isinstance(message.get("partition"), (int, type(None)))
-        and message.get("timestamp") is None
-        for message in messages
-    )

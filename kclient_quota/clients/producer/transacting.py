@@ -8,15 +8,18 @@ refused for its own; and near its end nothing is sent while anything is unanswer
 connection of its own, which no throttle of produce requests mutes.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient_quota.clients.producer.sender import Sender
 
 
 class TransactingProducer(WaitingProducer):
@@ -78,7 +81,7 @@ class TransactingProducer(WaitingProducer):
         deadline_ms = self._deadline_ms(timeout)
         if self._transaction.is_open:
             if self._outbox.has_sender:
-                self._tell_sender(Sender.end_transaction)
+                self._tell_sender(lambda sender: sender.end_transaction())
             if self._deliver(deadline_ms):
                 text = "commit_transaction: messages still wait for the quota; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
@@ -97,7 +100,7 @@ class TransactingProducer(WaitingProducer):
     def _drop_queue(self) -> None:
         """Messages that wait for the quota go with their transaction, and are reported as purged."""
         if self._outbox.has_sender:
-            self._tell_sender(Sender.purge)
+            self._tell_sender(lambda sender: sender.purge())
 
     def _tell_reports(self) -> None:
         """Call the application's callbacks with what has become of the transaction's messages."""
@@ -108,9 +111,9 @@ class TransactingProducer(WaitingProducer):
         """Have the sender take what librdkafka has to report by now: it asks librdkafka between two steps."""
         for _ in range(2):
             if self._outbox.has_sender:
-                self._tell_sender(Sender.collected)
+                self._tell_sender(lambda sender: sender.collected())
 
-    def _tell_sender(self, work: Callable[[Sender], None]) -> None:
+    def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
         """Have the sender do something, and wait until it has."""
         raise NotImplementedError
 

@@ -4,18 +4,20 @@ import logging
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
 from kclient_quota.errors import QuotaThrottledError
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.producer.hearing import Hearing
+    from kclient_quota.clients.producer.sender import Sender
+    from kclient_quota.clients.wait_time import WaitLog
 
 logger = logging.getLogger("kclient_quota")
 
@@ -44,14 +46,14 @@ class WaitingProducer(confluent_kafka.Producer):
     """What stands between a producer's doors and librdkafka."""
 
     _outbox: Outbox
-    _sender: Sender
-    _hearing: Hearing
+    _sender: "Sender"
+    _hearing: "Hearing"
     _transaction: Transaction
     _clock: Clock
     _heartbeat: Callable[[], Any] | None
     _max_block_ms: int
     _raises: bool
-    _wait_log: WaitLog
+    _wait_log: "WaitLog"
     _waiting: dict[int, Handed]
 
     # What the sender calls ----------------------------------------------------------------------------------------

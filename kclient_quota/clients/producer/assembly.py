@@ -1,0 +1,148 @@
+"""What a producer is made of, put together from its configuration.
+
+Loaded when the first producer is made, not with the class: a program that only names `Producer` starts without it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kclient_quota.clients.interceptor import ProducerInterceptors, load
+from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.producer import settings
+from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.queue_metrics import RECORD_BYTES
+from kclient_quota.clients.producer.routes import Routes
+from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.sorting import Sorting
+from kclient_quota.clients.producer.transaction import Transaction
+from kclient_quota.clients.shared_pace import SharedPace, shared_pace
+from kclient_quota.clients.telemetry import new_telemetry
+from kclient_quota.clients.wait_time import WaitLog
+from kclient_quota.clock import Clock
+from kclient_quota.config import Backoff, split
+from kclient_quota.metrics import PRODUCER
+from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.lanes import Lane
+from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_queue import SendQueue
+from kclient_quota.pacing.turns import Waiting
+
+
+class Parts:
+    """Of one producer.
+
+    Args:
+        given: the application's configuration, confluent_kafka's and ours.
+        clock: the producer's.
+
+    Attributes:
+        ask_conf: with what the cluster is asked for the limit; `set_sasl_credentials` renews it.
+        is_off: `quota.backoff=off`.
+        raises: `quota.backoff=raise`.
+        message_ms: for how long a message is worth sending.
+        most_bytes: of one message.
+        most_messages: that nobody has polled for the reports of.
+        inner: librdkafka's configuration, as long as our callbacks are not in it.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """
+
+    def __init__(self, given: Mapping[str, Any], clock: Clock) -> None:
+        conf, ours = split(given)
+        chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
+        self.ask_conf = dict(conf)
+        self._finder = settings.limit_finder(ours, self.ask_conf)
+        self.is_off = ours.backoff is Backoff.OFF
+        self._limit = UNKNOWN if self.is_off else self._finder.find()
+        self.client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        warn_of_default_client_id(conf, self._limit)
+        self.max_block_ms = ours.max_block_ms
+        self.raises = ours.backoff is Backoff.RAISE
+        self.sorting = Sorting(ours)
+        self.chain = ProducerInterceptors(chain)
+        self.default_callback = conf.get("on_delivery")
+        self.transaction = Transaction(conf, ours.transaction_timeout)
+        self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
+        self.message_ms = settings.message_timeout_ms(conf)
+        self.most_bytes = settings.most_message_bytes(conf)
+        self.most_messages = settings.most_messages(conf)
+        self.outbox = Outbox()
+        self.wait_log = WaitLog(self.client_id)
+        self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
+        pace = shared_pace(settings.pace_key(conf, ours))
+        new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace)
+        core = ProducerCore(
+            new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
+        )
+        core.turns = pace
+        self.sender = Sender(
+            self.outbox,
+            core,
+            self.transaction,
+            clock=clock,
+            lock=pace.lock,
+            metrics=self.hearing.queue,
+            errors_only=settings.is_true(conf.get("delivery.report.only.error")),
+        )
+        self.sender.set_free(clock.now_ms())
+        self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())
+        self.telemetry = new_telemetry(PRODUCER, conf, self.hearing.metrics)
+
+    @staticmethod
+    def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
+        """What keeps a consumer in its group while the producer waits."""
+        return settings.keep_alive(heartbeat)
+
+    def configuration(self) -> dict[str, Any]:
+        """What librdkafka gets."""
+        later = partial(_later, self.outbox, self.sender)
+        return settings.with_callbacks(self.inner, self.hearing, self._limit, later, self.telemetry)
+
+    def watch(self) -> LimitWatch:
+        """What tells the producer of a new limit; it runs, where the limit can change."""
+        watch = settings.watch(self._finder, self.hearing)
+        self.hearing.ask_soon = watch.ask_soon
+        if self._finder.may_change and not self.is_off:
+            watch.start()
+        return watch
+
+    def new_waiting(self, topic: str, partition: int, handed: Handed, now_ms: int) -> Waiting:
+        """A message that is to wait for the quota."""
+        nbytes = RECORD_BYTES + len(handed.value or b"") + len(handed.key or b"")
+        if handed.headers:
+            nbytes += _header_bytes(handed.headers)
+        return Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self.message_ms)
+
+
+def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A callback of the application's that runs in its own calls: what the sender hears waits for them."""
+
+    def call(event: Any) -> None:
+        if threading.get_ident() == sender.ident:
+            outbox.reports.append((callback, event))
+        else:
+            callback(event)
+
+    return call
+
+
+def _new_queue(
+    conf: Mapping[str, Any], max_delay_ms: int, lanes: Sequence[Lane], shared: SharedPace, broker: int, limit: Limit
+) -> SendQueue:
+    pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
+    cost = BatchCost(compressed=settings.is_compressed(conf))
+    linger_ms = settings.linger_ms(conf)
+    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms), lanes)
+
+
+def _header_bytes(headers: Any) -> int:
+    """What a message's headers take, about."""
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return sum(len(name) + len(value or b"") + 2 for name, value in pairs)
