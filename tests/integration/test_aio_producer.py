@@ -148,6 +148,27 @@ async def test_raise_says_when_to_try_again(broker: EmbeddedBroker) -> None:
     assert read_back(broker) == ids(2)
 
 
+async def test_what_is_cancelled_while_it_is_to_raise_is_not_sent(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=1_000_000)
+    producer = AIOProducer(conf(broker, **{"quota.backoff": "raise"}))
+    taken, cancelled = set(), set()
+    for number in range(300):
+        value = b"%06d" % number
+        task = asyncio.create_task(producer.produce("orders", value))
+        for _ in range(number % 3):
+            await asyncio.sleep(0.001 * (number % 2))
+        task.cancel()
+        await asyncio.wait([task])
+        if task.cancelled():
+            cancelled.add(value)
+        elif task.exception() is None:
+            taken.add(value)
+    assert len(cancelled) >= 100
+    assert len(taken) >= 100
+    await producer.close()
+    assert set(read_back(broker)) == taken
+
+
 async def test_a_cancelled_close_goes_on(broker: EmbeddedBroker) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=50_000)
     producer = AIOProducer(conf(broker))

@@ -96,6 +96,9 @@ class InnerProducer(Producer):
         if self._heartbeat is not None:
             self._heartbeat()
 
+    def _say_once_in_loop(self) -> None:
+        """Nothing: what may be waited for in the event loop is some milliseconds."""
+
     def _end_overdue(self) -> KafkaException:
         """Leave the abort to the application's own next call: workers also act while it awaits nothing."""
         error = self._transaction.refuse(aborted=False)

@@ -5,24 +5,19 @@ their callers wait. `_wait_ms` decides how long.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 from math import inf
 from typing import Final, Protocol
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.routes import NO_BROKER, Routes
+from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.lanes import DEFAULT_LANE
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
-from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.turns import Waiting
 
-ROUTE_MS: Final = 30_000
-"""How old a topic's leaders may be."""
-ASK_AGAIN_MS: Final = 1_000
-"""When to ask again who leads a topic, after nobody has answered."""
 CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
@@ -58,27 +53,6 @@ class Turns(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Broker:
-    """What one broker is sent.
-
-    Attributes:
-        number: its id; NO_BROKER as long as only one is known.
-        queue: messages that wait for the quota.
-        before: messages that wait for room in the queue, by lane and tenant.
-        wait_ms: after how long the next of them may go.
-        wire_bytes: sent to it since its pace was told last.
-        looked_at: raw bytes that had been granted then.
-    """
-
-    number: int
-    queue: SendQueue
-    before: dict[tuple[str, Hashable], deque[Waiting]]
-    wait_ms: float = inf
-    wire_bytes: int = 0
-    looked_at: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Messages to hand to librdkafka now.
@@ -108,6 +82,7 @@ class ProducerCore:
         max_delay_ms: `quota.max.delay.ms`: what a throttle that lasts longer has callers wait for.
 
     Attributes:
+        brokers: what each is sent, and which messages are its.
         turns: whose turn it is, of all that share the quota in this process; None for one alone.
         is_careful: a transaction is near its end: one message at a time.
         throttled_at_ms: when the latest throttle ends or ended; None before the first.
@@ -116,14 +91,10 @@ class ProducerCore:
     def __init__(
         self, new_queue: Callable[[int, Limit], SendQueue], routes: Routes, limit: Limit, max_delay_ms: int
     ) -> None:
-        self._new_queue = new_queue
-        self.routes = routes
+        self.brokers = Brokers(lambda number: new_queue(number, self.limit), routes)
         self.limit = limit
         self._max_delay_ms = max_delay_ms
-        self._brokers: dict[int, Broker] = {}
         self._delivered_bytes = 0
-        self._asked: dict[str, int] = {}
-        self._is_split = False
         self._lost: list[tuple[Waiting, Lost]] = []
         self.turns: Turns | None = None
         self.is_careful = False
@@ -142,7 +113,7 @@ class ProducerCore:
         Returns:
             0 when the queue has it; otherwise after how many milliseconds that is expected.
         """
-        broker = self._broker_of(message, now_ms)
+        broker = self.brokers.of(message, now_ms)
         line = message.lane, message.tenant
         before = broker.before.get(line)
         if not before:
@@ -186,7 +157,7 @@ class ProducerCore:
             claim: asked of each before it is let in; one that is not wanted any more is forgotten.
             give_back: told of a claimed one when there is no room after all.
         """
-        for broker in self._brokers.values():
+        for broker in self.brokers:
             for line, before in list(broker.before.items()):
                 while before:
                     message = before[0]
@@ -207,14 +178,14 @@ class ProducerCore:
 
     def waiting(self) -> list[Waiting]:
         """Those that wait for room, who leave with that."""
-        found = [message for broker in self._brokers.values() for message in _before(broker)]
-        for broker in self._brokers.values():
+        found = [message for broker in self.brokers for message in broker.waiting()]
+        for broker in self.brokers:
             broker.before.clear()
         return found
 
     def sent(self, now_ms: int) -> Iterator[Sent]:
         """What leaves now."""
-        for broker in self._brokers.values():
+        for broker in self.brokers:
             broker.wait_ms = NEVER
             while len(broker.queue) and not (self.is_careful and broker.queue.pace.outstanding):
                 if self.turns is not None and not self.turns.may_go(self, broker.number, now_ms):
@@ -227,13 +198,13 @@ class ProducerCore:
                 if self.turns is not None:
                     self.turns.on_sent(self, broker.number, grant.wire_bytes)
                 fill = min(1.0, grant.raw_bytes / max(1, broker.queue.pace.lump_bytes(1)))
-                partition = self._partition_of(broker, grant)
+                partition = self.brokers.partition_of(broker, grant)
                 yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)
 
     def wait_ms(self, now_ms: int) -> float:
         """After how many milliseconds to look again; infinite when nothing waits."""
         waits = [inf]
-        for broker in self._brokers.values():
+        for broker in self.brokers:
             waits.append(broker.wait_ms)
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
@@ -244,7 +215,7 @@ class ProducerCore:
 
     def lost(self, now_ms: int) -> list[tuple[Waiting, Lost]]:
         """Those that have left the queue without being sent since the last call, or do now."""
-        for broker in self._brokers.values():
+        for broker in self.brokers:
             self._lost += [(message, Lost.EXPIRED) for message in broker.queue.expire(now_ms)]
         lost, self._lost = self._lost, []
         return lost
@@ -252,9 +223,9 @@ class ProducerCore:
     def purge(self) -> list[Waiting]:
         """Forget all that wait."""
         gone: list[Waiting] = []
-        for broker in self._brokers.values():
+        for broker in self.brokers:
             gone += broker.queue.purge()
-            gone += _before(broker)
+            gone += broker.waiting()
             broker.before.clear()
         return gone
 
@@ -262,10 +233,10 @@ class ProducerCore:
         """So much may come to a lane without asking; 0 when any queue is nearly full."""
         if self.is_careful:
             return 0
-        if not self._brokers:
+        if not len(self.brokers):
             rate = self.limit.byte_rate
             return int(MOST_FREE_BYTES if rate is None else min(rate * FIRST_MS / 1000, MOST_FREE_BYTES))
-        return max(0, min(int(self._free(broker, lane, now_ms)) for broker in self._brokers.values()))
+        return max(0, min(int(self._free(broker, lane, now_ms)) for broker in self.brokers))
 
     def _free(self, broker: Broker, lane: str, now_ms: int) -> float:
         queue = broker.queue
@@ -276,57 +247,7 @@ class ProducerCore:
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
-        return not any(len(broker.queue) or broker.before for broker in self._brokers.values())
-
-    # Where to -----------------------------------------------------------------------------------------------------
-
-    def wants_route(self, topic: str, now_ms: int) -> bool:
-        """Whether to ask now who leads a topic, supposing that it will be: a muted connection would not answer."""
-        route = self.routes.get(topic)
-        if route is not None and now_ms - route.found_at_ms < ROUTE_MS:
-            return False
-        asked_ms = self._asked.get(topic)
-        if asked_ms is not None and now_ms - asked_ms < ASK_AGAIN_MS:
-            return False
-        if any(broker.queue.pace.throttled_for_ms(now_ms) for broker in self._brokers.values()):
-            return False
-        self._asked[topic] = now_ms
-        return True
-
-    def learn_route(self, topic: str, leaders: Mapping[int, int], brokers: int, now_ms: int) -> None:
-        """The cluster has so many brokers, and these lead a topic's partitions."""
-        if brokers > 1 and not self._is_split:
-            self._is_split = True
-        if leaders:
-            self.routes.learn(topic, leaders, now_ms)
-
-    def broker(self, number: int) -> Broker:
-        """A broker by its id; the only one, whatever its id, while one is known."""
-        if not self._is_split:
-            number = NO_BROKER
-        found = self._brokers.get(number)
-        if found is None:
-            found = self._brokers[number] = Broker(number, self._new_queue(number, self.limit), {})
-        return found
-
-    def _broker_of(self, message: Waiting, now_ms: int) -> Broker:
-        route = self.routes.get(message.topic)
-        if route is None:
-            return self.broker(NO_BROKER)
-        partition = self.routes.partition(route, message.payload.key, message.partition)
-        if partition is None:
-            message.partition = ANY_PARTITION
-            return min(map(self.broker, route.brokers), key=lambda broker: _busy(broker, now_ms))
-        if partition >= len(route.leaders):
-            return self.broker(NO_BROKER)
-        message.partition = partition
-        return self.broker(route.leaders[partition])
-
-    def _partition_of(self, broker: Broker, grant: Grant) -> int:
-        route = self.routes.get(grant.topic)
-        if grant.partition != ANY_PARTITION or route is None:
-            return grant.partition
-        return route.pick(broker.number, grant.raw_bytes)
+        return not any(len(broker.queue) or broker.before for broker in self.brokers)
 
     # What librdkafka and the cluster say --------------------------------------------------------------------------
 
@@ -337,9 +258,9 @@ class ProducerCore:
 
     def on_wire(self, number: int, nbytes: int, now_ms: int) -> None:
         """Librdkafka has sent a broker so many bytes since the last call."""
-        if self._is_split and number not in self._brokers:
+        broker = self.brokers.known(number)
+        if broker is None:
             return
-        broker = self.broker(number)
         pace = broker.queue.pace
         broker.wire_bytes += nbytes
         # What librdkafka has not sent yet must not pass for what compresses well.
@@ -350,7 +271,7 @@ class ProducerCore:
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""
-        self.broker(number).queue.pace.on_throttle(throttle_ms, now_ms)
+        self.brokers.get(number).queue.pace.on_throttle(throttle_ms, now_ms)
         self.throttled_at_ms = max(self.throttled_at_ms or 0, now_ms + throttle_ms)
         self._delivered_bytes = 0
 
@@ -358,7 +279,7 @@ class ProducerCore:
         """Follow another limit."""
         before, self.limit = self.limit, limit
         if before.byte_rate != limit.byte_rate or before.known != limit.known:
-            for broker in self._brokers.values():
+            for broker in self.brokers:
                 broker.queue.pace.set_limit(limit.byte_rate, now_ms)
 
     def is_limited(self, now_ms: int) -> bool:
@@ -379,25 +300,26 @@ class ProducerCore:
             now_ms: now.
             busy: only those that have yet to report something, all of them where that is not known.
         """
-        brokers = list(self._brokers.values())
+        brokers = list(self.brokers)
         if busy:
             brokers = [each for each in brokers if each.queue.pace.outstanding or len(each.queue)] or brokers
         return [each.queue.pace.throttled_for_ms(now_ms) for each in brokers]
 
     def retry(self, message: Waiting, now_ms: int) -> tuple[int, int | None]:
         """After how long a message that was not taken may come again, and whose quota is used up."""
-        broker = self._broker_of(message, now_ms)
+        broker = self.brokers.of(message, now_ms)
         wait_ms = max(1, self._wait_ms(broker, message, now_ms, only_ask=True))
         return wait_ms, None if broker.number == NO_BROKER else broker.number
 
     def state(self, only_id: int, now_ms: int) -> dict[int, BrokerQuotaState]:
         """What is known about each broker, by its id; -1 as long as that is not known."""
-        if not self._brokers:
-            self.broker(NO_BROKER)
+        if not len(self.brokers):
+            self.brokers.get(NO_BROKER)
         found: dict[int, BrokerQuotaState] = {}
-        for number, broker in self._brokers.items():
+        for broker in self.brokers:
             pace = broker.queue.pace
-            found[only_id if number == NO_BROKER and not self._is_split else number] = BrokerQuotaState(
+            is_only = broker.number == NO_BROKER and not self.brokers.is_split
+            found[only_id if is_only else broker.number] = BrokerQuotaState(
                 limit=self.limit.byte_rate,
                 source=str(self.limit.source),
                 rate=pace.rate(),
@@ -407,15 +329,3 @@ class ProducerCore:
                 lanes=broker.queue.state(now_ms),
             )
         return found
-
-
-def _before(broker: Broker) -> Iterator[Waiting]:
-    """Messages that wait for room in its queue."""
-    return chain.from_iterable(broker.before.values())
-
-
-def _busy(broker: Broker, now_ms: int) -> tuple[int, int]:
-    """How long a message would wait for a broker, to tell the least."""
-    pace = broker.queue.pace
-    waiting = broker.queue.raw_bytes + sum(message.raw_bytes for message in _before(broker))
-    return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting

@@ -1,12 +1,22 @@
 """Which broker a message goes to, and which partition those go to that may go anywhere. No clock, lock or client."""
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
 from typing import Final
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
+from kclient_quota.pacing.send_queue import Grant, SendQueue
+from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
 
 NO_BROKER: Final = -1
 """The leader of a partition that has none now, and of all as long as nobody knows."""
+ROUTE_MS: Final = 30_000
+"""How old a topic's leaders may be."""
+ASK_AGAIN_MS: Final = 1_000
+"""When to ask again who leads a topic, after nobody has answered."""
 
 
 class Route:
@@ -73,3 +83,113 @@ class Routes:
         if partition >= 0:
             return partition
         return self._partitioner.partition(key, len(route.leaders))
+
+
+@dataclass(slots=True)
+class Broker:
+    """What one broker is sent.
+
+    Attributes:
+        number: its id; NO_BROKER as long as only one is known.
+        queue: messages that wait for the quota.
+        before: messages that wait for room in the queue, by lane and tenant.
+        wait_ms: after how long the next of them may go.
+        wire_bytes: sent to it since its pace was told last.
+        looked_at: raw bytes that had been granted then.
+    """
+
+    number: int
+    queue: SendQueue
+    before: dict[tuple[str, Hashable], deque[Waiting]]
+    wait_ms: float = inf
+    wire_bytes: int = 0
+    looked_at: int = 0
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Messages that wait for room in its queue."""
+        return chain.from_iterable(self.before.values())
+
+    def busy(self, now_ms: int) -> tuple[int, int]:
+        """How long a message would wait for it, to tell the least."""
+        pace = self.queue.pace
+        waiting = self.queue.raw_bytes + sum(message.raw_bytes for message in self.waiting())
+        return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting
+
+
+class Brokers:
+    """The brokers of one producer; one for all as long as the cluster has only one, or is not known.
+
+    Args:
+        new_queue: makes a broker's queue, by its id.
+        routes: where messages go.
+
+    Attributes:
+        routes: as above.
+        is_split: whether there are several.
+    """
+
+    def __init__(self, new_queue: Callable[[int], SendQueue], routes: Routes) -> None:
+        self._new_queue = new_queue
+        self._brokers: dict[int, Broker] = {}
+        self._asked: dict[str, int] = {}
+        self.routes = routes
+        self.is_split = False
+
+    def __iter__(self) -> Iterator[Broker]:
+        return iter(self._brokers.values())
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    def get(self, number: int) -> Broker:
+        """A broker by its id; the only one, whatever its id, while one is known."""
+        if not self.is_split:
+            number = NO_BROKER
+        found = self._brokers.get(number)
+        if found is None:
+            found = self._brokers[number] = Broker(number, self._new_queue(number), {})
+        return found
+
+    def known(self, number: int) -> Broker | None:
+        """The same, where anything has been sent to it."""
+        return None if self.is_split and number not in self._brokers else self.get(number)
+
+    def of(self, message: Waiting, now_ms: int) -> Broker:
+        """Whoever leads a message's partition; for one that may go anywhere, whoever would take it first."""
+        route = self.routes.get(message.topic)
+        if route is None:
+            return self.get(NO_BROKER)
+        partition = self.routes.partition(route, message.payload.key, message.partition)
+        if partition is None:
+            message.partition = ANY_PARTITION
+            return min(map(self.get, route.brokers), key=lambda broker: broker.busy(now_ms))
+        if partition >= len(route.leaders):
+            return self.get(NO_BROKER)
+        message.partition = partition
+        return self.get(route.leaders[partition])
+
+    def partition_of(self, broker: Broker, grant: Grant) -> int:
+        """Where what leaves together goes."""
+        route = self.routes.get(grant.topic)
+        if grant.partition != ANY_PARTITION or route is None:
+            return grant.partition
+        return route.pick(broker.number, grant.raw_bytes)
+
+    def wants_route(self, topic: str, now_ms: int) -> bool:
+        """Whether to ask now who leads a topic, supposing that it will be: a muted connection would not answer."""
+        route = self.routes.get(topic)
+        if route is not None and now_ms - route.found_at_ms < ROUTE_MS:
+            return False
+        asked_ms = self._asked.get(topic)
+        if asked_ms is not None and now_ms - asked_ms < ASK_AGAIN_MS:
+            return False
+        if any(broker.queue.pace.throttled_for_ms(now_ms) for broker in self):
+            return False
+        self._asked[topic] = now_ms
+        return True
+
+    def learn_route(self, topic: str, leaders: Mapping[int, int], brokers: int, now_ms: int) -> None:
+        """The cluster has so many brokers, and these lead a topic's partitions."""
+        self.is_split = self.is_split or brokers > 1
+        if leaders:
+            self.routes.learn(topic, leaders, now_ms)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
 
-from kclient_quota.clients.producer.core import Broker, Lost, ProducerCore, Sent
+from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.turns import Place, Waiting
 
@@ -184,7 +185,7 @@ class Sender:
     def _find_routes(self, producer: "Producer") -> None:
         """Ask which partitions there are, and who leads them, of topics that are new or were asked for long ago."""
         for topic in {item.topic for item in self._came if isinstance(item, Waiting)}:
-            if not self.core.wants_route(topic, self.clock.now_ms()):
+            if not self.core.brokers.wants_route(topic, self.clock.now_ms()):
                 continue
             try:
                 metadata = producer.ask_librdkafka(topic, METADATA_MS / 1000)
@@ -194,7 +195,7 @@ class Sender:
             found = metadata.topics.get(topic)
             leaders = {} if found is None else {number: part.leader for number, part in found.partitions.items()}
             with self.lock:
-                self.core.learn_route(topic, leaders, len(metadata.brokers), self.clock.now_ms())
+                self.core.brokers.learn_route(topic, leaders, len(metadata.brokers), self.clock.now_ms())
 
     def _take(self, item: Any, now_ms: int) -> None:
         """A message, or something to do."""

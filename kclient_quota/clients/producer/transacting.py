@@ -8,18 +8,13 @@ refused for its own; and near its end nothing is sent while anything is unanswer
 connection of its own, which no throttle of produce requests mutes.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kclient_quota.clients.producer.sender import Sender
 
 
 class TransactingProducer(WaitingProducer):
@@ -112,10 +107,6 @@ class TransactingProducer(WaitingProducer):
         for _ in range(2):
             if self._outbox.has_sender:
                 self._tell_sender(lambda sender: sender.collected())
-
-    def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
-        """Have the sender do something, and wait until it has."""
-        raise NotImplementedError
 
     def _leave_transaction(self, timeout_s: float) -> bool:
         """Abort what is open, before a close that would wait for that without limit; whether that was done."""

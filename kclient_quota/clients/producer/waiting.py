@@ -29,6 +29,8 @@ LEAST_BLOCK_MS: Final = 20
 """How long the sender may take to say that there is room."""
 BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", default=None)
 """Takes the place of `max.block.ms`, where a caller wants so."""
+PURGE_MS: Final = 2_000
+"""How long reports of purged messages may take."""
 HASTY_S: Final = 0.02
 """How long a call that is not to wait waits for the sender's answer."""
 
@@ -258,3 +260,30 @@ class WaitingProducer(confluent_kafka.Producer):
                     return left
         finally:
             self._sender.wants_flush = False
+
+    # Its sender -----------------------------------------------------------------------------------------------------
+
+    def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
+        """Have the sender do something before anything else that comes, and wait until it has."""
+        done = threading.Lock()
+        done.acquire()
+
+        def do(sender: "Sender") -> None:
+            try:
+                work(sender)
+            finally:
+                done.release()
+
+        outbox = self._outbox
+        outbox.inbox.put(do)
+        for _ in range(PURGE_MS // SLICE_MS):
+            if done.acquire(timeout=SLICE_MS / 1000):
+                return
+            outbox.wake()  # it may have ended just now
+
+    def _stop_sender(self) -> None:
+        """Wait until it has left librdkafka, which must not be closed under its hands."""
+        self._outbox.stops = True
+        self._outbox.inbox.put(None)
+        while self._outbox.is_running:
+            self._outbox.wait_for_news(0.01)

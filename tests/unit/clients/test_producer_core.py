@@ -3,8 +3,8 @@
 import pytest
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.core import ENOUGH_BYTES, ROUTE_MS, ProducerCore
-from kclient_quota.clients.producer.routes import NO_BROKER
+from kclient_quota.clients.producer.core import ENOUGH_BYTES, ProducerCore
+from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.turns import Waiting
 from tests.unit.clients.producer_world import LIMITED, NONE, core_of, message
@@ -33,7 +33,7 @@ def test_who_is_limited(limit: Limit, limited: bool) -> None:
 def test_whoever_knows_of_no_quota_is_let_go_after_much_that_nobody_has_throttled() -> None:
     core = core_of(UNKNOWN)
     assert core.offer(message(100, 0), 0) == 0
-    broker = core.broker(NO_BROKER)
+    broker = core.brokers.get(NO_BROKER)
     core.on_delivered(broker, ENOUGH_BYTES, 10)
     assert not core.is_limited(10)
     core.on_throttle(1, 100, 20)
@@ -84,7 +84,7 @@ def test_a_long_throttle_is_waited_for_outside_the_queue_a_short_one_inside() ->
 
 def test_keys_go_where_librdkafka_would_send_them_and_others_to_whoever_is_idle() -> None:
     core = core_of(LIMITED)
-    core.learn_route("orders", {0: 1, 1: 2, 2: 3}, 3, 0)
+    core.brokers.learn_route("orders", {0: 1, 1: 2, 2: 3}, 3, 0)
     for number in range(60):
         core.offer(message(100, 0), 0)
         core.offer(message(100, 0, key=f"{number}"), 0)
@@ -102,7 +102,7 @@ def test_keys_go_where_librdkafka_would_send_them_and_others_to_whoever_is_idle(
 
 def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -> None:
     core = core_of(LIMITED)
-    core.learn_route("orders", {0: 1, 1: 1, 2: 1}, 1, 0)
+    core.brokers.learn_route("orders", {0: 1, 1: 1, 2: 1}, 1, 0)
     bytes_of = dict.fromkeys(range(3), 0)
     for now_ms in range(0, 30_000, 20):
         core.offer(message(1_000, now_ms), now_ms)
@@ -115,14 +115,14 @@ def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -
 
 def test_a_topic_is_asked_for_once_and_again_when_it_is_old_but_not_under_a_throttle() -> None:
     core = core_of(LIMITED)
-    assert core.wants_route("orders", 0)
-    assert not core.wants_route("orders", 500)
-    assert core.wants_route("orders", 1_000)
-    core.learn_route("orders", {0: 1}, 1, 1_000)
-    assert not core.wants_route("orders", 1_000 + ROUTE_MS - 1)
+    assert core.brokers.wants_route("orders", 0)
+    assert not core.brokers.wants_route("orders", 500)
+    assert core.brokers.wants_route("orders", 1_000)
+    core.brokers.learn_route("orders", {0: 1}, 1, 1_000)
+    assert not core.brokers.wants_route("orders", 1_000 + ROUTE_MS - 1)
     core.on_throttle(1, 5_000, ROUTE_MS)
-    assert not core.wants_route("orders", ROUTE_MS + 2_000)
-    assert core.wants_route("orders", ROUTE_MS + 6_000)
+    assert not core.brokers.wants_route("orders", ROUTE_MS + 2_000)
+    assert core.brokers.wants_route("orders", ROUTE_MS + 6_000)
 
 
 def test_the_state_goes_by_the_brokers_id_as_soon_as_it_is_known() -> None:
@@ -140,7 +140,7 @@ def test_near_the_end_of_a_transaction_messages_go_one_by_one() -> None:
     assert core.offer(message(100, 0), 0) > 0
     assert len(sent(core, 0)) == 1
     assert list(core.admit(5, no_claim, keep)) == []
-    core.on_delivered(core.broker(NO_BROKER), 100, 10)
+    core.on_delivered(core.brokers.get(NO_BROKER), 100, 10)
     assert len(list(core.admit(10, no_claim, keep))) == 1
 
 

@@ -1,0 +1,172 @@
+"""How a producer takes a message: it looks at what `produce()` was given, and puts it into the outbox or waits."""
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError
+
+from kclient_quota.clients.producer.outbox import Callback, Handed
+from kclient_quota.clients.producer.transacting import TransactingProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kclient_quota.clients.interceptor import ProducerInterceptors
+    from kclient_quota.clients.producer.sorting import Sorting
+    from kclient_quota.pacing.turns import Waiting
+
+logger = logging.getLogger("kclient_quota")
+
+_TEXT: Final = (bytes, str, type(None))
+
+
+class TakingProducer(TransactingProducer):
+    """What `produce()` does while the quota applies."""
+
+    _chain: "ProducerInterceptors"
+    _sorting: "Sorting"
+    _new_waiting: "Callable[[str, int, Handed, int], Waiting]"
+    _default_callback: Callback | None
+    _client_id: str
+    _most_bytes: int
+    _most_messages: int
+    _asks_produce: bool
+    _closed: bool
+    _said: set[str]
+
+    def _produce_watched(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """With interceptors."""
+        from kclient_quota.clients.interceptor import ProducerRecord  # noqa: PLC0415 - loaded with the first producer
+
+        record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        args = record.topic, record.value, record.key, record.partition
+        callback = partial(_acknowledged, self._chain, record.headers, callback or self._default_callback)
+        try:
+            if self._outbox.is_open:
+                super().produce(*args, callback, None, record.timestamp, headers=record.headers)
+            else:
+                self._produce(*args, callback, record.timestamp, record.headers)
+        except Exception as error:
+            self._chain.on_send_error(record, error)
+            raise
+
+    def _produce(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """Put a message into the queue, or wait until there is room."""
+        outbox = self._outbox
+        if isinstance(value, memoryview) and value.readonly:
+            value = value.tobytes()
+        if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
+            # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
+            outbox.is_mixed = True
+            super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
+            return
+        if len(outbox.reports) >= self._most_messages:
+            raise BufferError("Local: Queue full")
+        handed = Handed(
+            value, key, partition, callback or self._default_callback, timestamp or time.time_ns() // 1_000_000, headers
+        )
+        if self._asks_produce:
+            handed.context = contextvars.copy_context()
+        now_ms = self._clock.now_ms()
+        message = self._new_waiting(topic, partition, handed, now_ms)
+        nbytes = message.raw_bytes
+        lane = self._sorting.sort(message)
+        free = outbox.free_bytes
+        is_free = free[lane.name] >= nbytes and not self._transaction.is_late(now_ms)
+        if is_free or lane.drops or outbox.is_calling():
+            free[lane.name] -= nbytes
+            outbox.put(message)
+            return
+        self._say_once_in_loop()
+        handed.waits, handed.is_hasty = True, lane.raises
+        handed.answered = threading.Lock()
+        handed.answered.acquire()
+        outbox.put(message)
+        if handed.is_hasty:
+            self._ask_once(handed)
+        else:
+            self._wait_until_taken(handed)
+
+    def _is_fine(
+        self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
+    ) -> bool:
+        """Whether confluent_kafka's `produce` would take this now, for all that can be known."""
+        if self._outbox.is_forked:
+            self._say_forked()
+            return False
+        if not (isinstance(topic, str) and isinstance(value, _TEXT) and isinstance(key, _TEXT)):
+            return False
+        if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
+            return False
+        partitions = self._sender.core.brokers.routes.partitions.get(topic, partition + 1)
+        return (
+            -1 <= partition < max(partitions, 1)
+            and timestamp >= 0
+            and bool(topic)
+            and "\0" not in topic
+            and _most_utf8(value) + _most_utf8(key) <= self._most_bytes
+            and (headers is None or _are_headers(headers))
+            and not (self._closed or (self._transaction.possible and not self._transaction.is_open))
+        )
+
+    def _say_forked(self) -> None:
+        """Say once that a child process sends nothing."""
+        if "fork" not in self._said:
+            self._said.add("fork")
+            logger.warning(
+                "The producer of client %r was made before this process was forked: what the child produces with it is "
+                "never sent. Make a producer in each process",
+                self._client_id,
+                extra={"client_id": self._client_id},
+            )
+
+    def _say_once_in_loop(self) -> None:
+        """Say once that waiting here stops an event loop."""
+        if "loop" in self._said:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._said.add("loop")
+        logger.warning(
+            "produce() of client %r waits for the quota inside a running event loop, which stands still meanwhile: use "
+            "kclient_quota.AIOProducer there, or quota.backoff=raise",
+            self._client_id,
+            extra={"client_id": self._client_id},
+        )
+
+
+def _acknowledged(
+    chain: "ProducerInterceptors", headers: Any, callback: Callback | None, error: KafkaError | None, message: Any
+) -> None:
+    chain.on_acknowledgement(message, error, headers)
+    if callback is not None:
+        callback(error, message)
+
+
+def _most_utf8(text: Any) -> int:
+    """Bytes that a text or value takes."""
+    if not text:
+        return 0
+    return len(text.encode()) if isinstance(text, str) else len(text)
+
+
+def _are_headers(headers: Any) -> bool:
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers
+    return isinstance(pairs, list) and all(
+        isinstance(pair, tuple)
+        and len(pair) == 2  # noqa: PLR2004 - a pair
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], _TEXT)
+        for pair in pairs
+    )
