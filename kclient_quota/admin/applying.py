@@ -48,6 +48,7 @@ class Applier:
         cluster: the cluster's id.
         at: now, as ISO 8601.
         say: told in one sentence what is worth knowing though it is no error.
+        tell: told after every step how many entities of how many are altered.
         clock: for waiting until what was written can be read.
     """
 
@@ -59,6 +60,7 @@ class Applier:
         cluster: str,
         at: str,
         say: Callable[[str], None],
+        tell: Callable[[int, int], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._quotas = quotas
@@ -67,6 +69,7 @@ class Applier:
         self._cluster = cluster
         self._at = at
         self._say = say
+        self._tell = tell
 
     def apply(self, state: QuotaState, target: Target) -> int:
         """Make a target true.
@@ -151,6 +154,8 @@ class Applier:
             book.attempt(run, done + len(step))
             self._alter(step, done, remedy)
             done += len(step)
+            if self._tell is not None:
+                self._tell(done, len(target.changes))
         book.end(run)
         self._await_visible(target)
         return done

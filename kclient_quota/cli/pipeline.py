@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kclient_quota.cli.printing import ListHelpFormatter
+from kclient_quota.cli.progress import progress
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
@@ -190,6 +192,20 @@ def run(options: argparse.Namespace) -> int:
         KclientQuotaError: one line of what is wrong.
     """
     _check(options)
+    with progress(options.job) as drawn:
+        spark, work = _started(options)
+        drawn.ask(partial(_tasks, spark))
+        try:
+            words = work()
+        finally:
+            drawn.ask(str)
+            spark.stop()
+    print(words)
+    return 0
+
+
+def _started(options: argparse.Namespace) -> "tuple[SparkSession, Callable[[], str]]":
+    """A session, and the job that is to run in it; what can be wrong with the options is found before Spark starts."""
     try:
         from kclient_quota.spark.session import session  # noqa: PLC0415 - its libraries are an extra
 
@@ -199,11 +215,16 @@ def run(options: argparse.Namespace) -> int:
         from kclient_quota.spark.pipeline import run as run_plan  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise ConfigError(f"the Spark pipeline needs {error.name}: pip install 'kclient-quota[spark]'") from error
-    try:
-        print(_OTHERS[options.job](spark, options) if plan is None else run_plan(spark, plan))
-    finally:
-        spark.stop()
-    return 0
+    return spark, partial(_OTHERS[options.job], spark, options) if plan is None else partial(run_plan, spark, plan)
+
+
+def _tasks(spark: "SparkSession") -> str:
+    """What Spark is at, in words; a session of Spark Connect does not tell."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [found for number in tracker.getActiveStageIds() if (found := tracker.getStageInfo(number)) is not None]
+    return ", ".join(
+        f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in stages[:3]
+    )
 
 
 def _plan(options: argparse.Namespace) -> Any:

@@ -3,8 +3,10 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kclient_quota.admin.quota_file import FileEntry, QuotaFile, format_quota_fi
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
 from kclient_quota.cli.printing import agreed, notice, painted, rendered, warn
+from kclient_quota.cli.progress import Progress, progress
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
     DONE,
@@ -75,7 +78,7 @@ def apply(options: argparse.Namespace) -> int:
             print("nothing was altered")
             return DONE
         journal = _journal(options, cluster)
-        done = _applier(quotas, journal, cluster).apply(state, target)
+        done = _apply(quotas, journal, cluster, state, target)
     if not is_text:
         result = {**plan.rows(), "altered": done, "journal": str(journal)}
         print(rendered(options.output, str, str, lambda: [result]))
@@ -91,12 +94,20 @@ def undo(options: argparse.Namespace) -> int:
         print(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, taken back:")
         lines = list(_alterations(state, target))
         print("\n".join(lines) or "nothing of it is there any more", flush=True)
-        return agreed(options, "undo this?")
+        is_agreed = agreed(options, "undo this?")
+        if is_agreed:
+            seen.append(during.enter_context(progress("taking back")))
+        return is_agreed
 
-    with QuotaAdmin(configuration(options)) as admin:
+    def tell(done: int, whole: int) -> None:
+        _tell(seen[0], done, whole)
+
+    seen: list[Progress] = []
+    with QuotaAdmin(configuration(options)) as admin, ExitStack() as during:
         cluster = _cluster_id(admin, options)
         journal = journal_of(options.journal, cluster)
-        done = _applier(unit_quotas(admin, options), journal, cluster).undo(options.number, agrees=agrees)
+        applier = _applier(unit_quotas(admin, options), journal, cluster, tell)
+        done = applier.undo(options.number, agrees=agrees)
     print("nothing was altered" if done is None else f"{done} {'entity' if done == 1 else 'entities'} altered")
     return DONE
 
@@ -118,7 +129,7 @@ def reconcile(options: argparse.Namespace) -> int:
         print("\n".join(_alterations(state, target)) or "nothing to work out anew", flush=True)
         if not options.dry_run:
             cluster = _cluster_id(admin, options)
-            _applier(quotas, _journal(options, cluster), cluster).apply(state, target)
+            _apply(quotas, _journal(options, cluster), cluster, state, target)
     return DONE
 
 
@@ -152,8 +163,18 @@ def _only_worked_out(file: QuotaFile) -> QuotaFile:
     return QuotaFile(tuple(entry for entry in entries if entry.wanted), file.capacity)
 
 
-def _applier(quotas: UnitQuotas, journal: Path, cluster: str) -> Applier:
-    return Applier(quotas, Journal(journal, warn), cluster=cluster, at=_now(), say=warn)
+def _apply(quotas: UnitQuotas, journal: Path, cluster: str, state: QuotaState, target: Target) -> int:
+    with progress("altering") as drawn:
+        tell = partial(_tell, drawn)
+        return _applier(quotas, journal, cluster, tell).apply(state, target)
+
+
+def _tell(drawn: Progress, done: int, whole: int) -> None:
+    drawn.tell(done, whole, "entities")
+
+
+def _applier(quotas: UnitQuotas, journal: Path, cluster: str, tell: Callable[[int, int], None]) -> Applier:
+    return Applier(quotas, Journal(journal, warn), cluster=cluster, at=_now(), say=warn, tell=tell)
 
 
 def _journal(options: argparse.Namespace, cluster: str) -> Path:

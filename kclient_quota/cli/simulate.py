@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import random
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from math import inf
@@ -11,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from kclient_quota.cli.progress import progress
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import (
     Change,
@@ -145,7 +147,8 @@ def run(options: argparse.Namespace) -> int:
         _plotting()
     found = {}
     for name, scenario in scenarios.items():
-        outcomes = play(scenario, options.seed, options.jobs)
+        with progress(f"simulating {scenario.total_clients:,} {name} for {scenario.seconds:,} s") as drawn:
+            outcomes = play(scenario, options.seed, options.jobs, drawn.tell)
         found[name] = figures(scenario, outcomes)
         if options.plot is not None:
             _plotting().draw(scenario, outcomes, found[name], options.plot)
@@ -157,22 +160,35 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def play(scenario: Scenario, seed: int, jobs: int | None = None) -> list[Outcome]:
+def play(
+    scenario: Scenario, seed: int, jobs: int | None = None, tell: Callable[[int, int, str], None] | None = None
+) -> list[Outcome]:
     """All parts of a scenario, each with a generator of its own, so that the number of processes changes nothing.
 
     Args:
         scenario: what to simulate.
         seed: the same seed gives the same outcomes.
         jobs: processes; None: as many as are worth it.
+        tell: told how many parts of how many are done.
     """
     todo = parts(scenario)
     if jobs is None:
         jobs = (os.cpu_count() or 1) if scenario.total_clients * scenario.seconds >= LONG else 1
     one = partial(_play_part, scenario, seed)
     if jobs <= 1 or len(todo) <= 1:
-        return [one(part) for part in todo]
+        return _told(map(one, todo), len(todo), tell)
     with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(one, todo))
+        return _told(pool.map(one, todo), len(todo), tell)
+
+
+def _told(outcomes: Iterable[Outcome], whole: int, tell: Callable[[int, int, str], None] | None) -> list[Outcome]:
+    """All of them; who watches hears of each."""
+    found = []
+    for outcome in outcomes:
+        found.append(outcome)
+        if tell is not None and whole > 1:
+            tell(len(found), whole, "parts")
+    return found
 
 
 def _play_part(scenario: Scenario, seed: int, part: Part) -> Outcome:

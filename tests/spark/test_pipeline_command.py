@@ -1,7 +1,12 @@
 """`kclient-quota pipeline`: the jobs that read no telemetry, and options that do not fit."""
 
+import io
+import re
+import sys
+
 import pytest
 
+from kclient_quota.cli import progress
 from kclient_quota.cli.main import main
 
 
@@ -23,11 +28,27 @@ def ours(spark, monkeypatch):
     monkeypatch.setattr("kclient_quota.spark.session.session", lambda *given: Kept(spark))
 
 
-def test_a_sweep(spark, ours, tmp_path, capsys):
+class Terminal(io.StringIO):
+    """Somebody looks at it."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_sweep_shows_spark_s_tasks_on_a_terminal_and_prints_its_result_alone(
+    spark, ours, tmp_path, capsys, monkeypatch
+):
     output = str(tmp_path / "sweep")
     vary = ["--vary", "clients=1,2", "--vary", "seconds=10", "--vary", "warm_up_ms=2000"]
+    monkeypatch.setattr(progress, "CALM_S", 0.0)
+    monkeypatch.setattr(progress, "_EVERY_S", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     assert main(["pipeline", "simulate", *vary, "--output", output]) == 0
-    assert f"{output}: 2 runs" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert re.search(r"\x1b\[2Ksimulate, stage \d+: \d+ of \d+ tasks, \d+ s", terminal.getvalue())
+    assert capsys.readouterr().out == f"{output}: 2 runs\n"
     assert {row["clients"] for row in spark.read.parquet(output).collect()} == {1, 2}
 
 
