@@ -1,58 +1,60 @@
-"""A sink for a stream processor: its waits for the quota are the back-pressure, its flush comes before the checkpoint.
+"""Bytewax with our client in its sink: the wait for the quota holds the whole flow back, and nothing piles up.
 
-The shape is that of Quix Streams' BatchingSink and Bytewax' StatelessSinkPartition: open, write a batch, flush, close.
-python examples/stream_sink.py
+pip install kclient-quota bytewax; python examples/stream_sink.py
 """
 
-from collections.abc import Iterable
+import time
+from typing import Any
 
-from kclient_quota import Consumer, Producer
-from kclient_quota.broker import EmbeddedBroker
+import bytewax.operators as op
+from bytewax.dataflow import Dataflow
+from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax.testing import TestingSource, run_main
 
-ORDERS = 80
+from kclient_quota import Producer
+from kclient_quota.testing.kafka_broker import KafkaBroker
 
 
-class KafkaSink:
-    """Writes batches; make it in the worker's own process."""
+class Part(StatelessSinkPartition[bytes]):
+    """One worker's part; `write_batch` returns when everything is stored, so that a snapshot speaks the truth."""
 
-    def __init__(self, conf: dict[str, str], topic: str, heartbeat: Consumer) -> None:
-        self.producer = Producer(conf, heartbeat=heartbeat)  # the source stays in its group while the sink waits
-        self.topic = topic
-        self.failed: list[object] = []
+    def __init__(self, conf: dict[str, str]) -> None:
+        self.producer = Producer(conf)  # in the worker that uses it, not before it was forked
+        self.failed: list[Any] = []
 
-    def write(self, batch: Iterable[tuple[bytes | None, bytes]]) -> None:
-        """Hand over a batch; takes as long as the quota wants."""
-        for key, value in batch:
-            self.producer.produce(self.topic, value, key=key, on_delivery=self._report)
+    def write_batch(self, items: list[bytes]) -> None:
+        """Takes as long as the quota wants."""
+        for item in items:
+            self.producer.produce("invoices", item, on_delivery=self.report)
+        if self.producer.flush(60) or self.failed:
+            raise RuntimeError(f"not everything is stored; Bytewax goes back to its snapshot: {self.failed[:3]}")
 
-    def flush(self) -> None:
-        """Before a checkpoint: everything is stored, or this raises and the batch is done again."""
-        left = self.producer.flush(60)
-        if left or self.failed:
-            raise RuntimeError(f"{left} messages unsent, failed: {self.failed[:3]}")
+    def report(self, error: Any, _message: Any) -> None:
+        """What the broker said."""
+        self.failed += [error] if error else []
 
-    def _report(self, error: object, _message: object) -> None:
-        if error is not None:
-            self.failed.append(error)
+    def close(self) -> None:
+        """The flow has ended."""
+        self.producer.close()
+
+
+class KafkaSink(DynamicSink[bytes]):
+    """In place of bytewax.connectors.kafka.KafkaSink, which makes a plain producer."""
+
+    def __init__(self, conf: dict[str, str]) -> None:
+        self.conf = conf
+
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> Part:
+        """Called in every worker."""
+        return Part(self.conf)
 
 
 if __name__ == "__main__":
-    with EmbeddedBroker(topics={"orders": 1, "invoices": 1}) as cluster:
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
-        with Producer(servers) as orders:
-            for number in range(ORDERS):
-                orders.produce("orders", b"x" * 1000, key=str(number))
-        cluster.set_quota(client_id="sink", producer_byte_rate=30_000)
-        source = Consumer({**servers, "group.id": "s", "auto.offset.reset": "earliest", "enable.auto.commit": False})
-        source.subscribe(["orders"])
-        sink = KafkaSink({**servers, "client.id": "sink"}, "invoices", source)
-        done = 0
-        while done < ORDERS:
-            found = [message for message in source.consume(20, 1.0) if message.error() is None]
-            sink.write((message.key(), message.value() or b"") for message in found)
-            sink.flush()
-            source.commit(asynchronous=False)  # the checkpoint
-            done += len(found)
-        sink.producer.close()
-        source.close()
-        print(f"{done} messages through the sink")
+    with KafkaBroker(topics={"invoices": 1}) as cluster:
+        cluster.set_quota(client_id="sink", producer_byte_rate=20_000)
+        sink = KafkaSink({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "sink"})
+        flow = Dataflow("invoices")
+        op.output("out", op.input("in", flow, TestingSource([b"x" * 1000] * 100, batch_size=20)), sink)
+        began = time.monotonic()
+        run_main(flow)
+        print(f"{len(cluster.records('invoices'))} invoices in {time.monotonic() - began:.1f} s")

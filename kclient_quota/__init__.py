@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
     from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
-__version__ = "0.2.0"
+try:
+    from kclient_quota._version import version as __version__
+except ImportError:  # used from the sources, which no build has written it into
+    __version__ = "0.2.0"
 
 # Where each name lives: a module of this package, or of kclient_telemetry.
 _HOMES = {

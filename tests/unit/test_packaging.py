@@ -13,6 +13,7 @@ import kclient_quota
 from kclient_quota.cli import client_metrics, main, quotas
 
 ROOT = Path(__file__).parents[2]
+TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What the requirements of the core bring along: none of these may need more in turn (`make lock` shows it).
 BROUGHT_ALONG = {"asn1crypto"}
@@ -42,10 +43,13 @@ def test_both_locks_name_the_same_versions() -> None:
     assert {name: everything[name] for name in locked("requirements-demo.lock")} == locked("requirements-demo.lock")
 
 
-def test_the_changes_begin_with_this_version() -> None:
+def test_a_clone_without_tags_has_the_version_that_the_changes_begin_with() -> None:
     first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
-    assert first[1] == kclient_quota.__version__
+    scm = TOOLS["setuptools_scm"]
+    assert scm["fallback_version"] == first[1]
+    assert f"echo v{first[1]}-0-g" in scm["git_describe_command"][-1]
+    assert f'__version__ = "{first[1]}"\n' in Path(kclient_quota.__file__).read_text()
 
 
 @pytest.mark.parametrize("command", [main.main, quotas.main, client_metrics.main], ids=["main", "quotas", "metrics"])
