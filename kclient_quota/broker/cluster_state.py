@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from kclient_quota.broker.authorizer import Authorizer
 from kclient_quota.broker.log.log_config import LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.manners import KAFKA, ThrottleManner
@@ -13,9 +14,10 @@ from kclient_quota.quota.entity import ClientQuotaEntity
 
 if TYPE_CHECKING:
     from kclient_quota.broker.security.bearer_tokens import TokenRules
+    from kclient_quota.broker.security.scram_credentials import ScramCredential
 
 NO_LEADER = -1
-TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's `ConfigResource.Type` ids."""
 
 LOG_KEYS = {
@@ -103,6 +105,8 @@ class ClusterState:
         configs: what was set dynamically, by (resource type, resource name).
         quotas: values by key by entity.
         users: whatever the SASL mechanisms keep of each user, by name.
+        scram: credentials that were set, by user and mechanism (KIP-554); None where one was deleted.
+        authorizer: the access control lists.
         tokens: which bearer tokens are taken; None for none.
         is_auto_create_enabled: whether Metadata makes the topics it is asked for (`auto.create.topics.enable`).
         default_partitions: how many partitions such topics have (`num.partitions`).
@@ -111,7 +115,7 @@ class ClusterState:
         on_config: called with the type and name of every resource whose configuration is set.
         on_save: called with what has changed before that is acknowledged, if it is to be kept; or None. An OSError of
             it means that nothing of it was kept, and that it has been undone.
-        changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), in order.
+        changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), ("acl", *acl).
     """
 
     def __init__(
@@ -129,6 +133,8 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.users: dict[str, object] = {}
+        self.scram: dict[tuple[str, int], ScramCredential | None] = {}
+        self.authorizer = Authorizer()
         self.tokens: TokenRules | None = None
         self.is_auto_create_enabled = True
         self.default_partitions = 1

@@ -57,8 +57,8 @@ class Wire:
 
 
 @contextmanager
-def connected(cluster: Any, client_id: str = "contract") -> Iterator[Wire]:
-    host, _, port = cluster.bootstrap_servers.split(",")[0].rpartition(":")
+def connected(cluster: Any, client_id: str = "contract", servers: str | None = None) -> Iterator[Wire]:
+    host, _, port = (servers or cluster.bootstrap_servers).split(",")[0].rpartition(":")
     with socket.create_connection((host, int(port)), 30) as connection:
         yield Wire(connection, client_id)
 

@@ -2,10 +2,11 @@
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
+from kclient_quota.broker.configs.kafka_properties import KEPT_PROPERTIES
+from kclient_quota.broker.configs.property import BOOLEAN, INT, LIST, LONG, STRING, Property, value_problem
 from kclient_quota.broker.request.enforcement import FETCH_MAX_BYTES, QuotaSettings
 from kclient_quota.broker.request.node import Limits
 from kclient_quota.errors import ConfigError
@@ -13,33 +14,10 @@ from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.throttle import ThrottleRule
 
 _LOG = logging.getLogger(__name__)
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
-"""Kafka's `ConfigDef.Type` ids as DescribeConfigs gives them."""
-_NUMBERS: Mapping[int, tuple[str, Callable[[str], float]]] = {
-    INT: ("INT", int),
-    LONG: ("LONG", int),
-    DOUBLE: ("DOUBLE", float),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """One key of Kafka's broker configuration.
-
-    Attributes:
-        default: Kafka's, or ours where the card of the embedded broker says so.
-        type: `BOOLEAN`, `INT`, ...
-        least: smallest value of a number.
-        is_dynamic: whether it may be altered while the broker runs.
-    """
-
-    default: str
-    type: int
-    least: int = 0
-    is_dynamic: bool = False
-
-
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER_PROPERTIES: Mapping[str, Property] = {
+    "allow.everyone.if.no.acl.found": Property("false", BOOLEAN),
+    "authorizer.class.name": Property("", STRING),
     "auto.create.topics.enable": Property("true", BOOLEAN),
     "connections.max.idle.ms": Property("600000", LONG, -1),
     "connections.max.reauth.ms": Property("0", LONG),
@@ -68,42 +46,13 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "quota.window.size.seconds": Property("1", INT, 1),
     "sasl.server.max.receive.size": Property("524288", INT),
     "socket.request.max.bytes": Property("104857600", INT, 1),
+    "super.users": Property("", STRING),
     "transaction.max.timeout.ms": Property("900000", INT, 1),
 }
 
 
-KEPT_PROPERTIES: Mapping[str, Property] = {
-    "advertised.listeners": Property("", STRING),
-    "background.threads": Property("10", INT, 1),
-    "broker.rack": Property("", STRING),
-    "compression.type": Property("producer", STRING),
-    "default.replication.factor": Property("1", INT, 1),
-    "delete.topic.enable": Property("true", BOOLEAN),
-    "group.coordinator.rebalance.protocols": Property("classic,consumer,streams", LIST),
-    "inter.broker.listener.name": Property("", STRING),
-    "listener.security.protocol.map": Property("", STRING),
-    "log.cleaner.enable": Property("true", BOOLEAN),
-    "log.dirs": Property("", STRING),
-    "log.flush.interval.messages": Property("9223372036854775807", LONG, 1),
-    "log.flush.interval.ms": Property("9223372036854775807", LONG),
-    "log.retention.check.interval.ms": Property("300000", LONG, 1),
-    "log.retention.hours": Property("168", INT, -1),
-    "log.retention.minutes": Property("10080", INT, -1),
-    "num.io.threads": Property("8", INT, 1),
-    "num.network.threads": Property("3", INT, 1),
-    "num.replica.fetchers": Property("1", INT, 1),
-    "offsets.retention.minutes": Property("10080", INT, 1),
-    "offsets.topic.num.partitions": Property("50", INT, 1),
-    "offsets.topic.replication.factor": Property("3", INT, 1),
-    "process.roles": Property("", STRING),
-    "replica.fetch.max.bytes": Property("1048576", INT),
-    "socket.receive.buffer.bytes": Property("102400", INT, -1),
-    "socket.send.buffer.bytes": Property("102400", INT, -1),
-    "transaction.state.log.min.isr": Property("2", INT, 1),
-    "transaction.state.log.replication.factor": Property("3", INT, 1),
-    "transactional.id.expiration.ms": Property("604800000", INT, 1),
-}
-"""Keys of Kafka's that a broker of this kind may be given, and that change nothing here."""
+KAFKA_PROPERTIES: Mapping[str, Property] = {**BROKER_PROPERTIES, **KEPT_PROPERTIES}
+"""Every key of Kafka's: those that are obeyed here, and those that change nothing."""
 
 
 class BrokerProperties:
@@ -118,13 +67,12 @@ class BrokerProperties:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         for key, value in values.items():
-            if key in KEPT_PROPERTIES and not value_problem(key, str(value), KEPT_PROPERTIES[key]):
-                _LOG.info("%s is one of Kafka's properties that change nothing here", key)
-                continue
             problem = property_problem(key, str(value))
             if problem:
                 raise ConfigError(problem)
-        self._values = {key: str(value) for key, value in values.items() if key in BROKER_PROPERTIES}
+            if key in KEPT_PROPERTIES:
+                _LOG.info("%s is one of Kafka's properties that change nothing here", key)
+        self._values = {key: str(value) for key, value in values.items()}
 
     def value(self, key: str) -> str:
         """What was set, or the default."""
@@ -153,35 +101,27 @@ class BrokerProperties:
     def apply(self, cluster: ClusterState) -> None:
         """Let a cluster obey, but for what has been altered dynamically since."""
         present = cluster.configs.pop((BROKER, ""), {})
-        altered = {key: value for key, value in present.items() if BROKER_PROPERTIES[key].is_dynamic}
+        altered = {key: value for key, value in present.items() if KAFKA_PROPERTIES[key].is_dynamic}
         merged = {**self._values, **altered}
         if merged:
             cluster.configs[BROKER, ""] = merged
         cluster.is_auto_create_enabled = self.value("auto.create.topics.enable") == "true"
         cluster.default_partitions = int(self.value("num.partitions"))
+        cluster.authorizer.configure(
+            is_enabled=bool(self.value("authorizer.class.name")),
+            super_users=(name.strip() for name in self.value("super.users").split(";")),
+            allows_unlisted=self.value("allow.everyone.if.no.acl.found") == "true",
+        )
         cluster.refresh_log_configs()
 
 
 def property_problem(key: str, value: str) -> str | None:
     """What is wrong with setting a broker's property, or None."""
-    known = BROKER_PROPERTIES.get(key) or KEPT_PROPERTIES.get(key)
+    known = KAFKA_PROPERTIES.get(key)
     if known is None:
         near = difflib.get_close_matches(key, BROKER_PROPERTIES, 1)
         meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(BROKER_PROPERTIES)}"
         return f"the embedded broker does not know the property {key}{meant}"
+    if key == "authorizer.class.name" and value not in {"", STANDARD_AUTHORIZER}:
+        return f"{key}={value}: use {STANDARD_AUTHORIZER}, whose rules the embedded broker knows, or leave it empty"
     return value_problem(key, value, known)
-
-
-def value_problem(key: str, value: str, known: Property) -> str | None:
-    """What is wrong with a value, in Kafka's words, or None."""
-    if known.type == BOOLEAN and value not in {"true", "false"}:
-        return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
-    if known.type in _NUMBERS:
-        name, parse = _NUMBERS[known.type]
-        try:
-            number = parse(value)
-        except ValueError:
-            return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
-        if number < known.least:
-            return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
-    return None

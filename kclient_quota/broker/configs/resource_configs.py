@@ -1,4 +1,7 @@
-"""Configurations of topics, brokers and client-metrics subscriptions: described and altered by Kafka's rules."""
+"""Configurations of topics, brokers, their loggers, groups and client-metrics subscriptions.
+
+Described and altered by Kafka's rules.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,15 +15,26 @@ from kclient_telemetry.receiver.subscription import (
     metrics_subscription,
 )
 
-from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC, ClusterState
-from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES, INT, LIST, Property, value_problem
+from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ClusterState
+from kclient_quota.broker.configs.broker_loggers import LEVELS, ROOT, level_of, logger_names, set_level
+from kclient_quota.broker.configs.broker_properties import KAFKA_PROPERTIES
+from kclient_quota.broker.configs.group_properties import GROUP_BROKER_KEYS, GROUP_PROPERTIES, group_bound
+from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
 from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
 from kclient_quota.wire.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
-FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_DEFAULT, FROM_CLIENT_METRICS = 1, 2, 3, 5, 7
+FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_DEFAULT, FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = (
+    1,
+    2,
+    3,
+    5,
+    6,
+    7,
+    8,
+)
 """Kafka's `ConfigSource` ids."""
 
 CLIENT_METRICS_PROPERTIES: Mapping[str, Property] = {
@@ -51,7 +65,7 @@ class DescribedConfig:
 
     Attributes:
         name: Kafka's key.
-        value: what holds.
+        value: what holds; None where Kafka has no default.
         source: where the value comes from, a `ConfigSource` id.
         type: Kafka's `ConfigDef.Type` id.
         is_read_only: whether it cannot be altered while the broker runs.
@@ -59,7 +73,7 @@ class DescribedConfig:
     """
 
     name: str
-    value: str
+    value: str | None
     source: int
     type: int
     is_read_only: bool
@@ -81,7 +95,12 @@ def describe(cluster: ClusterState, resource_type: int, name: str) -> list[Descr
         return effective_topic_configs(cluster, name)
     if resource_type == BROKER:
         _check_broker(cluster, name)
-        return [_broker_config(cluster, name, key) for key in BROKER_PROPERTIES if name or _is_set(cluster, key)]
+        return [_broker_config(cluster, name, key) for key in KAFKA_PROPERTIES if name or _is_set(cluster, key)]
+    if resource_type == BROKER_LOGGER:
+        _check_broker(cluster, name or "-")
+        return [DescribedConfig(key, level_of(key), FROM_LOGGER, 0, False, ()) for key in logger_names()]
+    if resource_type == GROUP:
+        return [_group_config(cluster, name, key) for key in GROUP_PROPERTIES]
     if resource_type == CLIENT_METRICS:
         if not name:
             raise ResourceError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -99,6 +118,8 @@ def resource_names(cluster: ClusterState, resource_type: int) -> list[str]:
     if resource_type == TOPIC:
         return sorted(cluster.topics)
     if resource_type == BROKER:
+        return [str(broker_id) for broker_id in cluster.brokers]
+    if resource_type == BROKER_LOGGER:
         return [str(broker_id) for broker_id in cluster.brokers]
     return sorted(name for kind, name in cluster.configs if kind == resource_type)
 
@@ -120,7 +141,7 @@ def _topic_config(cluster: ClusterState, topic: str, key: str) -> DescribedConfi
 
 
 def _broker_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:
-    known = BROKER_PROPERTIES[key]
+    known = KAFKA_PROPERTIES[key]
     return _described(key, known, _broker_synonyms(cluster, name, key), is_read_only=not known.is_dynamic)
 
 
@@ -130,7 +151,17 @@ def _broker_synonyms(cluster: ClusterState, name: str, key: str) -> list[Synonym
         found.append((key, own, FROM_BROKER))
     if (default := cluster.configs.get((BROKER, ""), {}).get(key)) is not None:
         found.append((key, default, FROM_BROKER_DEFAULT))
-    return [*found, (key, BROKER_PROPERTIES[key].default, FROM_DEFAULT)]
+    known = KAFKA_PROPERTIES[key]
+    return [*found, (key, known.default, FROM_DEFAULT)] if known.has_default else found
+
+
+def _group_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:
+    known = GROUP_PROPERTIES[key]
+    own = cluster.configs.get((GROUP, name), {}).get(key)
+    synonyms: list[Synonym] = [] if own is None else [(key, own, FROM_GROUP)]
+    broker_key = GROUP_BROKER_KEYS.get(key)
+    default = known.default if broker_key is None else cluster.config(BROKER, "", broker_key) or known.default
+    return _described(key, known, [*synonyms, (key, default, FROM_DEFAULT)], is_read_only=False)
 
 
 def _client_metrics_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:
@@ -142,6 +173,8 @@ def _client_metrics_config(cluster: ClusterState, name: str, key: str) -> Descri
 
 
 def _described(key: str, known: Property, synonyms: list[Synonym], *, is_read_only: bool) -> DescribedConfig:
+    if not synonyms:
+        return DescribedConfig(key, None, FROM_DEFAULT, known.type, is_read_only, ())
     return DescribedConfig(key, synonyms[0][1], synonyms[0][2], known.type, is_read_only, tuple(synonyms))
 
 
@@ -172,10 +205,14 @@ def alter(
     keys = [key for key, _, _ in operations]
     if len(set(keys)) < len(keys):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if resource_type == BROKER_LOGGER:
+        _check_broker(cluster, name or "-")
+        _alter_loggers(operations, validate_only=validate_only)
+        return
     properties = _properties(cluster, resource_type, name)
     present = cluster.configs.get((resource_type, name), {})
     changes = {key: _changed(properties.get(key), key, op, value, present) for key, op, value in operations}
-    _validate(resource_type, name, present, changes)
+    _validate(cluster, resource_type, name, present, changes)
     if not validate_only:
         for key, new in changes.items():
             cluster.set_config(resource_type, name, key, new)
@@ -200,7 +237,9 @@ def _properties(cluster: ClusterState, resource_type: int, name: str) -> Mapping
         return TOPIC_PROPERTIES
     if resource_type == BROKER:
         _check_broker(cluster, name)
-        return BROKER_PROPERTIES
+        return KAFKA_PROPERTIES
+    if resource_type == GROUP:
+        return GROUP_PROPERTIES
     if resource_type == CLIENT_METRICS:
         return CLIENT_METRICS_PROPERTIES
     raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
@@ -237,7 +276,39 @@ def _changed(
     return ",".join(item for item in items if item not in named)
 
 
-def _validate(resource_type: int, name: str, present: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+def _alter_loggers(operations: list[tuple[str, int, str | None]], *, validate_only: bool) -> None:
+    """Kafka's `LoggingController` and `BrokerConfigHandler.validateLogLevelConfigs`, in their words."""
+    names = set(logger_names())
+    for key, operation, level in operations:
+        if operation in _VERBS:
+            raise ResourceError(
+                ErrorCode.INVALID_REQUEST,
+                f"{_VERBS[operation]} operation is not allowed for the BROKER_LOGGER resource",
+            )
+        if key not in names:
+            raise ResourceError(ErrorCode.INVALID_CONFIG, f"Logger {key} does not exist!")
+        if operation == DELETE and key == ROOT:
+            raise ResourceError(
+                ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT} logger is not allowed"
+            )
+        if operation == SET and level not in LEVELS:
+            raise ResourceError(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {key} to {level} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(LEVELS)}",
+            )
+    if not validate_only:
+        for key, operation, level in operations:
+            set_level(key, level if operation == SET else None)
+
+
+def _validate(
+    cluster: ClusterState,
+    resource_type: int,
+    name: str,
+    present: Mapping[str, str],
+    changes: Mapping[str, str | None],
+) -> None:
     if resource_type == CLIENT_METRICS:
         merged = {key: value for key, value in {**present, **changes}.items() if value is not None}
         try:
@@ -248,14 +319,32 @@ def _validate(resource_type: int, name: str, present: Mapping[str, str], changes
     for key, value in changes.items():
         if resource_type == TOPIC:
             problem = None if value is None else topic_config_problem(key, value)
+        elif resource_type == GROUP:
+            problem = _group_problem(cluster, key, value)
         else:
             problem = _broker_problem(key, value)
         if problem:
             raise ResourceError(ErrorCode.INVALID_CONFIG, problem)
 
 
+def _group_problem(cluster: ClusterState, key: str, value: str | None) -> str | None:
+    known = GROUP_PROPERTIES.get(key)
+    if known is None:
+        return f"Unknown group config name: {key}"
+    if value is None:
+        return None
+    problem = value_problem(key, value, known)
+    bound = group_bound(key, cluster.configs.get((BROKER, ""), {}))
+    if problem or bound is None:
+        return problem
+    least_key, least, most_key, most = bound
+    if int(value) < least:
+        return f"{key} must be greater than or equal to {least_key}"
+    return f"{key} must be less than or equal to {most_key}" if int(value) > most else None
+
+
 def _broker_problem(key: str, value: str | None) -> str | None:
-    known = BROKER_PROPERTIES.get(key)
+    known = KAFKA_PROPERTIES.get(key)
     if known is None:
         return f"Unknown broker config name: {key}"
     if not known.is_dynamic:

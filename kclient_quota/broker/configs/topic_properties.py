@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from kclient_quota.broker.cluster_state import LOG_KEYS
-from kclient_quota.broker.configs.broker_properties import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
+from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
 
 TOPIC_PROPERTIES: Mapping[str, Property] = {
     "cleanup.policy": Property("delete", LIST),
+    "compression.gzip.level": Property("-1", INT, -7),
+    "compression.lz4.level": Property("9", INT, -7),
     "compression.type": Property("producer", STRING),
+    "compression.zstd.level": Property("3", INT, -7),
     "delete.retention.ms": Property("86400000", LONG),
     "file.delete.delay.ms": Property("60000", LONG),
     "flush.messages": Property("9223372036854775807", LONG, 1),
@@ -15,6 +18,8 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "follower.replication.throttled.replicas": Property("", LIST),
     "index.interval.bytes": Property("4096", INT),
     "leader.replication.throttled.replicas": Property("", LIST),
+    "local.retention.bytes": Property("-2", LONG, -2),
+    "local.retention.ms": Property("-2", LONG, -2),
     "max.compaction.lag.ms": Property("9223372036854775807", LONG, 1),
     "max.message.bytes": Property("1048588", INT),
     "message.timestamp.after.max.ms": Property("3600000", LONG),
@@ -24,6 +29,9 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "min.compaction.lag.ms": Property("0", LONG),
     "min.insync.replicas": Property("1", INT, 1),
     "preallocate": Property("false", BOOLEAN),
+    "remote.log.copy.disable": Property("false", BOOLEAN),
+    "remote.log.delete.on.disable": Property("false", BOOLEAN),
+    "remote.storage.enable": Property("false", BOOLEAN),
     "retention.bytes": Property("-1", LONG, -1),
     "retention.ms": Property("604800000", LONG, -1),
     "segment.bytes": Property("1073741824", INT, 1024 * 1024),

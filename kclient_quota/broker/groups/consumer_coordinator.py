@@ -6,6 +6,7 @@ heartbeat.
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, Assignment
@@ -22,6 +23,9 @@ from kclient_quota.broker.groups.consumer_group import (
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +87,12 @@ class ConsumerGroupCoordinator:
 
     Args:
         config: time-outs.
+        config_of: those of one group, by its id, where they may differ.
     """
 
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
         self.config = config or ConsumerGroupConfig()
+        self.config_of: Callable[[str], ConsumerGroupConfig] = lambda _group_id: self.config
         self.groups: dict[str, ConsumerGroup] = {}
         self._timers: Timers[tuple[str, str, str]] = Timers()
 
@@ -208,7 +214,7 @@ class ConsumerGroupCoordinator:
     def _schedule(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         session = ("session", group.group_id, member.member_id)
         rebalance = ("rebalance", group.group_id, member.member_id)
-        self._timers.schedule(session, now_ms + self.config.session_timeout_ms)
+        self._timers.schedule(session, now_ms + self.config_of(group.group_id).session_timeout_ms)
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.cancel(rebalance)
         elif self._timers.deadline_ms(rebalance) is None:

@@ -1,11 +1,12 @@
 """Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from kclient_telemetry.java import java_hash
 
-from kclient_quota.broker.cluster_state import BROKER, ClusterState
+from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
 from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, SyncResult
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore
@@ -34,6 +35,7 @@ class GroupService:
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
+        self.consumer_groups.config_of = self._consumer_config_of
         self.offsets = OffsetStore()
         self._cluster = cluster
         self._scheduler = scheduler
@@ -44,6 +46,16 @@ class GroupService:
     def coordinator_id(self, key: str) -> int:
         """Which broker coordinates a group or a transactional id; -1 while none is up."""
         return coordinator_id(self._cluster, key)
+
+    def _consumer_config_of(self, group_id: str) -> ConsumerGroupConfig:
+        config, own = self.consumer_groups.config, self._cluster.configs.get((GROUP, group_id))
+        if not own:
+            return config
+        return replace(
+            config,
+            session_timeout_ms=int(own.get("consumer.session.timeout.ms") or config.session_timeout_ms),
+            heartbeat_interval_ms=int(own.get("consumer.heartbeat.interval.ms") or config.heartbeat_interval_ms),
+        )
 
     # -- one name, one group, of one protocol or the other
 

@@ -127,6 +127,18 @@ class Context:
         """The user's name, "ANONYMOUS" unless authenticated."""
         return self.connection.principal
 
+    def may(self, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the client may do this to a resource (`AclOperation`, `ResourceType`); everybody may, unguarded."""
+        authorizer = self.cluster.authorizer
+        if not authorizer.is_enabled:
+            return True
+        return authorizer.may(f"User:{self.principal}", self.client_address, operation, resource_type, name)
+
+    def may_somewhere(self, operation: int, resource_type: int) -> bool:
+        """Whether the client may do this to any resource of a type."""
+        authorizer = self.cluster.authorizer
+        return authorizer.may_somewhere(f"User:{self.principal}", self.client_address, operation, resource_type)
+
     @property
     def client_address(self) -> str:
         """The client's IP address."""

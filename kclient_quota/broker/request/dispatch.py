@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.manners import Delay
+from kclient_quota.broker.request.authorization import authorized
 from kclient_quota.broker.request.context import ConnectionState, Context
 from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
@@ -160,7 +161,9 @@ class _Exchange:
             else:
                 self._fail(error)
 
-        drive = Drive(entry.call(context, request), lambda response: self._answer(context, response), failed)
+        is_guarded = self._node.cluster.authorizer.is_enabled
+        answer = authorized(entry.call, context, request) if is_guarded else entry.call(context, request)
+        drive = Drive(answer, lambda response: self._answer(context, response), failed)
         if drive.is_finished:
             return None
         # what is charged ends where the waiting begins, as in Kafka

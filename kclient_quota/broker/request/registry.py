@@ -20,6 +20,8 @@ away stands in `finally`.
     .client_id       as in the request header; None when null
     .client_address  the client's IP address
     .services        .get(GroupService): the cluster's one GroupService(cluster, scheduler), made at its first use
+    .may(AclOperation.READ, ResourceType.TOPIC, name)
+                     whether the client may; most APIs need not ask, see `request.authorization`
     .mutations       .record(partitions, now_ms): whether the quota of KIP-599 lets so many be created or deleted
     .api_key, .api_version, .now_ms, .scheduler
 """

@@ -7,13 +7,15 @@ Kafka, passwords are taken as they are, without SASLprep. Time and nonces are ha
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import scramp
 
 from kclient_quota.broker.security.bearer_tokens import TokenError, TokenRules, accept
+from kclient_quota.broker.security.scram_credentials import MECHANISMS as SCRAM_MECHANISMS
+from kclient_quota.broker.security.scram_credentials import ScramCredential, algorithm_of, credential
 from kclient_quota.wire.error_codes import ErrorCode
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -34,6 +36,8 @@ class SaslConfig:
         session_lifetime_ms: after which a client must authenticate again (`connections.max.reauth.ms`); 0: never, but
             for tokens, which expire.
         salt: random bytes from which each user's SCRAM salt is derived.
+        scram: credentials that take the place of those that follow from passwords, by user and mechanism; None for no
+            credential.
     """
 
     users: Mapping[str, str]
@@ -41,6 +45,7 @@ class SaslConfig:
     tokens: TokenRules | None = None
     session_lifetime_ms: int = 0
     salt: bytes = b"kclient-quota"
+    scram: Mapping[tuple[str, int], ScramCredential | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +165,16 @@ class SaslAuthenticator:
 
     def _credentials(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
         """What `scramp` asks: (salt, stored key, server key, iterations) of a user, or None."""
+        mechanism = next(number for number, name in SCRAM_MECHANISMS.items() if name == self._mechanism)
+        self._scram_user = user
+        if (user, mechanism) in self._config.scram:
+            return self._config.scram[user, mechanism]
         password = self._config.users.get(user)
         if password is None:
             return None
-        self._scram_user = user
-        algorithm = (self._mechanism or "").removeprefix("SCRAM-").replace("-", "").lower()
+        algorithm = algorithm_of(SCRAM_MECHANISMS[mechanism])
         salt = hashlib.sha256(self._config.salt + f"\0{algorithm}\0{user}".encode()).digest()[:16]
-        salted = _salted(algorithm, password, salt)
-        stored_key = hashlib.new(algorithm, hmac.digest(salted, b"Client Key", algorithm)).digest()
-        return salt, stored_key, hmac.digest(salted, b"Server Key", algorithm), SCRAM_ITERATIONS
+        return credential(mechanism, salt, _salted(algorithm, password, salt), SCRAM_ITERATIONS)
 
     def _succeeded(self, user: str, token: bytes, now_ms: int, expires_ms: int | None = None) -> SaslStep:
         if self._principal not in {None, user}:

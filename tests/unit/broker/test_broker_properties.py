@@ -2,7 +2,8 @@
 
 import pytest
 
-from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES, KEPT_PROPERTIES, BrokerProperties
+from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES, BrokerProperties
+from kclient_quota.broker.configs.kafka_properties import KEPT_PROPERTIES
 from kclient_quota.errors import ConfigError
 
 

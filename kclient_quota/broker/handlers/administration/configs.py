@@ -3,15 +3,17 @@
 DescribeConfigs (32) v1-4 · AlterConfigs (33) v0-2 · IncrementalAlterConfigs (44) v0-1 · ListConfigResources (74) v0-1.
 KIP-226, KIP-339, KIP-714, KIP-1000, KIP-1142.
 
-Behaviour: resources are topics, brokers (name "" is the cluster-wide default) and client-metrics subscriptions
-(KIP-714). Messages as Kafka's. A topic's limits, timestamp type and retention by bytes are obeyed at once; other known
-keys are kept and described.
+Behaviour: resources are topics, brokers (name "" is the cluster-wide default), their loggers (KIP-412; `root` is the
+embedded broker's own), groups (KIP-848: session time-out and heartbeat interval hold from the next heartbeat on) and
+client-metrics subscriptions (KIP-714). Messages as Kafka's. Every key of Apache Kafka 4.3.1 is known; those that mean
+something here are obeyed at once, the others are kept and described.
 Versions: DescribeConfigs 1 synonyms; 2 KIP-219; 3 types and documentation; 4 flexible. AlterConfigs 1 KIP-219;
 2 flexible. IncrementalAlterConfigs 1 flexible. ListConfigResources 0 client metrics alone; 1 types (KIP-1142).
-Gaps: no loggers and no group configurations, no documentation of keys, retention by time is not obeyed.
+Gaps: no documentation of keys.
 """
 
-from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
+from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kclient_quota.broker.configs.resource_configs import (
     DELETE,
     SET,
@@ -21,6 +23,7 @@ from kclient_quota.broker.configs.resource_configs import (
     describe,
     resource_names,
 )
+from kclient_quota.broker.request.authorization import DENIED
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
@@ -35,10 +38,9 @@ from kclient_quota.wire.messages import (
     ListConfigResourcesResponse,
 )
 
-_BROKER_LOGGER, _GROUP = 8, 32
-_LISTED_TYPES = (TOPIC, BROKER, _BROKER_LOGGER, CLIENT_METRICS, _GROUP)
+_LISTED_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 _TYPES_NAMED_SINCE = 1
-_WINDOW_KEYS = "quota.window."
+_WINDOW_KEYS = "quota"
 
 
 # -- DescribeConfigs
@@ -58,6 +60,10 @@ def _describe(
     result = DescribeConfigsResponse.DescribeConfigsResult(
         error_code=0, error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
     )
+    denied = _denied(context, AclOperation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
+    if denied:
+        result.error_code = denied
+        return result
     manner = context.cluster.manner
     if manner.denies_quotas and asked.resource_type == BROKER:
         result.error_code, result.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
@@ -68,10 +74,16 @@ def _describe(
         result.error_code, result.error_message = error.error_code, str(error)
         return result
     if asked.resource_type == BROKER and not manner.tells_window:
-        found = [entry for entry in found if not entry.name.startswith(_WINDOW_KEYS)]
+        found = [entry for entry in found if _WINDOW_KEYS not in entry.name]
     keys = asked.configuration_keys
     result.configs = [_config(entry, with_synonyms) for entry in found if not keys or entry.name in keys]
     return result
+
+
+def _denied(context: Context, operation: AclOperation, resource_type: int, name: str) -> ErrorCode:
+    kind = {TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP}.get(resource_type, ResourceType.CLUSTER)
+    may = context.may(operation, kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else name)
+    return ErrorCode.NONE if may else DENIED[kind]
 
 
 def _config(entry: DescribedConfig, with_synonyms: bool) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
@@ -142,6 +154,9 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Alter
 def _alter(
     context: Context, resource_type: int, name: str, operations: list[tuple[str, int, str | None]], validate_only: bool
 ) -> tuple[int, str | None]:
+    denied = _denied(context, AclOperation.ALTER_CONFIGS, resource_type, name)
+    if denied:
+        return denied, None
     if context.cluster.manner.denies_quotas and resource_type == BROKER:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     try:

@@ -11,8 +11,10 @@ CreatePartitions 1 KIP-219; 2 flexible; 3 KIP-599.
 Gaps: `timeout_ms` has no meaning, as everything is done at once.
 """
 
+from collections import Counter
 from uuid import UUID
 
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Topic
 from kclient_quota.broker.configs.resource_configs import effective_topic_configs, topic_config_problem
 from kclient_quota.broker.configs.topic_names import topic_name_problem
@@ -32,6 +34,7 @@ from kclient_quota.wire.schema import ZERO_UUID
 _BY_ID_SINCE = 6
 _DEFAULT = -1
 _MAX_PARTITIONS = 100_000
+_DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 Problem = tuple[ErrorCode, str | None]
@@ -44,10 +47,13 @@ _FINE: Problem = (ErrorCode.NONE, None)
 @handler(CreateTopicsRequest, min_version=2, max_version=7)
 async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic on its own; one that fails does not keep the others."""
-    names = [topic.name for topic in request.topics]
+    counts = Counter(topic.name for topic in request.topics)
+    may_create_any = context.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
     for topic in request.topics:
-        if names.count(topic.name) > 1:
+        if not (may_create_any or context.may(AclOperation.CREATE, ResourceType.TOPIC, topic.name)):
+            results.append(_not_created(topic.name, _DENIED))
+        elif counts[topic.name] > 1:
             problem: Problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results.append(_not_created(topic.name, problem))
         else:
@@ -75,6 +81,7 @@ def _create(
     if problem[0]:
         return _not_created(wanted.name, problem)
     topic_id = ZERO_UUID
+    may_see = context.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name)
     if not validate_only:
         for key, value in configs.items():
             cluster.set_config(TOPIC, wanted.name, key, value)
@@ -82,6 +89,15 @@ def _create(
             wanted.name, partitions, replication_factor=replication, assignment=assignment or None
         )
         topic_id = made.topic_id
+    if not may_see:
+        return CreateTopicsResponse.CreatableTopicResult(
+            name=wanted.name,
+            topic_id=topic_id,
+            error_code=0,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreateTopicsResponse.CreatableTopicResult(
         name=wanted.name,
         topic_id=topic_id,
@@ -173,6 +189,10 @@ def _delete(context: Context, name: str | None, topic_id: UUID) -> DeleteTopicsR
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _deletion(name, topic_id, (error, "This server does not host this topic."))
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return _deletion(name, topic_id if name is None else ZERO_UUID, _DENIED)
+    if not context.may(AclOperation.DELETE, ResourceType.TOPIC, topic.name):
+        return _deletion(topic.name, topic.topic_id, _DENIED)
     if not context.mutations.record(len(topic.partitions), context.now_ms):
         return _deletion(topic.name, topic.topic_id, _THROTTLED)
     cluster.delete_topic(topic.name)

@@ -9,13 +9,15 @@ Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 thr
 5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;
 11 no operations on the cluster (KIP-700); 12 topic ids in requests; 13 an error of the whole (KIP-1102).
 DescribeCluster 1 kind of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
-Gaps: no racks, no authorised operations (there is no authoriser).
+Gaps: no racks.
 """
 
 from uuid import UUID
 
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import NO_LEADER, ClusterState, Partition, Topic
 from kclient_quota.broker.configs.topic_names import is_valid_topic_name
+from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
@@ -33,6 +35,8 @@ _BROKERS = 1
 _MOST_PARTITIONS = 2_000
 """Of one page of DescribeTopicPartitions (`max.request.partition.size.limit`)."""
 _NAMELESS_SINCE = 12
+_NOT_ASKED = -1 << 31
+_DESCRIBE_CLUSTER = (AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 _UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
@@ -40,7 +44,7 @@ _UNSUPPORTED_ENDPOINT_TYPE = 115
 async def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     """Describe the cluster as seen through the listener the client came in by."""
     cluster = context.cluster
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=broker_id, host=host, port=port)
             for broker_id, host, port in _endpoints(context)
@@ -49,6 +53,14 @@ async def metadata(context: Context, request: MetadataRequest) -> MetadataRespon
         controller_id=cluster.controller_id,
         topics=_topics(context, request),
     )
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if not topic.error_code:
+                may = operations(context, ResourceType.TOPIC, topic.name or "")
+                topic.topic_authorized_operations = may
+    if request.include_cluster_authorized_operations and context.may(*_DESCRIBE_CLUSTER):
+        response.cluster_authorized_operations = operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+    return response
 
 
 @handler(DescribeClusterRequest, min_version=0, max_version=2)
@@ -60,7 +72,10 @@ async def describe_cluster(context: Context, request: DescribeClusterRequest) ->
             error_message="Only broker endpoints are described here; ask for endpoint type 1.",
             endpoint_type=request.endpoint_type,
         )
+    has_operations = request.include_cluster_authorized_operations and context.may(*_DESCRIBE_CLUSTER)
+    may = operations(context, ResourceType.CLUSTER, CLUSTER_NAME) if has_operations else _NOT_ASKED
     return DescribeClusterResponse(
+        cluster_authorized_operations=may,
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         brokers=[
@@ -76,7 +91,7 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name, a page of so many partitions at a time; the cursor says where the next page begins."""
     topics = context.cluster.topics
-    names = sorted({wanted.name for wanted in request.topics} or topics)
+    names = sorted({wanted.name for wanted in request.topics} or {name for name in topics if _may_see(context, name)})
     cursor = request.cursor
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -142,7 +157,7 @@ def _topics(context: Context, request: MetadataRequest) -> list[MetadataResponse
     cluster = context.cluster
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     if wants_all:
-        return [_describe(cluster, topic) for topic in cluster.topics.values()]
+        return [_describe(cluster, topic) for topic in cluster.topics.values() if _may_see(context, topic.name)]
     may_create = request.allow_auto_topic_creation and cluster.is_auto_create_enabled
     found = []
     for wanted in request.topics or ():
@@ -160,12 +175,28 @@ def _describe_by_id(context: Context, topic_id: UUID) -> MetadataResponse.Metada
         return MetadataResponse.MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
         )
+    if not _may_see(context, topic.name):
+        # ids are no secret, names are
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id
+        )
     return _describe(context.cluster, topic)
+
+
+def _may_see(context: Context, name: str) -> bool:
+    return context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _may_create(context: Context, name: str) -> bool:
+    may_any = context.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    return may_any or context.may(AclOperation.CREATE, ResourceType.TOPIC, name)
 
 
 def _describe_by_name(context: Context, name: str, *, may_create: bool) -> MetadataResponse.MetadataResponseTopic:
     cluster = context.cluster
     topic = cluster.topics.get(name)
+    if not _may_see(context, name) or (topic is None and may_create and not _may_create(context, name)):
+        return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     if topic is None and not is_valid_topic_name(name):
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     if topic is None and may_create:

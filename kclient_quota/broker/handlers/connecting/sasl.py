@@ -4,8 +4,8 @@ SaslHandshake (17) v1 · SaslAuthenticate (36) v0-2.
 KIP-43, KIP-84 (SCRAM), KIP-152 (errors in words), KIP-255 (OAUTHBEARER), KIP-368 (sessions that end;
 `connections.max.reauth.ms`).
 
-Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 with the passwords in `cluster.users`, OAUTHBEARER by
-`cluster.tokens`. After a failure the connection is closed.
+Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 with the passwords in `cluster.users`, SCRAM with `cluster.scram` as
+well (AlterUserScramCredentials), OAUTHBEARER by `cluster.tokens`. After a failure the connection is closed.
 Versions: SaslAuthenticate 1 session lifetime (KIP-368); 2 flexible.
 Gaps: no SaslHandshake v0 (tokens without Kafka's framing), no GSSAPI or delegation tokens; SASL extensions of
 OAUTHBEARER are passed over.
@@ -43,6 +43,7 @@ def _config(context: Context) -> SaslConfig:
         tokens=tokens,
         session_lifetime_ms=int(lifetime or 0),
         salt=context.cluster.cluster_id.encode(),
+        scram=context.cluster.scram,
     )
 
 

@@ -12,17 +12,19 @@ rebalance time-out; 4 KIP-394; 5 instance id; 6 flexible; 7 protocol type in ans
 KIP-814. SyncGroup 3 instance id; 4 flexible; 5 protocol (KIP-559). Heartbeat 3 instance id; 4 flexible. LeaveGroup 3
 several members; 4 flexible; 5 reason. DescribeGroups 3 operations; 4 instance id; 5 flexible; 6 GROUP_ID_NOT_FOUND
 (KIP-1043). ListGroups 3 flexible; 4 by state (KIP-518); 5 by type (KIP-848). DeleteGroups 2 flexible.
-Gaps: no authorization; no share groups (coordinator type 2 is INVALID_REQUEST); members are not kept across restarts;
+Gaps: no share groups (coordinator type 2 is INVALID_REQUEST); members are not kept across restarts;
 ListGroups shows the groups of the broker that is asked, as Kafka does.
 """
 
 from collections.abc import Iterator
 from uuid import uuid4
 
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
 from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Sync, SyncResult
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.request.authorization import DENIED, operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
@@ -51,8 +53,6 @@ MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 LEAVE_BATCHED_SINCE = 3
 UNKNOWN_GROUP_IS_AN_ERROR_SINCE = 6
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as bits of `AclOperation`."""
 
 
 def is_coordinator(context: Context, key: str) -> bool:
@@ -80,6 +80,11 @@ async def find_coordinator(context: Context, request: FindCoordinatorRequest) ->
 
 def _coordinator(context: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
     error, message, broker_id = ErrorCode.NONE, None, -1
+    resource_type = ResourceType.TRANSACTIONAL_ID if key_type == TRANSACTION_KEY else ResourceType.GROUP
+    if not context.may(AclOperation.DESCRIBE, resource_type, key):
+        return FindCoordinatorResponse.Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=DENIED[resource_type], error_message=None
+        )
     if key_type in {GROUP_KEY, TRANSACTION_KEY}:
         broker_id = context.services.get(GroupService).coordinator_id(key)
     else:
@@ -216,7 +221,7 @@ async def describe_groups(context: Context, request: DescribeGroupsRequest) -> D
     if request.include_authorized_operations:
         for group in response.groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = operations(context, ResourceType.GROUP, group.group_id)
     return response
 
 
@@ -257,6 +262,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse(error_code=ErrorCode.NONE)
+    may_see_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     response.groups = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
@@ -266,6 +272,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
         )
         for kind, group in _all_groups(context)
         if is_coordinator(context, group.group_id)
+        and (may_see_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
         and (not states or group.state.lower() in states)
         and (not types or kind in types)
     ]

@@ -3,8 +3,8 @@
 ConsumerGroupHeartbeat (68) v0-1 · ConsumerGroupDescribe (69) v0-1. KIP-848, KIP-1082, KIP-1099.
 
 Behaviour: assignors `uniform` (the default) and `range`; session time-out and heartbeat interval are the broker's
-(`group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`). New topics and partitions are found with
-the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
+(`group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`) or the group's own. New topics and
+partitions are found with the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
 Versions: ConsumerGroupHeartbeat 1 regular expressions are resolved here, member ids are the client's (KIP-1082).
 ConsumerGroupDescribe 1 type of member (KIP-1099).
 Gaps: no migration of members between the classic protocol and this one: the protocol in use keeps the other out
@@ -14,11 +14,13 @@ matched as by RE2, in linear time, in Python's syntax.
 
 from uuid import uuid4
 
+from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.assignors import Assignment
 from kclient_quota.broker.groups.consumer_coordinator import Beat, BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING, ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.handlers.groups.classic_groups import ALL_GROUP_OPERATIONS, is_coordinator
+from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
+from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
@@ -44,10 +46,13 @@ async def consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a consumer group."
         )
+    named = request.subscribed_topic_names or ()
+    if not all(context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in named):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topics = context.cluster.directory
     result = service.consumer_groups.heartbeat(_beat(context, request), str(uuid4()), topics, context.now_ms)
     service.after_call()
-    return _response(service.consumer_groups.config.heartbeat_interval_ms, result)
+    return _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
 
 
 def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
@@ -99,7 +104,8 @@ async def consumer_group_describe(
     response.groups = [_described(context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
         for group in response.groups:
-            group.authorized_operations = -1 << 31 if group.error_code else ALL_GROUP_OPERATIONS
+            if not group.error_code:
+                group.authorized_operations = operations(context, ResourceType.GROUP, group.group_id)
     return response
 
 

@@ -8,12 +8,13 @@ commit to empty groups only. Offsets of topics that do not exist are refused as 
 Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
 the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
 leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
-Gaps: no authorization; no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
+Gaps: no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
 """
 
 from collections.abc import Iterable
 from uuid import UUID
 
+from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.committed_offsets import MAX_METADATA_LENGTH, NO_LEADER_EPOCH, CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
@@ -198,7 +199,8 @@ def _fetch_refusal(context: Context, asked: OffsetFetchRequest.OffsetFetchReques
 def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
     partitions: dict[str, list[int]] = {}
     for topic, partition, _ in context.services.get(GroupService).all_committed(group_id):
-        partitions.setdefault(topic, []).append(partition)
+        if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            partitions.setdefault(topic, []).append(partition)
     answers = []
     for name, indexes in partitions.items():
         answer = FetchedTopic(name=name, partitions=_fetch_partitions(context, group_id, name, indexes, stable=stable))
@@ -214,6 +216,8 @@ def _fetch_partitions(
     service = context.services.get(GroupService)
     if name is None:
         return [_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+    if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        return [_no_offset(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in indexes]
     answers = []
     for index in indexes:
         committed = service.committed(group_id, name, index)

@@ -20,6 +20,7 @@ Gaps: no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), no conversion of co
 topic keeps every record, which is what a consumer may see in Kafka before the cleaner has run).
 """
 
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
 from kclient_quota.broker.handlers.records.transactions import initialize, transactions
 from kclient_quota.broker.log.log_config import Appended
@@ -48,10 +49,15 @@ PartitionResponse = ProduceResponse.PartitionProduceResponse
 async def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Hand out a producer id; an idempotent producer that has one is given the next epoch (KIP-360)."""
     if request.transactional_id is not None:
+        if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_epoch=-1)
         answer = initialize(context, request)
         return InitProducerIdResponse(
             error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
         )
+    may = context.may(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    if not may and not context.may_somewhere(AclOperation.WRITE, ResourceType.TOPIC):
+        return InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=context.cluster.next_producer_id(), producer_epoch=0)
 
 

@@ -10,10 +10,11 @@ older than its time-out is aborted at once (Kafka: within ten seconds).
 Versions: AddPartitionsToTxn and AddOffsetsToTxn 1 KIP-219; 2 PRODUCER_FENCED; 3 flexible. EndTxn the same; 4
 TRANSACTION_ABORTABLE (KIP-890), as AddOffsetsToTxn 4. TxnOffsetCommit 1 KIP-219; 2 leader epochs; 3 flexible, the
 group's generation (KIP-447); 4 TRANSACTION_ABORTABLE. ListTransactions 1 by duration (KIP-994).
-Gaps: no authorization; no protocol version 2 (KIP-890 part 2: AddPartitionsToTxn v4+, EndTxn v5, TxnOffsetCommit v5);
+Gaps: no protocol version 2 (KIP-890 part 2: AddPartitionsToTxn v4+, EndTxn v5, TxnOffsetCommit v5);
 transactional ids are not kept across restarts: what was open is aborted, the producer has to initialize again.
 """
 
+from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.committed_offsets import MAX_METADATA_LENGTH, CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
@@ -79,7 +80,7 @@ async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnReq
     """Take partitions into the transaction: all of them, or none if one does not exist."""
     topics = request.v3_and_below_topics
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    errors = {tp: unknown_partition(context, *tp) for tp in wanted}
+    errors = {tp: _partition_refusal(context, *tp) for tp in wanted}
     if any(errors.values()):
         errors = {tp: error or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, error in errors.items()}
     else:
@@ -96,6 +97,12 @@ async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnReq
         ]
         response.results_by_topic_v3_and_below.append(result)
     return response
+
+
+def _partition_refusal(context: Context, topic: str, index: int) -> int:
+    if not context.may(AclOperation.WRITE, ResourceType.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return unknown_partition(context, topic, index)
 
 
 def _add_partitions(context: Context, request: AddPartitionsToTxnRequest, wanted: list[tuple[str, int]]) -> ErrorCode:
@@ -260,6 +267,7 @@ def _is_listed(context: Context, request: ListTransactionsRequest, transaction: 
     age_ms = context.now_ms - transaction.started_ms if transaction.started_ms >= 0 else -1
     return (
         is_coordinator(context, transaction.transactional_id)
+        and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         and (not request.state_filters or transaction.state in request.state_filters)
         and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
         and (request.duration_filter < 0 or age_ms > request.duration_filter)

@@ -1,0 +1,47 @@
+"""One key of a configuration: its type, its default and what may be set (Kafka's `ConfigDef`)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
+"""Kafka's `ConfigDef.Type` ids as DescribeConfigs gives them."""
+_NUMBERS: Mapping[int, tuple[str, Callable[[str], float]]] = {
+    INT: ("INT", int),
+    SHORT: ("SHORT", int),
+    LONG: ("LONG", int),
+    DOUBLE: ("DOUBLE", float),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One key of Kafka's configuration.
+
+    Attributes:
+        default: Kafka's, or ours where the card of the embedded broker says so.
+        type: `BOOLEAN`, `INT`, ...
+        least: smallest value of a number.
+        is_dynamic: whether it may be altered while the broker runs.
+        has_default: False where Kafka has none.
+    """
+
+    default: str
+    type: int
+    least: int = 0
+    is_dynamic: bool = False
+    has_default: bool = True
+
+
+def value_problem(key: str, value: str, known: Property) -> str | None:
+    """What is wrong with a value, in Kafka's words, or None."""
+    if known.type == BOOLEAN and value not in {"true", "false"}:
+        return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
+    if known.type in _NUMBERS:
+        name, parse = _NUMBERS[known.type]
+        try:
+            number = parse(value)
+        except ValueError:
+            return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
+        if number < known.least:
+            return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
+    return None
