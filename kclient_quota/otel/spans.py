@@ -22,13 +22,16 @@ MAX_OPEN = 1_000_000
 """Spans of messages under way; librdkafka's queue holds a tenth of it unless it is told otherwise."""
 
 Headers = list[tuple[str, Any]]
+_MOST_KNOWN = 1_000  # topics
+_TRACEPARENT = "traceparent"  # whose one value is one span's alone; other propagators need several headers for it
 
 
 class _HeaderSetter(Setter[Headers]):
     """Puts a propagator's fields among a record's headers, in the place of former ones."""
 
     def set(self, carrier: Headers, key: str, value: str) -> None:
-        carrier[:] = [pair for pair in carrier if pair[0] != key]
+        if carrier:
+            carrier[:] = [pair for pair in carrier if pair[0] != key]
         carrier.append((key, value.encode()))
 
 
@@ -52,7 +55,9 @@ class ProducerSpans(ProducerInterceptor):
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._client_id = ""
-        self._open: dict[tuple[int, int], Span] = {}
+        self._known: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._naming = propagate.get_global_textmap().fields - {"tracestate", "baggage"}
+        self._open: dict[Any, Span] = {}
 
     def configure(self, configs: Mapping[str, Any]) -> None:
         """Note the client's id."""
@@ -60,38 +65,48 @@ class ProducerSpans(ProducerInterceptor):
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Begin the span and put its context into the headers."""
-        attributes = _attributes("send", record.topic, self._client_id)
-        if isinstance(record.key, str | int):
-            attributes["messaging.kafka.message.key"] = str(record.key)
-        elif isinstance(record.key, bytes):
-            attributes["messaging.kafka.message.key"] = record.key.decode("utf-8", "backslashreplace")
-        if record.value is None:
-            attributes["messaging.kafka.message.tombstone"] = True
+        topic, key = record.topic, record.key
+        name, attributes = self._known.get(topic) or self._know(topic)
+        if key is not None or record.value is None:
+            attributes = {**attributes, **_of_record(key, record.value)}
         headers = _pairs(record.headers)
-        span = self._tracer.start_span(f"send {record.topic}", kind=SpanKind.PRODUCER, attributes=attributes)
+        span = self._tracer.start_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
         propagate.inject(headers, trace.set_span_in_context(span), setter=_SETTER)
         if span.is_recording() and len(self._open) < MAX_OPEN:
-            context = span.get_span_context()
-            self._open[context.trace_id, context.span_id] = span
-        return ProducerRecord(record.topic, record.value, record.key, record.partition, record.timestamp, headers)
+            self._open[self._name_of(headers)] = span
+        return ProducerRecord(topic, record.value, key, record.partition, record.timestamp, headers)
 
     def on_acknowledgement(self, metadata: RecordMetadata, exception: BaseException | Any | None, headers: Any) -> None:
         """End the span that the headers name."""
-        if not self._open:
-            return
-        context = trace.get_current_span(propagate.extract(_pairs(headers), getter=_GETTER)).get_span_context()
-        span = self._open.pop((context.trace_id, context.span_id), None)
+        span = self._open.pop(self._name_of(headers), None) if self._open and headers else None
         if span is None:
             return
+        found: dict[str, Any] = {}
         if metadata.partition >= 0:
-            span.set_attribute("messaging.destination.partition.id", str(metadata.partition))
+            found["messaging.destination.partition.id"] = str(metadata.partition)
         if metadata.offset >= 0:
-            span.set_attribute("messaging.kafka.offset", metadata.offset)
+            found["messaging.kafka.offset"] = metadata.offset
         if exception is not None:
-            name = getattr(exception, "name", None)
-            span.set_attribute("error.type", str(name()) if callable(name) else type(exception).__name__)
+            error_name = getattr(exception, "name", None)
+            found["error.type"] = str(error_name()) if callable(error_name) else type(exception).__name__
             span.set_status(Status(StatusCode.ERROR, str(exception)))
+        span.set_attributes(found)
         span.end()
+
+    def _know(self, topic: str) -> tuple[str, dict[str, Any]]:
+        """The name and the attributes that all records of a topic share."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[topic] = known = (f"send {topic}", _attributes("send", topic, self._client_id))
+        return known
+
+    def _name_of(self, headers: Any) -> Any:
+        """What tells a record's span from others: the headers in which the propagator wrote its ids."""
+        pairs = headers.items() if isinstance(headers, dict) else headers
+        for pair in pairs:
+            if pair[0] == _TRACEPARENT:
+                return pair[1]
+        return tuple(pair[1] for pair in pairs if pair[0] in self._naming)
 
     def close(self) -> None:
         """End what has no outcome."""
@@ -140,6 +155,18 @@ class ConsumerSpans(ConsumerInterceptor):
             start_time=now_ns,
         )
         span.end(now_ns)
+
+
+def _of_record(key: Any, value: Any) -> dict[str, Any]:
+    """Attributes of one record."""
+    found: dict[str, Any] = {}
+    if isinstance(key, str | int):
+        found["messaging.kafka.message.key"] = str(key)
+    elif isinstance(key, bytes):
+        found["messaging.kafka.message.key"] = key.decode("utf-8", "backslashreplace")
+    if value is None:
+        found["messaging.kafka.message.tombstone"] = True
+    return found
 
 
 def _links(records: list[Any]) -> Iterable[Link]:

@@ -2,6 +2,8 @@
 
 import gc
 import gzip
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -217,3 +219,50 @@ def test_beside_opentelemetrys_own_instrumentation(conf, spans, instrumented):
     ours = named.pop("send orders")
     (theirs,) = named.values()
     assert ours.parent.span_id == theirs.context.span_id
+
+
+AUTO = """
+import sys
+from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+ConfluentKafkaInstrumentor().instrument(tracer_provider=provider)  # as `opentelemetry-instrument` does, before all else
+from kclient_quota import Consumer, Producer, instrument
+
+if sys.argv[2] == "both":
+    instrument(None, provider)
+conf = {"bootstrap.servers": sys.argv[1], "client.id": "shop"}
+told = []
+with Producer(conf) as producer:
+    producer.produce("orders", b"x", on_delivery=lambda error, message: told.append((error, message.offset())))
+    assert producer.flush(20) == 0
+assert told == [(None, 0)], told
+with Consumer({**conf, "group.id": sys.argv[2], "auto.offset.reset": "earliest"}) as consumer:
+    consumer.subscribe(["orders"])
+    while (message := consumer.poll(1)) is None:
+        pass
+assert message.value() == b"x"
+assert [key for key, _ in message.headers()].count("traceparent") >= 1
+found = {span.name: span for span in spans.get_finished_spans()}
+print(*sorted(found))
+if "send orders" in found:
+    link, = found["poll orders"].links
+    assert link.context.span_id == found["send orders"].context.span_id
+"""
+
+
+@pytest.mark.parametrize(
+    ("which", "named"), [("theirs", {"orders send"}), ("both", {"orders send", "send orders", "poll orders"})]
+)
+def test_in_a_process_that_opentelemetry_has_instrumented_before(cluster, which, named):
+    pytest.importorskip("opentelemetry.instrumentation.confluent_kafka")
+    words = [sys.executable, "-c", AUTO, cluster.bootstrap_servers, which]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in named), done.stdout
+    assert "Traceback" not in done.stderr

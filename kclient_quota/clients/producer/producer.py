@@ -122,7 +122,7 @@ class Producer(TakingProducer, TelemetryMethods):
         if callback is None:
             callback = on_delivery
         if self._outbox.is_open and not self._chain:
-            super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
+            super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
         elif self._chain:
             self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
         else:

@@ -50,7 +50,7 @@ class TakingProducer(TransactingProducer):
         callback = partial(_acknowledged, self._chain, record.headers, callback or self._default_callback)
         try:
             if self._outbox.is_open:
-                super().produce(*args, callback, None, record.timestamp, headers=record.headers)
+                super().produce(*args, callback, timestamp=record.timestamp, headers=record.headers)
             else:
                 self._produce(*args, callback, record.timestamp, record.headers)
         except Exception as error:
@@ -67,7 +67,7 @@ class TakingProducer(TransactingProducer):
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
-            super().produce(topic, value, key, partition, callback, None, timestamp, headers=headers)
+            super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
             return
         if len(outbox.reports) >= self._most_messages:
             raise BufferError("Local: Queue full")

@@ -79,11 +79,13 @@ class WaitingProducer(confluent_kafka.Producer):
     def hand_to_librdkafka(self, topic: str, partition: int, handed: Handed) -> None:
         """Hand a message over, in its caller's context where somebody wants to see that."""
         produce = super().produce
-        args = topic, handed.value, handed.key, partition, handed.report.__setitem__, None, handed.timestamp
+        args = topic, handed.value, handed.key, partition, handed.report.__setitem__
+        # OpenTelemetry's instrumentation finds headers by their keyword, and takes a seventh argument for them
+        more = {"timestamp": handed.timestamp, "headers": handed.headers}
         if handed.context is None:
-            produce(*args, headers=handed.headers)
+            produce(*args, **more)
         else:
-            handed.context.run(produce, *args, headers=handed.headers)
+            handed.context.run(produce, *args, **more)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
