@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
 from kclient_quota.config import LimitSource, QuotaConfig
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ConfigError, KclientQuotaError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
 
 if TYPE_CHECKING:
+    from kclient_quota.cluster.asking import Asking
     from kclient_quota.cluster.limits import EffectiveLimits
 
 logger = logging.getLogger("kclient_quota")
@@ -20,6 +21,8 @@ logger = logging.getLogger("kclient_quota")
 DEFAULT_CLIENT_ID = "rdkafka"
 REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
+FRESH_MS = 30_000
+"""Whoever looks again now and then takes what another client of this process was told so long ago."""
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
@@ -69,17 +72,34 @@ class Ask(Protocol):
     """How a cluster is asked: never raises, answers within the deadline."""
 
     def __call__(
-        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int
+        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
     ) -> "EffectiveLimits":
-        """Ask what applies to this user and client-id."""
+        """Ask what applies to this user and client-id, or say what was said no longer than `fresh_ms` ago."""
         ...
 
 
-def _ask_cluster(conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> "EffectiveLimits":
-    # its connection, wire format and TLS are loaded by those who ask, not by everybody who imports a client
-    from kclient_quota.cluster.limits import discover_limit  # noqa: PLC0415
+class _AskCluster:
+    """Asks by way of what all clients share that ask this cluster as this principal, and keeps it."""
 
-    return discover_limit(conf, user, client_id, deadline_ms)
+    def __init__(self) -> None:
+        self._asking: Asking | None = None
+
+    def __call__(
+        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
+    ) -> "EffectiveLimits":
+        # its connection, wire format and TLS are loaded by those who ask, not by everybody who imports a client
+        from kclient_quota.cluster.asking import asking  # noqa: PLC0415
+        from kclient_quota.cluster.limits import EffectiveLimits  # noqa: PLC0415
+
+        try:
+            found = self._asking = asking(conf)
+        except KclientQuotaError as error:
+            return EffectiveLimits(denied=str(error))
+        return found.limits(user, client_id, deadline_ms, fresh_ms=fresh_ms)
+
+    def close(self) -> None:
+        """Keep it no longer."""
+        self._asking = None
 
 
 class LimitFinder:
@@ -89,25 +109,27 @@ class LimitFinder:
         ours: the client's checked configuration.
         conf: its librdkafka configuration, with which the cluster is asked.
         byte_rate_key: PRODUCER_BYTE_RATE or CONSUMER_BYTE_RATE.
-        ask: how the cluster is asked.
+        ask: how the cluster is asked; None: on the connection that all clients of this process share.
 
     Raises:
         ConfigError: client.quota.callback.class cannot be loaded.
     """
 
     def __init__(
-        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask = _ask_cluster
+        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask | None = None
     ) -> None:
         self._ours = ours
         self._conf = conf
         self._byte_rate_key = byte_rate_key
         self._quota_types = (QUOTA_TYPE_OF_KEY[byte_rate_key], ClientQuotaType.REQUEST)
         self._callback = _load_callback(ours.callback, conf)
-        self._ask = ask
+        shared = _AskCluster()
+        self._ask = ask or shared
+        self.close = shared.close
         self._said_denied = False
 
-    def find(self, deadline_ms: int = ASK_DEADLINE_MS) -> Limit:
-        """The limit as it stands now; takes up to `deadline_ms` when the cluster is asked."""
+    def find(self, deadline_ms: int = ASK_DEADLINE_MS, *, fresh_ms: int = 0) -> Limit:
+        """The limit as it stands now, or `fresh_ms` ago; takes up to `deadline_ms` when the cluster is asked."""
         source = self._ours.limit_source
         by_hand, percentage = getattr(self._ours, self._byte_rate_key), self._ours.request_percentage
         if by_hand is not None:
@@ -116,7 +138,7 @@ class LimitFinder:
         if self._callback is not None:
             found = self._of_callback(self._callback)
         elif source not in {LimitSource.LEARNED, LimitSource.CONFIG}:
-            found = self._of_cluster(deadline_ms)
+            found = self._of_cluster(deadline_ms, fresh_ms)
         return found if percentage is None else replace(found, request_percentage=percentage)
 
     @property
@@ -144,11 +166,12 @@ class LimitFinder:
         )
         return Limit(rate, percentage, LimitSource.CALLBACK)
 
-    def _of_cluster(self, deadline_ms: int) -> Limit:
+    def _of_cluster(self, deadline_ms: int, fresh_ms: int) -> Limit:
         user = self._principal()
         if user is None and _principal_is_hidden(self._conf):
             return UNKNOWN
-        answer = self._ask({**self._conf, "client.id": ASKS_AS}, user, self._client_id(), deadline_ms)
+        conf = {**self._conf, "client.id": ASKS_AS}
+        answer = self._ask(conf, user, self._client_id(), deadline_ms, fresh_ms=fresh_ms)
         if answer.denied is not None:
             if not self._said_denied:
                 self._said_denied = True
@@ -215,6 +238,7 @@ class LimitWatch:
         """Stop; waits for the thread at most `timeout_ms`."""
         self._stop.set()
         self._wake.set()
+        self._finder.close()
         if self._thread.is_alive():
             self._thread.join(timeout_ms / 1000)
 
@@ -225,8 +249,9 @@ class LimitWatch:
             self._wake.wait(period_ms / 1000 * random.uniform(*JITTER))  # noqa: S311 - nothing secret
             if self._stop.is_set():
                 return
-            if self._finder.due(asked=self._wake.is_set()):
-                limit = self._finder.find(ASK_AT_LEISURE_MS)
+            asked = self._wake.is_set()
+            if self._finder.due(asked=asked):
+                limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else FRESH_MS)
                 # An unanswered question changes nothing: what was known before still holds.
                 if limit.known:
                     self._on_limit(limit)

@@ -86,10 +86,20 @@ def discover_limit(
         the limits, or in `denied` the reason why they are not known.
     """
     try:
-        end_ms = clock.now_ms() + deadline_ms
         with ClusterClient(conf, clock) as client:
-            entries = _entries(client, user or ANONYMOUS, client_id, deadline_ms)
-            samples, window_ms = _window(client, end_ms - clock.now_ms())
+            return ask_limit(client, user, client_id, deadline_ms, clock)
+    except KclientQuotaError as error:
+        return EffectiveLimits(denied=str(error))
+
+
+def ask_limit(
+    client: ClusterClient, user: str | None, client_id: str, deadline_ms: int, clock: Clock
+) -> EffectiveLimits:
+    """The same of a cluster that there may be a connection to. Never raises."""
+    try:
+        end_ms = clock.now_ms() + deadline_ms
+        entries = _entries(client, user or ANONYMOUS, client_id, deadline_ms)
+        samples, window_ms = _window(client, end_ms - clock.now_ms())
     except KclientQuotaError as error:
         return EffectiveLimits(denied=str(error))
     except Exception as error:  # noqa: BLE001 - an application's oauth_cb may raise anything, and the client must start

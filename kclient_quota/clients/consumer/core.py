@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
+from kclient_quota.clients.consumer.sizing import Sizing
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.librdkafka.statistics import StatisticsReader
@@ -21,14 +22,7 @@ from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import (
-    BATCH_BYTES,
-    OPEN,
-    ROUND_TRIP_MS,
-    FetchSizes,
-    sizes_for,
-    sizes_while_learning,
-)
+from kclient_quota.pacing.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetch_statistics import fetch_statistics
 
 COORDINATOR: Final = "GroupCoordinator"
@@ -42,8 +36,6 @@ REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 SAY_EVERY_MS: Final = 60_000
 """One line a minute for every cause."""
-SIZES_STAY_MS: Final = 5_000
-"""Sizes are not changed again before so much has been seen of them."""
 ENDLESS: Final = float("inf")
 
 
@@ -112,12 +104,7 @@ class ConsumerCore:
         self._backoff = backoff
         self._client_id = client_id
         self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
-        self.sizes = sizes
-        self._sizes_stay_until_ms = now_ms
-        self._received_per_s = 0.0
-        self._round_trip_ms = float(ROUND_TRIP_MS)
-        self._batch_bytes = float(BATCH_BYTES)
-        self._knows_round_trip = False
+        self._sizing = Sizing(sizes, now_ms)
         self._heard_at_ms = now_ms
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(CONSUMER, client_id)
@@ -196,9 +183,7 @@ class ConsumerCore:
                 max_ms=delta.throttled_max_ms,
                 now_ms=now_ms,
             )
-        self._look_at_fetches(statistics)
-        if elapsed_ms > 0:
-            self._received_per_s = received * 1000.0 / elapsed_ms
+        self._sizing.look(statistics, self._pacer.paces, received, elapsed_ms)
         self._apply_limit(now_ms)
         self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
         self._count_brokers()
@@ -225,49 +210,20 @@ class ConsumerCore:
 
     # Which sizes fit --------------------------------------------------------------------------------------------------
 
+    @property
+    def sizes(self) -> FetchSizes:
+        """How it fetches now."""
+        return self._sizing.sizes
+
     def other_sizes(self, now_ms: int) -> FetchSizes | None:
         """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
-        if self._backoff is Backoff.OFF or self.sizes.by_hand or now_ms < self._sizes_stay_until_ms:
+        if self._backoff is Backoff.OFF:
             return None
-        wanted = self._wanted_sizes()
-        if self.sizes.like(wanted):
-            return None
-        self._sizes_stay_until_ms = now_ms + SIZES_STAY_MS
-        self._received_messages = 0
-        self.sizes = wanted
-        self._pacer.set_sizes(wanted)
+        wanted = self._sizing.other(self.limit, self._pacer.paces.values(), now_ms)
+        if wanted is not None:
+            self._received_messages = 0
+            self._pacer.set_sizes(wanted)
         return wanted
-
-    def _look_at_fetches(self, statistics: Mapping[str, Any]) -> None:
-        """Learn the round trip, and how large batches are."""
-        shortest = [
-            broker["rtt"]["min"] / 1000
-            for broker in statistics.get("brokers", {}).values()
-            if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in self._pacer.paces
-        ]
-        if shortest:
-            # The shortest has waited neither for messages nor for the quota.
-            known = self._round_trip_ms if self._knows_round_trip else ENDLESS
-            self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
-        response = max((pace.batch for pace in self._pacer.paces.values()), default=0.0)
-        if response > 1.1 * self.sizes.fetch_bytes:
-            self._batch_bytes = response
-        elif response >= 0.9 * self.sizes.fetch_bytes and self.sizes.fetch_bytes <= self._batch_bytes / 2:
-            # Half a batch was asked for, and no more has come: batches are smaller than was thought.
-            self._batch_bytes = response / 4
-
-    def _wanted_sizes(self) -> FetchSizes:
-        limit = self.limit
-        if limit.byte_rate is not None:
-            return sizes_for(limit.byte_rate, self._round_trip_ms, self._batch_bytes)
-        learnt = min((pace.rate for pace in self._pacer.paces.values()), default=ENDLESS)
-        if learnt < ENDLESS:
-            return sizes_while_learning(learnt)
-        if limit.known or self.sizes == OPEN:
-            return OPEN
-        # Nothing has been learnt yet: what comes without being refused may be asked for in larger pieces.
-        largest = sizes_while_learning(self._received_per_s)
-        return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
 
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; called from any thread, heeded at the next grant or statistics."""

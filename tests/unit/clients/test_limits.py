@@ -18,7 +18,9 @@ class Asked:
         self.answer = answer
         self.calls: list[tuple[str | None, str, int]] = []
 
-    def __call__(self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> EffectiveLimits:
+    def __call__(
+        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
+    ) -> EffectiveLimits:
         self.calls.append((user, client_id, deadline_ms))
         return self.answer
 
@@ -51,7 +53,9 @@ def test_by_hand_wins_and_asks_nobody() -> None:
 def test_questions_are_not_asked_at_the_cost_of_the_clients_own_request_quota() -> None:
     asked_as: list[str] = []
 
-    def ask(conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int) -> EffectiveLimits:
+    def ask(
+        conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
+    ) -> EffectiveLimits:
         asked_as.append(conf["client.id"])
         assert (client_id, deadline_ms) == ("app", 7)
         return EffectiveLimits(request_percentage=0.01)

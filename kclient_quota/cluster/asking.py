@@ -1,0 +1,94 @@
+"""One questioner for all clients of a process that ask the same cluster as the same principal: one connection, in turn.
+
+Whoever asks what another one is just about to ask takes that answer. Clients that look again now and then also take
+what was said a little while ago: so a process with a hundred clients asks as often as one with a few.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.cluster.client import ClusterClient
+from kclient_quota.cluster.limits import EffectiveLimits, ask_limit
+
+FORGET_MS: Final = 120_000
+"""What was said so long ago nobody wants to know."""
+_CONNECTING: Final = ("bootstrap.", "metadata.broker.list", "security.", "sasl.", "ssl.", "oauth", "enable.ssl")
+
+
+class Asking:
+    """Asks one cluster as one principal; its connection lasts as long as anybody keeps this.
+
+    Args:
+        conf: a librdkafka configuration of one of the clients.
+        clock: for deadlines.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client = ClusterClient(conf, clock)
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._said: dict[tuple[str | None, str], tuple[int, EffectiveLimits]] = {}
+        weakref.finalize(self, self._client.close).atexit = False
+
+    def limits(self, user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int = 0) -> EffectiveLimits:
+        """Which quota applies; never raises.
+
+        Args:
+            user: the principal's name, None for one that does not log in.
+            client_id: whose quota.
+            deadline_ms: milliseconds that all of it may take, waiting for one's turn included.
+            fresh_ms: how long before this call the question may have been asked.
+        """
+        called_ms = self._clock.now_ms()
+        if not self._turn.acquire(timeout=deadline_ms / 1000):
+            return EffectiveLimits(denied=f"other clients of this process have been asking for {deadline_ms} ms")
+        try:
+            asked_ms = self._clock.now_ms()
+            self._said = {key: said for key, said in self._said.items() if asked_ms - said[0] < FORGET_MS}
+            said = self._said.get((user, client_id))
+            if said is not None and said[0] >= called_ms - fresh_ms:
+                return said[1]
+            found = ask_limit(self._client, user, client_id, max(1, deadline_ms - (asked_ms - called_ms)), self._clock)
+            if found.denied is None:
+                self._said[user, client_id] = asked_ms, found
+            else:
+                self._client.close()
+            return found
+        finally:
+            self._turn.release()
+
+
+_all: "weakref.WeakValueDictionary[Hashable, Asking]" = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def asking(conf: Mapping[str, Any]) -> Asking:
+    """The one for this cluster and principal; whoever wants the connection to last keeps it.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    key = frozenset((name, _hashable(value)) for name, value in conf.items() if name.startswith(_CONNECTING))
+    with _lock:
+        found = _all.get(key)
+        if found is None:
+            found = _all[key] = Asking(conf)
+        return found
+
+
+def _hashable(value: Any) -> Hashable:
+    """A value of a configuration; functions and other objects are told apart by who they are."""
+    return value if isinstance(value, (str, int, float, bool, type(None))) else id(value)
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - a lock that a thread of the parent may have held is of no use to a child
+    _lock = threading.Lock()
+    _all.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
