@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check faults grids random coverage versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults soak fuzz grids random coverage versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -21,6 +21,14 @@ check: $(STAMP) lint
 # What producers lose, double and re-order when networks, brokers and processes fail; a quarter of an hour.
 faults: $(STAMP)
 	$(BIN)/python -m pytest tests/faults
+
+# Clients and brokers for an hour: quotas change, clients come and go, brokers restart; nothing may grow or be lost.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak --json benchmarks/results/soak.json
+
+# 10 million broken frames for every reader, 100,000 for Kafka's own classes, 100,000 on sockets; 20 minutes.
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --json benchmarks/results/fuzz.json
 
 # What the simulation says in every cell of the README's tables.
 grids: $(STAMP)

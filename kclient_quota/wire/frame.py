@@ -92,7 +92,7 @@ def decode_request_header(
         position = offset + 10
         client_id = None
         if size >= 0:
-            client_id = str(buffer[position : position + size], "utf-8")
+            client_id = str(buffer[position : position + size], "utf-8", "replace")  # as Kafka reads strings
             position += size
         header = RequestHeader(key, version, correlation_id, client_id)
         if header_version > 1:
@@ -100,7 +100,7 @@ def decode_request_header(
                 header.unknown_tags, position = read_unknown_tags(memoryview(buffer), position, stop)
             else:
                 position += 1
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise WireError(f"the request header is malformed: {error}") from None
     if position > stop:
         raise WireError(f"the request header needs {position - stop} more bytes")

@@ -202,7 +202,7 @@ class ReaderSource:
     def _bytes(self, target: str, spec: Field) -> None:
         n = self._length(spec, short=spec.type == "String")
         taken = {
-            "String": f"str(buf[p : p + {n}], 'utf-8')",
+            "String": f"str(buf[p : p + {n}], 'utf-8', 'replace')",
             "Bytes": f"bytes(view[p : p + {n}])",
             "Records": f"view[p : p + {n}]",
         }[spec.type]

@@ -139,7 +139,9 @@ def silent():
 )
 def test_ctrl_c_ends_within_a_second(module, words, silent):
     given = [*words, "--bootstrap-server", silent]
-    code = f"import sys; sys.argv[1:] = {given!r}; import {module} as m; print('on', flush=True); m.entry()"
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
+    named = f"import sys; sys.argv[1:] = {given!r}; import {module} as m"
+    code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
