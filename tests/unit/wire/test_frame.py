@@ -51,10 +51,15 @@ def test_response_header_round_trips(header, version):
     assert decode_response_header(raw, version) == (header, len(raw))
 
 
-@pytest.mark.parametrize("raw", ["", "0000", "0000000900000001", "00000009000000017fff41", "00000009000000010001ff00"])
+@pytest.mark.parametrize("raw", ["", "0000", "0000000900000001", "00000009000000017fff41"])
 def test_malformed_request_header(raw):
     with pytest.raises(WireError, match="request header"):
         decode_request_header(bytes.fromhex(raw))
+
+
+def test_a_client_id_that_is_no_utf8_is_read_as_kafka_reads_it():
+    header, _ = decode_request_header(bytes.fromhex("00000009000000010001ff00"))
+    assert header.client_id == "\ufffd"
 
 
 def test_malformed_response_header():
