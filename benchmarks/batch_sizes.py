@@ -6,15 +6,14 @@ send queue goes. Data are seeded: the same bytes every time.
 """
 
 import argparse
-import random
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from benchmarks.payloads import bodies, key_of
+from benchmarks.ledger import value_of
+from benchmarks.payloads import SIZES, key_of
 from kclient_quota.broker import EmbeddedBroker
 
 PRODUCE: Final = 0
@@ -23,7 +22,7 @@ MOST_MESSAGES: Final = 4_096
 TIMES: Final = 3
 """Every batch is sent so many times, with other messages, and the mean counts."""
 CODECS: Final = ("none", "lz4", "zstd")
-SIZES: Final = {"readings": 20, "orders": 290, "noise": 1_000, "documents": 10_000}
+VALUES: Final = 5_000
 HEAD: Final = '''"""Bytes of librdkafka's requests by messages in them; from `python -m benchmarks.batch_sizes`."""
 
 from typing import Final
@@ -33,19 +32,9 @@ BATCH_BYTES: Final[dict[tuple[str, str], tuple[int, tuple[tuple[int, int], ...]]
 TARGET: Final = Path(__file__).parents[1] / "kclient_quota" / "simulation" / "batch_sizes.py"
 
 
-@cache
 def values(kind: str) -> tuple[bytes, ...]:
-    """The values of one kind of data, seeded.
-
-    Readings of sensors (20 bytes), JSON orders (290), noise (1,000), JSON documents of many orders (10,000).
-    """
-    chance = random.Random(714)
-    if kind == "readings":
-        return tuple(f"{chance.randrange(100):02},{chance.gauss(21, 2):.2f},{i:011}".encode() for i in range(5_000))
-    if kind == "documents":
-        orders = bodies("orders", 0)
-        return tuple(b"[" + b",".join(orders[i : i + 36]) + b"]" for i in range(0, len(orders) - 36, 9))
-    return tuple(b"%010d" % number + body for number, body in enumerate(bodies(kind, SIZES[kind])))
+    """The values of one kind of data, seeded."""
+    return tuple(value_of(number, SIZES[kind], kind) for number in range(VALUES))
 
 
 def measure(kind: str, codec: str) -> dict[str, Any]:

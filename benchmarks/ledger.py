@@ -80,12 +80,23 @@ class Ledger:
             "latency_max_ms": max(latencies, default=None),
             "in_call_p50_ms": self._of_calls(0.50),
             "in_call_p99_ms": self._of_calls(0.99),
+            "steady_p99_ms": self._steady_p99_ms(failed),
             "messages_per_s": self._steady_rate(failed),
         }
 
     def _of_calls(self, share: float) -> float | None:
         found = percentile(self.calls_s, share)
         return None if found is None else found * 1000
+
+    def _steady_p99_ms(self, failed: set[int]) -> float | None:
+        """The 99th percentile of what messages took that were handed over after the warm-up."""
+        from_s = self.begin_s + WARM_UP_S
+        found = [
+            (done - handed) * 1000
+            for message_id, (handed, done) in enumerate(zip(self.handed_over, self.reported, strict=True))
+            if handed >= from_s and done != _FAR and message_id not in failed
+        ]
+        return percentile(found, 0.99)
 
     def _steady_rate(self, failed: set[int]) -> float | None:
         """Deliveries a second from the end of the warm-up to the last call."""

@@ -11,8 +11,11 @@ from functools import cache
 from pathlib import Path
 
 BODIES = 5_000
+DOCUMENTS = 500
 KEYS = 1_000
-KINDS = ("dots", "orders", "noise")
+KINDS = ("dots", "orders", "noise", "readings", "documents")
+SIZES = {"readings": 20, "orders": 290, "noise": 1_000, "documents": 10_000}
+"""Bytes of a value, about, where the kind decides."""
 _SEED = 714
 _LENGTH = struct.Struct(">i")
 _CITIES = ("Berlin", "Paris", "London", "Madrid", "Rome", "Vienna", "Prague", "Lisbon")
@@ -24,8 +27,8 @@ def bodies(kind: str, size: int) -> tuple[bytes, ...]:
     """The bodies that follow the ids.
 
     Args:
-        kind: "dots" (one repeated byte), "orders" (JSON as shops send it; about 280 bytes, whatever `size` says) or
-            "noise" (nothing for a compressor).
+        kind: "dots" (one repeated byte) or "noise" (nothing for a compressor), of `size`; "orders" (JSON as shops send
+            it, about 290 bytes), "readings" (of sensors, 20 bytes) or "documents" (of 36 orders each, 10,000 bytes).
         size: bytes of a whole value.
     """
     random_ = random.Random(_SEED)
@@ -36,6 +39,11 @@ def bodies(kind: str, size: int) -> tuple[bytes, ...]:
         return tuple(random_.randbytes(rest) for _ in range(BODIES))
     if kind == "orders":
         return tuple(_order(random_, number) for number in range(BODIES))
+    if kind == "readings":
+        return tuple(f",{random_.randrange(100):02}, {random_.gauss(21, 2):.2f}".encode() for _ in range(BODIES))
+    if kind == "documents":
+        orders = (_order(random_, number) for number in range(36 * DOCUMENTS))
+        return tuple(map(b",".join, zip(*[orders] * 36, strict=True)))
     raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
 
 

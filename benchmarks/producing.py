@@ -56,6 +56,10 @@ def _confluent(spec: dict[str, Any], ledger: Ledger) -> dict[str, Any]:
         "compression.type": spec["compression"],
         **tuning.librdkafka(spec),
     }
+    if spec["queue_kbytes"]:
+        conf["queue.buffering.max.kbytes"] = spec["queue_kbytes"]
+    if spec["max_delay_ms"] and spec["client"] == "ours":
+        conf["quota.max.delay.ms"] = spec["max_delay_ms"]
     producer = producer_class(spec["client"])(conf)
     plan = _Plan(spec)
     while plan.wants_more(len(ledger.handed_over)):

@@ -5,15 +5,22 @@ of 10,000} x {none, lz4, zstd} x {keys over 1, 3, 12, 100 partitions, no keys} x
 prints messages per second, the ideal, their ratio, the 99th percentile from `produce()` returning to the report, of the
 time inside `produce()`, and throttles. The ideal is the best over all batches of n that arrive for a partition within
 the delay allowed: 0.995 of the quota, less the price of lumps, divided by what librdkafka's own batches of n take.
+
+`--real` measures two dozen of them on Apache Kafka instead, beside the peers, and keeps every figure in
+`benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.
 """
 
 import argparse
 import random
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from benchmarks import report, worth_cells
+from benchmarks.scenes import OURS
 from kclient_quota.simulation.batching import Batching, ideal
 from kclient_quota.simulation.sending import Cell, SendingWorld
 
@@ -23,6 +30,9 @@ PARTITIONS: Final = (1, 3, 12, 100, 0)
 QUOTAS: Final = (51_200.0, 1_048_576.0)
 MOST_MESSAGES: Final = 20_000
 """Above so many messages per second the processor is the bound."""
+RESULTS: Final = Path(__file__).parent / "results" / "quota-worth.json"
+PATIENT: Final = (("orders", "zstd", 100, 51_200.0), 5_000)
+"""A cell that is worth more with a longer delay, and that delay."""
 
 
 class Row(NamedTuple):
@@ -106,30 +116,69 @@ def _possible(cell: tuple[str, str, int, float]) -> float:
     return ideal(Batching(data, compression), quota, max(partitions, 1), 1_000).messages_per_s
 
 
+def real(cells_wanted: Sequence[tuple[str, str, int, float]], clients: Sequence[str], seconds: int, path: Path) -> None:
+    """Measures cells on Apache Kafka, prints rows as they come, and keeps all in a file."""
+    found: dict[str, Any] = {"machine": report.machine(), "commit": report.commit(), "seconds": seconds, "rows": []}
+    todo = [(cell, 0, client) for cell in cells_wanted for client in clients]
+    if PATIENT[0] in cells_wanted and OURS in clients:
+        todo.append((*PATIENT, OURS))
+    began_s = time.monotonic()
+
+    def keep(row: dict[str, Any]) -> None:
+        found["rows"].append(row)
+        found["rows"].sort(key=lambda each: [each[key] for key in ("quota", "data", "compression", "partitions")])
+        report.write_json(path, found)
+        print(f"[{time.monotonic() - began_s:4.0f} s] {_told(row)}", flush=True)
+
+    worth_cells.measure(todo, seconds, keep)
+
+
+def _told(row: dict[str, Any]) -> str:
+    where = f"{row['data']:<9} {row['compression']:<4} {_where(row['partitions']):>9} {row['quota']:>9.0f} B/s"
+    name = f"{where} {row['max_delay_ms']:>5} ms {row['client']:<11}"
+    if "error" in row or row["messages_per_s"] is None:
+        return f"{name} {row.get('error', 'too short')}"
+    return (
+        f"{name} {row['messages_per_s']:>8.1f} of {row['ideal']:>8.1f} {row['messages_per_s'] / row['ideal']:>6.3f}"
+        f" {row['bytes_a_message'] or 0:>8.1f} B p99 {row['steady_p99_ms'] or 0:>6.0f} ms"
+        f" in call {row['in_call_p99_ms'] or 0:>5.0f} ms used {row['utilisation'] or 0:>6.3f}"
+        f" payload {row['payload_share'] or 0:>6.3f}"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-delay-ms", type=int, default=1_000, help="quota.max.delay.ms (default: %(default)s)")
-    parser.add_argument("--seconds", type=int, default=75, help="simulated time of each (default: %(default)s)")
+    parser.add_argument("--seconds", type=int, default=75, help="time of each (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose line contains this")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, too")
+    parser.add_argument("--real", action="store_true", help="on Apache Kafka, beside the peers")
+    parser.add_argument("--client", action="append", choices=worth_cells.CLIENTS, help="only these; repeatable")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where --real keeps its figures")
     options = parser.parse_args(arguments)
-    wanted = [each for each in cells() if options.only in " ".join(map(str, each))]
-    print(HEAD)
+    wanted = worth_cells.covering(cells()) if options.real else cells()
+    wanted = [each for each in wanted if options.only in " ".join(map(str, each))]
+    if options.real:
+        real(wanted, options.client or worth_cells.CLIENTS, options.seconds, options.json)
+        return
     rows = []
+    print(HEAD)
     with ProcessPoolExecutor(options.jobs) as pool:
         for row in pool.map(partial(play, max_delay_ms=options.max_delay_ms, seconds=options.seconds), wanted):
             print(row, flush=True)
             rows.append(row)
     if rows:
-        if options.markdown:
-            print(markdown(rows))
-        below = [row for row in rows if row.ratio < 0.95]
-        print(f"{len(rows)} cells, {len(below)} below 0.95 of the ideal, least {min(row.ratio for row in rows):.3f};")
-        print(
-            f"longest p99 {max(row.p99_ms for row in rows)} ms, throttle {max(r.longest_throttle_ms for r in rows)} ms"
-        )
+        _summed_up(rows, with_table=options.markdown)
+
+
+def _summed_up(rows: Sequence[Row], *, with_table: bool) -> None:
+    if with_table:
+        print(markdown(rows))
+    below = [row for row in rows if row.ratio < 0.95]
+    print(f"{len(rows)} cells, {len(below)} below 0.95 of the ideal, least {min(row.ratio for row in rows):.3f};")
+    print(f"longest p99 {max(row.p99_ms for row in rows)} ms, throttle {max(r.longest_throttle_ms for r in rows)} ms")
 
 
 if __name__ == "__main__":

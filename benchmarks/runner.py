@@ -189,7 +189,7 @@ def _measure(cluster: ApacheKafka, cell: Cell, room: Room, say: Say) -> dict[str
         with room.place(cell.scene.quota):
             say(f"measuring {cell.client_id}")
             if isinstance(cell.scene, ProducerScene):
-                return {**row, "kind": "producers", **_produce(cluster, cell, cell.scene)}
+                return {**row, "kind": "producers", **produce(cluster, cell, cell.scene)}
             if isinstance(cell.scene, LoopScene):
                 return {**row, "kind": "loops", **_loop(cluster, cell, cell.scene)}
             return {**row, "kind": "consumers", **_consume(cluster, cell, cell.scene)}
@@ -203,8 +203,9 @@ def _spec(cluster: ApacheKafka, cell: Cell, topic: str) -> dict[str, Any]:
     return {**spec, "class_path": java_peer.compiled()} if cell.client.startswith("java") else spec
 
 
-def _produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str, Any]:
-    cluster.create_topic(cell.client_id, max(scene.partitions, 1))
+def produce(cluster: ApacheKafka, cell: Cell, scene: ProducerScene) -> dict[str, Any]:
+    """One producer under a quota of its own, and what the broker recorded and stored of it."""
+    cluster.create_topic(cell.client_id, max(scene.partitions, scene.keyless_partitions, 1))
     cluster.set_quota(client_id=cell.client_id, producer_byte_rate=scene.quota)
     spec = {**asdict(scene), **_spec(cluster, cell, cell.client_id)}
     result = measure("producing", spec, timeout_s=cell.expected_s + scene.wait_s + _CHILD_MARGIN_S)

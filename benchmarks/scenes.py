@@ -24,6 +24,9 @@ class ProducerScene:
         kind: what values are made of (`payloads`).
         partitions: of the topic, which keys choose; 0 for one partition without keys.
         compression: compression.type of the client.
+        keyless_partitions: of a topic to which messages without keys go.
+        max_delay_ms: `quota.max.delay.ms` of ours; 0 for its own.
+        queue_kbytes: `queue.buffering.max.kbytes` of librdkafka's clients; 0 for their own.
     """
 
     name: str
@@ -35,6 +38,9 @@ class ProducerScene:
     kind: str = "dots"
     partitions: int = 0
     compression: str = "none"
+    keyless_partitions: int = 0
+    max_delay_ms: int = 0
+    queue_kbytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The measured tables in README.md and docs/results.md, made from the raw figures under `benchmarks/results/`.
+"""The measured tables in README.md and the documentation, made from the raw figures under `benchmarks/results/`.
 
 `python -m benchmarks.tables` writes them; a test compares them, so that no figure is typed by hand.
 """
@@ -15,7 +15,10 @@ from benchmarks.scenes import OURS, PEERS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "clients.json"
+WORTH = ROOT / "benchmarks" / "results" / "quota-worth.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+WORTH_PAGE = ROOT / "docs" / "how-to" / "more-out-of-a-quota.md"
+"""The one that shows what was measured by `python -m benchmarks.quota_worth --real`."""
 NAMES = {
     "plain": "confluent-kafka",
     "plain-our-settings": "… with our librdkafka settings",
@@ -36,13 +39,15 @@ _SHORT = ("utilisation", "messages_per_s", "lost", "duplicated", "latency_p99_ms
 def filled(page: str, results: Mapping[str, Any]) -> str:
     """`page` with every place between `<!-- results: WHAT -->` and `<!-- end of results -->` written anew.
 
-    WHAT is `machine`, `all` for every scene with every column, or scenes' names with commas between them, for the few
-    columns that matter first.
+    WHAT is `worth` for messages per second by cell and client, `machine`, `all` for every scene with every column, or
+    scenes' names with commas between them, for the few columns that matter first.
     """
     return _PLACE.sub(lambda place: f"{place[1]}\n{_text(place['what'], results)}\n\n{place[3]}", page)
 
 
 def _text(what: str, results: Mapping[str, Any]) -> str:
+    if what == "worth":
+        return _worth(results["rows"])
     if what == "machine":
         return f"{results['machine']}; commit {results['commit']}."
     if what == "all":
@@ -53,6 +58,38 @@ def _text(what: str, results: Mapping[str, Any]) -> str:
         )
     columns = [column for column in report.PRODUCER_COLUMNS if column[1] in _SHORT]
     return "\n\n".join(f"`{name}`\n\n{_table(_of(results['producers'], name), columns)}" for name in what.split(", "))
+
+
+def _worth(rows: Sequence[Row]) -> str:
+    """One row a cell: the ideal, what each client makes of it, and how long ours takes."""
+    clients = [client for client in (*PEERS, OURS) if any(row["client"] == client for row in rows)]
+    head = ["data, compression, keys, quota", "ideal", *(NAMES[each] for each in clients), "p99 s", "in call p99 s"]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    cells: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        name = tuple(row[key] for key in ("data", "compression", "partitions", "quota", "max_delay_ms"))
+        cells.setdefault(name, {})[row["client"]] = row
+    for (data, compression, partitions, quota, delay_ms), found in cells.items():
+        ours = found.get(OURS, {})
+        where = f"{partitions} partitions" if partitions else "none"
+        name = f"{data}, {compression}, {where}, {quota:,.0f} B/s"
+        if delay_ms != _DELAY_MS:
+            name += f", `quota.max.delay.ms={delay_ms}`"
+        shown = [name, f"{next(iter(found.values()))['ideal']:,.1f}", *(_rate(found.get(each)) for each in clients)]
+        shown += ["-" if ours.get(key) is None else f"{ours[key] / 1000:.2f}" for key in _WAITS]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+_DELAY_MS = 1_000
+_WAITS = ("steady_p99_ms", "in_call_p99_ms")
+
+
+def _rate(row: Row | None) -> str:
+    """Messages per second, and what part of the ideal that is."""
+    if row is None or row.get("messages_per_s") is None:
+        return "-"
+    return f"{row['messages_per_s']:,.1f} ({row['messages_per_s'] / row['ideal']:.2f})"
 
 
 def _of(rows: Sequence[Row], scene: str) -> list[Row]:
@@ -80,6 +117,8 @@ def main() -> None:
     for path in PAGES:
         if path.exists():
             path.write_text(filled(path.read_text(), results))
+    if WORTH.exists():
+        WORTH_PAGE.write_text(filled(WORTH_PAGE.read_text(), json.loads(WORTH.read_text())))
 
 
 if __name__ == "__main__":

@@ -46,8 +46,7 @@ class Fair(Generic[Who]):
         if self._times.get(who, 0.0) <= self._now:
             self._times.pop(who, None)
         if len(self._times) > 2 * self._swept + SLACK:
-            self._times = {each: at for each, at in self._times.items() if at > self._now or each in self._waiting}
-            self._swept = len(self._times)
+            self._sweep()
 
     def first(self) -> Who | None:
         """Whose turn it is; None when nobody wants anything."""
@@ -66,6 +65,24 @@ class Fair(Generic[Who]):
             self._stand_in(who, at + cost)
         else:
             self._times[who] = at + cost
+
+    def serve(self, who: Who, cost: float, *, is_done: bool) -> None:
+        """`who`, whose turn it is by `first`, has had `cost`, and wants something more, or nothing (`is_done`)."""
+        self._now = at = self._times[who]
+        self._times[who] = at + cost
+        if is_done:
+            heapq.heappop(self._heap)
+            self._waiting.discard(who)
+            if len(self._times) > 2 * self._swept + SLACK:
+                self._sweep()
+        else:
+            self._count += 1
+            heapq.heapreplace(self._heap, (at + cost, self._count, who))
+
+    def _sweep(self) -> None:
+        """Forget the times of those that are neither ahead nor waiting."""
+        self._times = {each: at for each, at in self._times.items() if at > self._now or each in self._waiting}
+        self._swept = len(self._times)
 
     def _stand_in(self, who: Who, at: float) -> None:
         self._times[who] = at

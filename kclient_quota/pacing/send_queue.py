@@ -35,6 +35,8 @@ MAX_BYTES: Final = 32 << 20
 TENANT_ROOM: Final = 2.0
 """How much all tenants' lines may hold, as a part of what waits for partitions' turns: a line that runs empty whenever
 the turns are filled loses its tenant's place."""
+MOST_SPARE: Final = 1_000
+"""Empty lines that are kept: to make one anew takes longer than all else that is done with it."""
 NO_TENANT: Final = ()
 """Stands for None, which `Fair` says when nobody waits."""
 LOOK_MS: Final = 100
@@ -103,12 +105,13 @@ class LaneState:
 class _Waits:
     """What waits in one lane: the turns of the partitions, and before them, when those are full, tenants' lines."""
 
-    __slots__ = ("fair", "lane", "length", "newest", "raw_bytes", "tenants", "turns")
+    __slots__ = ("_spare", "fair", "lane", "length", "newest", "raw_bytes", "tenants", "turns")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.turns = Turns()
         self.tenants: dict[Hashable, Line] = {}  # of those for whom messages wait to have turns
+        self._spare: list[Line] = []  # empty, for the next ones
         self.fair: Fair[Hashable] = Fair()  # who of them is next
         self.newest: dict[tuple[Place, Hashable], Waiting] = {}
         self.length = 0
@@ -123,14 +126,20 @@ class _Waits:
         line = self.find(tenant)
         if line is None:
             tenant = NO_TENANT if tenant is None else tenant
-            line = self.tenants[tenant] = Line()
+            line = self.tenants[tenant] = self._spare.pop() if self._spare else Line()
             self.fair.join(tenant)
         return line
 
     def leave(self, tenant: Hashable) -> None:
         """A tenant's line is empty."""
-        del self.tenants[tenant]
+        self.drop(tenant)
         self.fair.leave(tenant)
+
+    def drop(self, tenant: Hashable) -> None:
+        """The line of a tenant who has left is kept for another."""
+        line = self.tenants.pop(tenant)
+        if len(self._spare) < MOST_SPARE:
+            self._spare.append(line)
 
     def forget(self, message: Waiting) -> None:
         """A message does not wait any more."""
@@ -302,8 +311,10 @@ class SendQueue:
 
     def _fill(self, waits: _Waits) -> None:
         """Let tenants' messages wait for their partitions' turns, as far as there is room."""
+        turns, fair = waits.turns, waits.fair
+        places, room = -1, 0.0
         while True:
-            tenant = waits.fair.first()
+            tenant = fair.first()
             if tenant is None:
                 return
             line = waits.tenants[tenant]
@@ -311,12 +322,15 @@ class SendQueue:
             if head is None:
                 waits.leave(tenant)
                 continue
-            if not self._has_turn(waits, head.raw_bytes):
-                return
-            waits.turns.add(line.pop())
-            waits.fair.charge(tenant, head.raw_bytes)
+            if turns.length >= LEAST_MESSAGES:
+                if turns.places != places:
+                    places, room = turns.places, self._room(waits)
+                if turns.raw_bytes + head.raw_bytes > room:
+                    return
+            turns.add(line.pop())
+            fair.serve(tenant, head.raw_bytes, is_done=not line.length)
             if not line.length:
-                waits.leave(tenant)
+                waits.drop(tenant)
 
     def _forget(self, waits: _Waits, message: Waiting) -> None:
         message.home = None

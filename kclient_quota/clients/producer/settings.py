@@ -24,10 +24,15 @@ LINGER_MS: Final = 10
 LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
+"""How much of the limit one batch may take."""
 COMPRESSED: Final = 16
 """So many times as many bytes may a batch hold that is compressed: librdkafka's `batch.size` counts them before, and
 what leaves the queue together must not be divided, as each batch begins to compress anew."""
-"""How much of the limit one batch may take."""
+HARDER: Final = {"zstd": 9, "lz4": 9, "gzip": 9}
+"""`compression.level` under a small quota: batches of 64 JSON orders take 7 % less with zstd, 16 % with lz4, 4 % with
+gzip than at librdkafka's own level, for up to 8 ms of processor time each, outside Python."""
+HARDER_BYTES: Final = 1_100_000
+"""Largest quota, in bytes per second, for which that is worth its processor time."""
 
 MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 MESSAGE_TIMEOUT_MS: Final = 300_000
@@ -51,7 +56,7 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """`conf` with safe defaults where the user has set nothing and their other settings allow it.
 
     Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger. A batch
-    takes no more than half a second of the limit.
+    takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for speed.
     """
     out = dict(conf)
     everything = {**conf, **(conf.get("default.topic.config") or {})}
@@ -62,6 +67,10 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     if limit.byte_rate is not None and "batch.size" not in conf:
         half_a_second = limit.byte_rate * BATCH_MS / 1000 * (COMPRESSED if is_compressed(conf) else 1)
         out["batch.size"] = int(min(max(half_a_second, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
+    if limit.byte_rate is not None and limit.byte_rate <= HARDER_BYTES and "compression.level" not in everything:
+        level = HARDER.get(_codec(conf))
+        if level is not None:
+            out["compression.level"] = level
     return out
 
 
@@ -83,8 +92,12 @@ def most_messages(conf: Mapping[str, Any]) -> int:
 
 def is_compressed(conf: Mapping[str, Any]) -> bool:
     """Whether librdkafka compresses batches."""
+    return _codec(conf) != "none"
+
+
+def _codec(conf: Mapping[str, Any]) -> str:
     everything = {**conf, **(conf.get("default.topic.config") or {})}
-    return _first(everything, ("compression.type", "compression.codec"), "none") != "none"
+    return _first(everything, ("compression.type", "compression.codec"), "none")
 
 
 def linger_ms(conf: Mapping[str, Any]) -> int:

@@ -71,6 +71,8 @@ class TakingProducer(TransactingProducer):
             return
         if len(outbox.reports) >= self._most_messages:
             raise BufferError("Local: Queue full")
+        if headers:
+            headers = headers.copy()  # the caller may go on with them
         handed = Handed(
             value, key, partition, callback or self._default_callback, timestamp or time.time_ns() // 1_000_000, headers
         )

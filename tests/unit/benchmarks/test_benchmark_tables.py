@@ -32,3 +32,19 @@ def test_the_pages_say_what_was_measured(path: tables.Path) -> None:
     if path.exists() and tables.RESULTS.exists():
         page = path.read_text()
         assert tables.filled(page, json.loads(tables.RESULTS.read_text())) == page
+
+
+def test_what_a_quota_is_worth_is_told_by_cell_and_client() -> None:
+    row = {"data": "orders", "compression": "zstd", "partitions": 3, "quota": 51_200.0, "max_delay_ms": 1_000}
+    ours = {"client": "ours", "ideal": 960.0, "messages_per_s": 912.0, "steady_p99_ms": 800.0, "in_call_p99_ms": 50.0}
+    keyless = {**row, **ours, "partitions": 0, "max_delay_ms": 5_000}
+    results = {"rows": [{**row, **ours}, {**row, "client": "plain", "ideal": 960.0, "error": "no end"}, keyless]}
+    page = tables.filled("<!-- results: worth -->\n<!-- end of results -->", results)
+    assert "| orders, zstd, 3 partitions, 51,200 B/s | 960.0 | - | 912.0 (0.95) | 0.80 | 0.05 |" in page
+    assert "| orders, zstd, none, 51,200 B/s, `quota.max.delay.ms=5000` |" in page
+
+
+def test_the_page_on_what_a_quota_is_worth_says_what_was_measured() -> None:
+    page = tables.WORTH_PAGE.read_text()
+    if tables.WORTH.exists():
+        assert tables.filled(page, json.loads(tables.WORTH.read_text())) == page

@@ -59,6 +59,18 @@ def test_a_batch_takes_half_a_second_of_the_limit_at_most(rate: float, expected:
     assert with_defaults({"batch.size": 77}, limited(rate))["batch.size"] == 77
 
 
+@pytest.mark.parametrize(("codec", "level"), [("zstd", 9), ("lz4", 9), ("gzip", 9), ("snappy", None), ("none", None)])
+def test_a_small_quota_is_worth_harder_compression(codec: str, level: int | None) -> None:
+    conf = {"compression.type": codec}
+    assert with_defaults(conf, limited(51_200)).get("compression.level") == level
+    assert with_defaults({"default.topic.config": conf}, limited(51_200)).get("compression.level") == level
+    for unchanged in (limited(10_000_000), NONE, UNKNOWN):
+        assert "compression.level" not in with_defaults(conf, unchanged)
+    assert with_defaults({**conf, "compression.level": 1}, limited(51_200))["compression.level"] == 1
+    topic_config = {"default.topic.config": {**conf, "compression.level": 1}}
+    assert "compression.level" not in with_defaults(topic_config, limited(51_200))
+
+
 def test_without_a_limit_batches_are_librdkafkas() -> None:
     assert "batch.size" not in with_defaults({}, NONE)
     assert "batch.size" not in with_defaults({}, UNKNOWN)

@@ -26,8 +26,8 @@ def message(number, partition=0, raw_bytes=300, at_ms=T0, **more):
     return Waiting("t", partition, raw_bytes, at_ms, number, **more)
 
 
-def drain(queue, now_ms, until_ms, refill=None):
-    """Every grant until a time, delivered at once; `refill` is called before each question."""
+def drain(queue, now_ms, until_ms, refill=None, most_ms=1_000):
+    """Every grant until a time, delivered at once; `refill` is called before each question, `most_ms` apart at most."""
     grants = []
     while now_ms < until_ms:
         if refill is not None:
@@ -41,7 +41,7 @@ def drain(queue, now_ms, until_ms, refill=None):
                 break
             now_ms += 1
         else:
-            now_ms += max(1, int(grant))
+            now_ms += min(max(1, int(grant)), most_ms)
     return grants
 
 
@@ -201,6 +201,31 @@ def test_lanes_as_configured():
 def test_misspelt_lanes_are_refused_by_name(configured, named):
     with pytest.raises(ConfigError, match=named):
         lanes_of(configured)
+
+
+def test_tenants_are_fair_within_every_ten_seconds_across_grants():
+    """Three have more than their part, one of them a hundred times; the fourth has half of it, and gets that."""
+    queue = queue_of()
+    fair = QUOTA * 0.98 / 300 / 3.5  # messages per second, about, beside the headers of batches
+    offers = {"greedy": 100 * fair, "busy": 2 * fair, "eager": 1.5 * fair, "modest": 0.4 * fair}
+    due = dict.fromkeys(offers, float(T0))
+
+    def refill(now_ms):
+        for number, (tenant, per_s) in enumerate(offers.items()):
+            while due[tenant] <= now_ms:
+                if not queue.offer(message(tenant, number % 3, at_ms=now_ms, tenant=tenant)).accepted:
+                    due[tenant] = now_ms + 1
+                    break
+                due[tenant] += 1000 / per_s
+
+    grants = drain(queue, T0, T0 + 45_000, refill, most_ms=10)
+    for begin_ms in range(T0 + 12_000, T0 + 35_001, 1_000):
+        inside = [each.tenant for at, grant in grants if begin_ms <= at < begin_ms + 10_000 for each in grant.messages]
+        had = {tenant: inside.count(tenant) for tenant in offers}
+        assert had["modest"] == pytest.approx(10 * offers["modest"], rel=0.05)
+        full = [had["greedy"], had["busy"], had["eager"]]
+        assert max(full) <= 1.05 * min(full)
+        assert min(full) > had["modest"]
 
 
 def test_messages_of_nobody_are_one_tenant_more():
