@@ -41,6 +41,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a broker that answers another request than it was asked",
         "report it to whoever makes that broker",
     ),
+    "Client %r waits for its quota, which could carry more": (
+        "messages wait for the quota, and a sample of them takes far fewer bytes with the setting that is named; said once",
+        "the setting, if its processor time or its wait suits you: [getting more out of a quota](../how-to/more-out-of-a-quota.md)",
+    ),
     "A producer's sender goes on": (
         "an exception of our own in the thread that sends; its traceback follows",
         "report it; messages that wait are sent all the same",

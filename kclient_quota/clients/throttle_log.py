@@ -1,7 +1,8 @@
-"""What the log says about a client's throttling: its beginning and its end, and not more often than once a minute."""
+"""What the log says about a client's throttling: its beginning and its end, and what one setting would buy."""
 
 import logging
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import Backoff
@@ -13,10 +14,20 @@ QUIET_MS: Final = 5_000
 """Throttles that come closer than this are one stretch of throttling to the log."""
 ASK_AGAIN_MS: Final = 30_000
 """How often throttles have the limit asked for again."""
+WORTH_AFTER_MS: Final = 10_000
+"""After how long of waiting for a quota a producer's messages are looked at."""
+WORTH_AGAIN_MS: Final = 600_000
+"""When they are looked at again, where nothing was worth a word."""
+WAITS_MS: Final = 50
+"""Messages that wait for less have quota enough."""
+WORTH_BYTES: Final = 1_000_000
+"""No more than so much is looked at."""
+MORE_DELAY: Final = 5
+"""How many times as long messages might wait for fuller batches."""
 
 
 class ThrottleLog:
-    """One client's stretches of throttling.
+    """One client's stretches of throttling. Each is told, but none within a minute of another.
 
     Args:
         client_id: for the log.
@@ -67,6 +78,94 @@ class ThrottleLog:
             return False
         self._asked_at_ms = now_ms
         return True
+
+
+class WorthLog:
+    """Says once that one setting would buy much, as a sample of what waits for the quota shows.
+
+    Args:
+        client_id: for the log.
+        compression: the producer's `compression.type`.
+        max_delay_ms: its `quota.max.delay.ms`.
+    """
+
+    def __init__(self, client_id: str, compression: str, max_delay_ms: int) -> None:
+        self._client_id = client_id
+        self._compression = compression
+        self._max_delay_ms = max_delay_ms
+        self._from_ms: int | None = None
+        self._topic = ""
+        self._sample: list[Any] = []
+        self._bytes = self._batches = 0
+        self._fill = 0.0
+        self.is_done = False
+
+    def on_sent(self, topic: str, messages: Sequence[Any], fill: float, waited_ms: int, now_ms: int) -> None:
+        """Messages have left together.
+
+        Args:
+            topic: theirs.
+            messages: with `key` and `value`.
+            fill: as a part of the largest batch that would be worth waiting for.
+            waited_ms: how long the first of them has waited for the quota.
+            now_ms: now.
+        """
+        if self._from_ms is None or waited_ms < WAITS_MS:
+            self._from_ms = max(self._from_ms or 0, now_ms + WORTH_AFTER_MS)
+        if now_ms < self._from_ms:
+            return
+        from kclient_quota.pacing.worth import SAMPLE  # noqa: PLC0415 - what few ever need
+
+        self._topic = self._topic or topic
+        if topic != self._topic:
+            return
+        self._batches += 1
+        self._fill += fill
+        self._sample += messages[: SAMPLE - len(self._sample)]
+        self._bytes += sum(len(each.value or b"") for each in messages)
+        if len(self._sample) >= SAMPLE or self._bytes >= WORTH_BYTES:
+            self._look(now_ms)
+
+    def _look(self, now_ms: int) -> None:
+        from kclient_quota.pacing.worth import worth  # noqa: PLC0415 - as above
+        from kclient_quota.wire.records import Record  # noqa: PLC0415
+
+        sample = [Record(value=_encoded(each.value), key=_encoded(each.key)) for each in self._sample]
+        together = len(sample) / self._batches
+        could_be_fuller = self._fill / self._batches < 1 / 2
+        found = worth(
+            sample,
+            compression=self._compression,
+            together=together,
+            most_together=round(MORE_DELAY * together) if could_be_fuller else None,
+            more_by=f"quota.max.delay.ms={MORE_DELAY * self._max_delay_ms}",
+        )
+        topic, self._topic, self._sample = self._topic, "", []
+        self._bytes = self._batches = 0
+        self._fill = 0.0
+        self._from_ms = now_ms + WORTH_AGAIN_MS
+        if found is None:
+            return
+        self.is_done = True
+        extra = {
+            "client_id": self._client_id,
+            "topic": topic,
+            "setting": found.setting,
+            "times": round(found.times, 2),
+            "compression_ratio": round(found.ratio, 2),
+            "messages_per_batch": found.together,
+            "sample": found.sample,
+        }
+        logger.warning(
+            "Client %r waits for its quota, which could carry more: %s",
+            self._client_id,
+            found.sentence(topic),
+            extra=extra,
+        )
+
+
+def _encoded(text: str | bytes | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
 
 
 def words(limit: Limit) -> str:

@@ -54,8 +54,17 @@ class Worth:
 _VISIBLE = 1.05
 
 
+_LEAST_SAMPLE: Final = 10
+_LINGER: Final = "linger.ms=100"
+
+
 def worth(
-    sample: Sequence[Record], *, compression: str, together: float, most_together: int | None = None
+    sample: Sequence[Record],
+    *,
+    compression: str,
+    together: float,
+    most_together: int | None = None,
+    more_by: str = _LINGER,
 ) -> Worth | None:
     """The one setting that buys most; None if none buys much.
 
@@ -63,8 +72,8 @@ def worth(
         sample: messages of one topic, `SAMPLE` or so, as they follow one another.
         compression: `compression.type` now.
         together: messages in a batch now, on average.
-        most_together: how many could be in one if the producer waited for them (`linger.ms`); None where something else
-            than that setting decides, as our send queue does.
+        most_together: how many could be in one if the producer waited for them; None where it would not help.
+        more_by: the setting that has it wait.
 
     Returns:
         None also for a sample that is too small, and for compression that Python has no library for.
@@ -83,13 +92,9 @@ def worth(
     more = min(most_together or 0, len(sample))
     if more > count:
         each = _bytes_each(sample, more, codec)
-        found.append(Worth(f"linger.ms={_LINGER_MS}", now / each, more, _ratio(sample, more, codec), len(sample)))
+        found.append(Worth(more_by, now / each, more, _ratio(sample, more, codec), len(sample)))
     best = max(found, key=lambda option: option.times, default=None)
     return best if best is not None and best.times >= MUCH else None
-
-
-_LEAST_SAMPLE = 10
-_LINGER_MS = 100
 
 
 def _bytes_each(sample: Sequence[Record], together: int, codec: CompressionType) -> float:

@@ -22,6 +22,7 @@ from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.shared_pace import SharedPace, shared_pace
 from kclient_quota.clients.telemetry import new_telemetry
+from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
 from kclient_quota.config import Backoff, split
@@ -89,6 +90,7 @@ class Parts:
             clock=clock,
             lock=pace.lock,
             metrics=self.hearing.queue,
+            worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms),
             errors_only=settings.is_true(conf.get("delivery.report.only.error")),
         )
         self.sender.set_free(clock.now_ms())

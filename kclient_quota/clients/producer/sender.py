@@ -17,6 +17,7 @@ from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
+from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.turns import Place, Waiting
 
@@ -55,6 +56,7 @@ class Sender:
         clock: monotonic milliseconds.
         lock: held while the core is used, so that others may look at it.
         metrics: told of what leaves the queue, and how.
+        worth: told of it, too.
         errors_only: `delivery.report.only.error`.
     """
 
@@ -67,6 +69,7 @@ class Sender:
         clock: Clock,
         lock: Any,
         metrics: QueueMetrics,
+        worth: WorthLog,
         errors_only: bool,
     ) -> None:
         self.outbox = outbox
@@ -74,6 +77,7 @@ class Sender:
         self.clock = clock
         self.lock = lock
         self.metrics = metrics
+        self._worth = worth
         self.ident = 0
         self.wants_flush = False
         self._transaction = transaction
@@ -259,7 +263,11 @@ class Sender:
 
     def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""
-        self.metrics.on_sent(sent, self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        self.metrics.on_sent(sent, now_ms)
+        if not self._worth.is_done:
+            first, payloads = sent.messages[0], [message.payload for message in sent.messages]
+            self._worth.on_sent(first.topic, payloads, sent.fill, now_ms - first.queued_at_ms, now_ms)
         line = self._line(sent)
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload

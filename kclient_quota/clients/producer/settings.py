@@ -68,7 +68,7 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
         half_a_second = limit.byte_rate * BATCH_MS / 1000 * (COMPRESSED if is_compressed(conf) else 1)
         out["batch.size"] = int(min(max(half_a_second, LEAST_BATCH_BYTES), MOST_BATCH_BYTES))
     if limit.byte_rate is not None and limit.byte_rate <= HARDER_BYTES and "compression.level" not in everything:
-        level = HARDER.get(_codec(conf))
+        level = HARDER.get(codec(conf))
         if level is not None:
             out["compression.level"] = level
     return out
@@ -92,10 +92,11 @@ def most_messages(conf: Mapping[str, Any]) -> int:
 
 def is_compressed(conf: Mapping[str, Any]) -> bool:
     """Whether librdkafka compresses batches."""
-    return _codec(conf) != "none"
+    return codec(conf) != "none"
 
 
-def _codec(conf: Mapping[str, Any]) -> str:
+def codec(conf: Mapping[str, Any]) -> str:
+    """`compression.type`."""
     everything = {**conf, **(conf.get("default.topic.config") or {})}
     return _first(everything, ("compression.type", "compression.codec"), "none")
 

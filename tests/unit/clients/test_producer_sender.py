@@ -8,6 +8,7 @@ import pytest
 
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.turns import Waiting
 from kclient_quota.testing.clock import ManualClock
 
@@ -32,7 +33,14 @@ def sender_of(core: Any) -> Sender:
     transaction: Any = SimpleNamespace(lost=None)
     metrics: Any = SimpleNamespace()
     return Sender(
-        Outbox(), core, transaction, clock=ManualClock(0), lock=threading.RLock(), metrics=metrics, errors_only=False
+        Outbox(),
+        core,
+        transaction,
+        clock=ManualClock(0),
+        lock=threading.RLock(),
+        metrics=metrics,
+        worth=WorthLog("app", "none", 1_000),
+        errors_only=False,
     )
 
 

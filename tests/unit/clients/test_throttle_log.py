@@ -1,11 +1,22 @@
 """What the log says about throttling."""
 
+import json
 import logging
+import random
+from dataclasses import dataclass
 
 import pytest
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.throttle_log import QUIET_MS, WARN_EVERY_MS, ThrottleLog, words
+from kclient_quota.clients.throttle_log import (
+    QUIET_MS,
+    WARN_EVERY_MS,
+    WORTH_AFTER_MS,
+    WORTH_AGAIN_MS,
+    ThrottleLog,
+    WorthLog,
+    words,
+)
 from kclient_quota.config import Backoff, LimitSource
 
 LIMITED = Limit(50_000, None, LimitSource.CLUSTER, "{client-id=app}")
@@ -72,3 +83,72 @@ def test_a_client_that_does_nothing_about_throttles_does_not_say_it_would(
 ) -> None:
     ThrottleLog("app", "fetches are spaced", Backoff.OFF).on_throttle("b:9092/1", 800, UNKNOWN, 0)
     assert "for 800 ms: nothing is done about it, as quota.backoff is off" in caplog.text
+
+
+@dataclass
+class Sent:
+    """A message as the queue hands it on."""
+
+    value: bytes | str | None
+    key: str | None = None
+
+
+def orders(count: int) -> list[Sent]:
+    chance = random.Random(3)
+    return [
+        Sent(json.dumps({"order": chance.randrange(10**9), "customer": {"city": "Berlin"}, "paid": True}), str(number))
+        for number in range(count)
+    ]
+
+
+def wait_for_quota(log: WorthLog, messages: list[Sent], from_ms: int, until_ms: int, *, waited_ms: int = 200) -> None:
+    """Twenty messages leave every 100 ms."""
+    for now_ms in range(from_ms, until_ms, 100):
+        if not log.is_done:
+            begin = now_ms // 5 % (len(messages) - 20)
+            log.on_sent("orders", messages[begin : begin + 20], 0.9, waited_ms, now_ms)
+
+
+def test_that_compression_would_send_much_more_is_said_once_with_its_figures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = WorthLog("app", "none", 1_000)
+    wait_for_quota(log, orders(500), 0, WORTH_AFTER_MS)
+    assert not caplog.records
+    wait_for_quota(log, orders(500), WORTH_AFTER_MS, 30_000)
+    (record,) = caplog.records
+    assert "orders compress" in record.getMessage()
+    assert "compression.type=zstd would send" in record.getMessage()
+    assert vars(record)["setting"] == "compression.type=zstd"
+    assert vars(record)["times"] > 1.5
+    assert (vars(record)["topic"], vars(record)["client_id"]) == ("orders", "app")
+    assert log.is_done
+
+
+@pytest.mark.parametrize("waited_ms", [0, 49])
+def test_who_has_quota_enough_is_told_nothing(waited_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    wait_for_quota(WorthLog("app", "none", 1_000), orders(500), 0, 60_000, waited_ms=waited_ms)
+    assert not caplog.records
+
+
+def test_what_does_not_compress_is_looked_at_again_after_ten_minutes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr("kclient_quota.pacing.worth.worth", lambda sample, **_: looked.append(len(sample)))
+    noise = [Sent(random.Random(4).randbytes(1_000)) for _ in range(50)]
+    wait_for_quota(WorthLog("app", "none", 1_000), noise, 0, WORTH_AFTER_MS + WORTH_AGAIN_MS + 5_000)
+    assert looked == [100, 100]
+    assert not caplog.records
+
+
+def test_where_batches_are_small_for_want_of_time_a_longer_delay_is_what_would_help(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = WorthLog("app", "zstd", 1_000)
+    messages = orders(200)
+    for now_ms in range(0, 40_000, 50):
+        if not log.is_done:
+            begin = now_ms // 10 % 190
+            log.on_sent("orders", messages[begin : begin + 3], 0.1, 400, now_ms)
+    assert [vars(record)["setting"] for record in caplog.records] == ["quota.max.delay.ms=5000"]
