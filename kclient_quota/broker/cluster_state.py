@@ -105,6 +105,7 @@ class ClusterState:
         configs: what was set dynamically, by (resource type, resource name).
         quotas: values by key by entity.
         users: whatever the SASL mechanisms keep of each user, by name.
+        features: levels that were finalized in place of a new cluster's (`request.features`).
         scram: credentials that were set, by user and mechanism (KIP-554); None where one was deleted.
         authorizer: the access control lists.
         tokens: which bearer tokens are taken; None for none.
@@ -133,6 +134,7 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.users: dict[str, object] = {}
+        self.features: dict[str, int] = {}
         self.scram: dict[tuple[str, int], ScramCredential | None] = {}
         self.authorizer = Authorizer()
         self.tokens: TokenRules | None = None

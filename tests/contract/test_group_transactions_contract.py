@@ -120,8 +120,8 @@ class Producer:
         )
 
 
-def read_log(talk, topic, *, committed):
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+def read_log(talk, topic, *, committed, offset=0):
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

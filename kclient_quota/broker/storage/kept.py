@@ -75,9 +75,17 @@ def _write_scram(cluster: ClusterState, key: Change, value: Any) -> None:
         cluster.scram[place] = made if value else None
 
 
+def _write_feature(cluster: ClusterState, key: Change, value: Any) -> None:
+    if value is None:
+        cluster.features.pop(str(key[0]), None)
+    else:
+        cluster.features[str(key[0])] = int(value)
+
+
 KINDS: Mapping[str, Kind] = {
     "acl": Kind(_read_acl, _write_acl),
     "config": Kind(_read_config, _write_config),
+    "feature": Kind(lambda cluster, key: cluster.features.get(str(key[0])), _write_feature),
     "quota": Kind(_read_quota, _write_quota),
     "scram": Kind(_read_scram, _write_scram),
 }

@@ -39,7 +39,7 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = 
         _State.EMPTY: _IDLE,
         _State.ONGOING: _IDLE | {_State.ONGOING},
         _State.PREPARE_COMMIT: frozenset({_State.ONGOING}),
-        _State.PREPARE_ABORT: frozenset({_State.ONGOING}),
+        _State.PREPARE_ABORT: _IDLE | {_State.ONGOING},
         _State.COMPLETE_COMMIT: frozenset({_State.PREPARE_COMMIT}),
         _State.COMPLETE_ABORT: frozenset({_State.PREPARE_ABORT}),
     },
@@ -55,6 +55,7 @@ class Transaction:
         last_epoch: the epoch before it, if the same producer asked for the new one; else -1.
         partitions: that the running transaction writes to.
         groups: whose offsets it commits.
+        former: (producer id, epoch) of the last transaction that bumped the epoch when it ended (KIP-890), or None.
         started_ms: when the running transaction began.
     """
 
@@ -67,6 +68,7 @@ class Transaction:
     partitions: set[TopicPartition] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     started_ms: int = -1
+    former: tuple[int, int] | None = None
 
     def transition_to(self, target: TransactionState) -> None:
         """Move to `target` along the table `VALID_PREVIOUS_STATES`; `ValueError` otherwise."""
@@ -153,6 +155,7 @@ class TransactionCoordinator:
         if not self._next_epoch(transaction, expected):
             return Initialized(ErrorCode.PRODUCER_FENCED)
         transaction.timeout_ms = timeout_ms
+        transaction.former = None
         transaction.transition_to(TransactionState.EMPTY)
         return Initialized(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
@@ -224,17 +227,32 @@ class TransactionCoordinator:
         return transaction is not None and group_id in transaction.groups
 
     def end(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool, bumps: bool = False
     ) -> ErrorCode | Ending:
-        """EndTxn: markers to write, NONE when a repetition finds it done, or why not."""
+        """EndTxn: markers to write, NONE when a repetition finds it done, or why not.
+
+        Args:
+            transactional_id: whose transaction.
+            producer_id: as the client has it.
+            producer_epoch: as the client has it.
+            is_commit: or abort.
+            bumps: the epoch ends with the transaction (KIP-890), also where there is nothing to abort.
+        """
+        transaction = self.transactions.get(transactional_id)
+        done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        if bumps and transaction is not None and transaction.former == (producer_id, producer_epoch):
+            return ErrorCode.NONE if transaction.state is done else ErrorCode.INVALID_TXN_STATE
         error = self.check(transactional_id, producer_id, producer_epoch)
         if error is not ErrorCode.NONE:
             return error
-        transaction = self.transactions[transactional_id]
-        if transaction.state is TransactionState.ONGOING:
+        assert transaction is not None
+        if transaction.state is TransactionState.ONGOING or (bumps and not is_commit):
+            if bumps:
+                transaction.former = producer_id, producer_epoch
+                transaction.last_epoch = producer_epoch
+                transaction.producer_epoch += 1
             return self._prepare(transaction, is_commit=is_commit)
-        done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-        return ErrorCode.NONE if transaction.state is done else ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE if transaction.state is done and not bumps else ErrorCode.INVALID_TXN_STATE
 
     def complete(self, ending: Ending) -> None:
         """The markers of an `Ending` have been written."""
@@ -244,6 +262,10 @@ class TransactionCoordinator:
         transaction.partitions.clear()
         transaction.groups.clear()
         transaction.started_ms = -1
+        if transaction.producer_epoch > LAST_EPOCH:
+            # the last epoch there is was for the markers
+            transaction.producer_id = self._new_producer_id()
+            transaction.producer_epoch = 0
 
     def _fence(self, transaction: Transaction) -> Ending:
         transaction.producer_epoch += 1

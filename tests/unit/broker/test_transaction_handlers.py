@@ -4,6 +4,7 @@ import pytest
 
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -41,8 +42,15 @@ class Producer:
         assert answer.error_code == 0
         self.id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
-    def add(self, version=3, topic="t", partitions=(0,)):
+    def add(self, version=3, topic="t", partitions=(0,), *, verify=False):
         topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))]
+        if version >= 4:
+            one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                transactional_id=ID, producer_id=self.id, producer_epoch=self.epoch, verify_only=verify, topics=topics
+            )
+            answer = self.node.ask(AddPartitionsToTxnRequest(transactions=[one]), version)
+            (result,) = answer.results_by_transaction
+            return [p.partition_error_code for t in result.topic_results for p in t.results_by_partition]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=ID,
             v3_and_below_producer_id=self.id,
@@ -135,11 +143,35 @@ def test_add_partitions(version):
     producer = Producer(node)
     assert producer.add(version, partitions=(0, 1)) == [0, 0]
     assert producer.add(version, partitions=(0, 9)) == [55, 3], "one unknown partition spoils the request"
+    if version >= 4:
+        assert producer.add(version, partitions=(0,), verify=True) == [0]
     producer.epoch += 1
     assert producer.add(version) == [90 if version >= 2 else 47]
 
 
-@versions(EndTxnRequest)
+@pytest.mark.parametrize("version", [4, 5])
+def test_verifying_adds_nothing(version):
+    producer = Producer(Node())
+    assert producer.add(version, verify=True) == [120 if version >= 5 else 48]
+    assert producer.write() == ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_the_last_epoch_is_for_the_markers():
+    node = Node()
+    producer = Producer(node)
+    producer.add()
+    transaction = node.services.get(TransactionService).coordinator.transactions[ID]
+    producer.epoch = transaction.producer_epoch = 32_766
+    producer.write()
+    request = EndTxnRequest(transactional_id=ID, producer_id=producer.id, producer_epoch=32_766, committed=True)
+    for _ in range(2):
+        answer = node.ask(request, 5)
+        assert (answer.error_code, answer.producer_epoch) == (0, 0)
+        assert answer.producer_id != producer.id
+    assert end_offset(node, committed=True) == 2
+
+
+@pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("commit", [True, False])
 def test_end(version, commit):
     node = Node()
@@ -220,7 +252,7 @@ def test_a_transaction_times_out_by_the_brokers_clock():
     assert producer.end() == ErrorCode.PRODUCER_FENCED
 
 
-@versions(TxnOffsetCommitRequest)
+@pytest.mark.parametrize("version", range(5))
 def test_offsets_in_a_transaction(version):
     node = Node()
     producer = Producer(node)

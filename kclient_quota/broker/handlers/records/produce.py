@@ -5,11 +5,11 @@ Produce (0) v3-13 · InitProducerId (22) v0-5. KIP-98, KIP-360, KIP-467, KIP-516
 Behaviour: acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all needs
 `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches of
 idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
-partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE).
+partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE); since version 12 the batch itself adds it.
 Versions: Produce 3 record batches of magic 2, transactional id; 4 KAFKA_STORAGE_ERROR; 5 log start offset; 6 answered
-before it is throttled (KIP-219); 7 zstd; 8 error messages (KIP-467); 9 flexible; 10 current leader (KIP-951);
-11 TRANSACTION_ABORTABLE; 12 as 11; 13 topic ids (KIP-516). InitProducerId 1 KIP-219; 2 flexible; 3 the producer's own
-id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE.
+before it is throttled (KIP-219); 7 zstd; 8 error messages (KIP-467); 9 flexible; 10 current leader (KIP-951); 11
+TRANSACTION_ABORTABLE; 12 transactions' second protocol; 13 topic ids (KIP-516). InitProducerId 1 KIP-219; 2 flexible; 3
+the producer's own id and epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE.
 Records are checked as Kafka's `LogValidator` does it (count, lengths, fields; timestamps against
 `message.timestamp.before.max.ms` and `.after.max.ms`; keys where `cleanup.policy` is `compact`), and the largest
 timestamp is put right. So that no batch stalls others, the first 100 records are read whole and 30,000 by length and
@@ -39,7 +39,7 @@ from kclient_quota.wire.messages import (
 _ALL = -1
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
-_ABORTABLE_IS_KNOWN_SINCE = 11
+_ABORTABLE_IS_KNOWN_SINCE, _ADDS_PARTITIONS_SINCE = 11, 12
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -133,8 +133,15 @@ def _transaction_refusal(
         header = parse_header(records)
     except WireError:
         return ErrorCode.NONE  # the log says what is wrong with it
-    coordinator = transactions(context).coordinator
-    error = coordinator.check(transactional_id, header.producer_id, header.producer_epoch)
+    service = transactions(context)
+    coordinator, producer = service.coordinator, (header.producer_id, header.producer_epoch)
+    if context.api_version >= _ADDS_PARTITIONS_SINCE:
+        error = coordinator.add(transactional_id, *producer, context.now_ms, partitions=[partition])
+        service.after_call()
+        if error:
+            return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+    else:
+        error = coordinator.check(transactional_id, *producer)
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error or not coordinator.has_partition(transactional_id, partition):

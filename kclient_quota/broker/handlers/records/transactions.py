@@ -1,27 +1,30 @@
 """Transactions.
 
-AddPartitionsToTxn (24) v0-3 · AddOffsetsToTxn (25) v0-4 · EndTxn (26) v0-4 · TxnOffsetCommit (28) v0-4 ·
-DescribeTransactions (65) v0 · ListTransactions (66) v0-1. InitProducerId (22) stands in `produce`.
-KIP-98, KIP-360 (epoch bump by the producer itself), KIP-447 (fencing by the group's generation), KIP-588 (time-outs).
+AddPartitionsToTxn (24) v0-5 · AddOffsetsToTxn (25) v0-4 · EndTxn (26) v0-5 · TxnOffsetCommit (28) v0-5.
+InitProducerId (22) stands in `produce`. KIP-98, KIP-360 (epoch bump by the producer itself), KIP-447 (fencing by the
+group's generation), KIP-588 (time-outs), KIP-890 (verification; epochs that end with the transaction).
 
-Behaviour: transaction protocol version 1, which clients use unless `transaction.version` 2 is finalized. Ending a
-transaction writes all markers before the answer, so CONCURRENT_TRANSACTIONS never has to be waited out. A transaction
+Behaviour: both protocols; a client says which by the version it asks with. In the second (KIP-890,
+`transaction.version` 2) Produce v12 and TxnOffsetCommit v5 add what they write to the transaction, and EndTxn v5 gives
+the next epoch, so that nothing late can get into a later transaction; aborting an empty transaction is no error. Ending
+a transaction writes all markers before the answer, so CONCURRENT_TRANSACTIONS never has to be waited out. A transaction
 older than its time-out is aborted at once (Kafka: within ten seconds).
 Versions: AddPartitionsToTxn and AddOffsetsToTxn 1 KIP-219; 2 PRODUCER_FENCED; 3 flexible. EndTxn the same; 4
-TRANSACTION_ABORTABLE (KIP-890), as AddOffsetsToTxn 4. TxnOffsetCommit 1 KIP-219; 2 leader epochs; 3 flexible, the
-group's generation (KIP-447); 4 TRANSACTION_ABORTABLE. ListTransactions 1 by duration (KIP-994).
-Gaps: no protocol version 2 (KIP-890 part 2: AddPartitionsToTxn v4+, EndTxn v5, TxnOffsetCommit v5);
-transactional ids are not kept across restarts: what was open is aborted, the producer has to initialize again.
+TRANSACTION_ABORTABLE (KIP-890), as AddOffsetsToTxn 4; 5 the next epoch. AddPartitionsToTxn 4 several transactions and
+verification, for brokers; 5 TRANSACTION_ABORTABLE. TxnOffsetCommit 1 KIP-219; 2 leader epochs; 3 flexible, the group's
+generation (KIP-447); 4 TRANSACTION_ABORTABLE; 5 needs no AddOffsetsToTxn.
+Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); transactional ids are not kept across
+restarts: what was open is aborted, the producer has to initialize again.
 """
 
-from kclient_quota.broker.authorizer import AclOperation, ResourceType
+from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.groups.committed_offsets import MAX_METADATA_LENGTH, CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.handlers.groups.group_offsets import unknown_partition
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
-from kclient_quota.broker.transactions.transaction_coordinator import Ending, Initialized, Transaction
+from kclient_quota.broker.transactions.transaction_coordinator import Ending, Initialized
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -29,19 +32,18 @@ from kclient_quota.wire.messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 
 FENCED_IS_KNOWN_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """Since which version of an API clients understand PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH."""
+_BATCHED_SINCE, _ABORTABLE_IN_BATCHES_SINCE = 4, 5
+_BUMPS_SINCE = 5
+"""EndTxn and TxnOffsetCommit: the first version of the second protocol."""
 ABORTABLE_IS_KNOWN_SINCE = 4
 """Since which version of TxnOffsetCommit clients understand TRANSACTION_ABORTABLE."""
 
@@ -75,19 +77,43 @@ def initialize(context: Context, request: InitProducerIdRequest) -> Initialized:
     return Initialized(_code(context, answer.error), answer.producer_id, answer.producer_epoch)
 
 
-@handler(AddPartitionsToTxnRequest, min_version=0, max_version=3)
+@handler(AddPartitionsToTxnRequest, min_version=0, max_version=5)
 async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     """Take partitions into the transaction: all of them, or none if one does not exist."""
-    topics = request.v3_and_below_topics
-    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    if context.api_version >= _BATCHED_SINCE:
+        if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=wanted.transactional_id, topic_results=_added(context, wanted)
+                )
+                for wanted in request.transactions
+            ]
+        )
+    one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_added(context, one))
+
+
+def _added(
+    context: Context, asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
+    wanted = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
     errors = {tp: _partition_refusal(context, *tp) for tp in wanted}
     if any(errors.values()):
         errors = {tp: error or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, error in errors.items()}
+    elif asked.verify_only:
+        errors = _verified(context, asked, wanted)
     else:
-        error = _add_partitions(context, request, wanted)
+        error = _add_partitions(context, asked, wanted)
         errors = dict.fromkeys(wanted, error)
-    response = AddPartitionsToTxnResponse()
-    for topic in topics:
+    results = []
+    for topic in asked.topics:
         result = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(name=topic.name)
         result.results_by_partition = [
             AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
@@ -95,8 +121,23 @@ async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnReq
             )
             for index in topic.partitions
         ]
-        response.results_by_topic_v3_and_below.append(result)
-    return response
+        results.append(result)
+    return results
+
+
+def _verified(
+    context: Context,
+    asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
+    wanted: list[tuple[str, int]],
+) -> dict[tuple[str, int], int]:
+    """Whether partitions are in the transaction already."""
+    coordinator = transactions(context).coordinator
+    error = coordinator.check(asked.transactional_id, asked.producer_id, asked.producer_epoch)
+    if error:
+        return dict.fromkeys(wanted, _code(context, error))
+    known = context.api_version >= _ABORTABLE_IN_BATCHES_SINCE
+    missing = ErrorCode.TRANSACTION_ABORTABLE if known else ErrorCode.INVALID_TXN_STATE
+    return {tp: 0 if coordinator.has_partition(asked.transactional_id, tp) else missing for tp in wanted}
 
 
 def _partition_refusal(context: Context, topic: str, index: int) -> int:
@@ -105,14 +146,18 @@ def _partition_refusal(context: Context, topic: str, index: int) -> int:
     return unknown_partition(context, topic, index)
 
 
-def _add_partitions(context: Context, request: AddPartitionsToTxnRequest, wanted: list[tuple[str, int]]) -> ErrorCode:
-    if not is_coordinator(context, request.v3_and_below_transactional_id):
+def _add_partitions(
+    context: Context,
+    asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
+    wanted: list[tuple[str, int]],
+) -> ErrorCode:
+    if not is_coordinator(context, asked.transactional_id):
         return ErrorCode.NOT_COORDINATOR
     service = transactions(context)
     error = service.coordinator.add(
-        request.v3_and_below_transactional_id,
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
+        asked.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
         context.now_ms,
         partitions=wanted,
     )
@@ -137,7 +182,7 @@ async def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) 
     return AddOffsetsToTxnResponse(error_code=_code(context, error))
 
 
-@handler(TxnOffsetCommitRequest, min_version=0, max_version=4)
+@handler(TxnOffsetCommitRequest, min_version=0, max_version=5)
 async def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Commit positions that count once the transaction commits."""
     error = _commit_refusal(context, request)
@@ -169,7 +214,12 @@ def _commit_refusal(context: Context, request: TxnOffsetCommitRequest) -> ErrorC
     )
     if error is ErrorCode.NONE:
         coordinator = transactions(context).coordinator
-        error = coordinator.check(request.transactional_id, request.producer_id, request.producer_epoch)
+        producer = request.producer_id, request.producer_epoch
+        if context.api_version >= _BUMPS_SINCE:
+            error = coordinator.add(request.transactional_id, *producer, context.now_ms, groups=[request.group_id])
+            transactions(context).after_call()
+        else:
+            error = coordinator.check(request.transactional_id, *producer)
         if error is ErrorCode.PRODUCER_FENCED:
             # Kafka finds out when it appends to the group's own log, which knows only this error.
             error = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -197,78 +247,25 @@ def _commit_pending(
     return ErrorCode.NONE
 
 
-@handler(EndTxnRequest, min_version=0, max_version=4)
+@handler(EndTxnRequest, min_version=0, max_version=5)
 async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     """Commit or abort."""
     if not is_coordinator(context, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
     service = transactions(context)
     answer = service.coordinator.end(
-        request.transactional_id, request.producer_id, request.producer_epoch, is_commit=request.committed
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        is_commit=request.committed,
+        bumps=context.api_version >= _BUMPS_SINCE,
     )
-    if not isinstance(answer, Ending):
+    if isinstance(answer, Ending):
+        service.finish(answer)
+        service.after_call()
+    elif answer:
         return EndTxnResponse(error_code=_code(context, answer))
-    service.finish(answer)
-    service.after_call()
-    return EndTxnResponse(error_code=ErrorCode.NONE)
-
-
-# -- looking on
-
-
-@handler(DescribeTransactionsRequest, min_version=0, max_version=0)
-async def describe_transactions(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """Show state, producer and partitions of transactional ids."""
-    response = DescribeTransactionsResponse()
-    response.transaction_states = [_described(context, name) for name in request.transactional_ids]
-    return response
-
-
-def _described(context: Context, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
-    transaction = transactions(context).coordinator.transactions.get(transactional_id)
-    if not is_coordinator(context, transactional_id):
-        error = ErrorCode.NOT_COORDINATOR
-    else:
-        error = ErrorCode.NONE if transaction else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if error or transaction is None:
-        return DescribeTransactionsResponse.TransactionState(error_code=error, transactional_id=transactional_id)
-    state = DescribeTransactionsResponse.TransactionState(
-        error_code=error,
-        transactional_id=transactional_id,
-        transaction_state=transaction.state,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_start_time_ms=transaction.started_ms,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-    )
-    for name in sorted({topic for topic, _ in transaction.partitions}):
-        indexes = sorted(index for topic, index in transaction.partitions if topic == name)
-        state.topics.append(DescribeTransactionsResponse.TopicData(topic=name, partitions=indexes))
-    return state
-
-
-@handler(ListTransactionsRequest, min_version=0, max_version=1)
-async def list_transactions(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """List the transactional ids this broker coordinates."""
-    response = ListTransactionsResponse(error_code=ErrorCode.NONE)
-    response.transaction_states = [
-        ListTransactionsResponse.TransactionState(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            transaction_state=transaction.state,
-        )
-        for transaction in transactions(context).coordinator.transactions.values()
-        if _is_listed(context, request, transaction)
-    ]
-    return response
-
-
-def _is_listed(context: Context, request: ListTransactionsRequest, transaction: Transaction) -> bool:
-    age_ms = context.now_ms - transaction.started_ms if transaction.started_ms >= 0 else -1
-    return (
-        is_coordinator(context, transaction.transactional_id)
-        and context.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
-        and (not request.state_filters or transaction.state in request.state_filters)
-        and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
-        and (request.duration_filter < 0 or age_ms > request.duration_filter)
+    transaction = service.coordinator.transactions[request.transactional_id]
+    return EndTxnResponse(
+        error_code=ErrorCode.NONE, producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch
     )
