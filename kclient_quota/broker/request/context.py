@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
 from kclient_quota.quota.token_bucket import ControllerMutationQuota
+from kclient_quota.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
     from kclient_quota.broker.request.registry import Registry
+    from kclient_quota.wire.schema import Response
 
 ANONYMOUS = "ANONYMOUS"
 """Kafka's user name of whoever has not authenticated."""
@@ -108,6 +110,7 @@ class Context:
         client_id: as in the request header; None when null.
         registry: every API that this broker answers.
         now_ms: milliseconds since 1970 when the request was taken up.
+        emptied: makes the answer of a fetch that a quota empties.
     """
 
     broker: BrokerInfo
@@ -121,6 +124,7 @@ class Context:
     client_id: str | None
     registry: "Registry"
     now_ms: int
+    emptied: "Callable[[], Response]" = FetchResponse
 
     @property
     def principal(self) -> str:

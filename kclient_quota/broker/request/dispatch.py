@@ -318,7 +318,7 @@ class _Exchange:
                 return throttle, parts
             is_asked_for = self._fault is not None and throttle.time_ms == self._fault.time_ms
             if (self._manner.empties_fetches and not is_asked_for) or self._is_too_late:
-                response = FetchResponse()
+                response = context.emptied()
         else:
             throttle = self._bounded(longer(self._after(context, now_ms), injected_ms))
         if response is None:

@@ -1,16 +1,16 @@
 """Reading batches, waiting for them if there are too few.
 
-Fetch (1) v4-18. KIP-74, KIP-98, KIP-320, KIP-516.
+Fetch (1) v4-18. KIP-74, KIP-98, KIP-227, KIP-320, KIP-516, KIP-951.
 
 Behaviour: follows `ReplicaManager.fetchMessages`: partitions are read in the order asked for, the first batch found is
 returned whole, everything later is cut at the limits; with less than `min_bytes` the answer waits for `max_wait_ms` or
 for an append. Offsets whose batch is damaged on the disk are answered with CORRUPT_MESSAGE. Limits set by quotas have
-been put into the request before it comes here.
+been put into the request before it comes here. Sessions (KIP-227) are one broker's and end with it; an answer that a
+quota empties leaves its session as if nothing had been told. Who is not the leader any more says who is (KIP-951).
 Versions: 4 isolation level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions (KIP-227); 8 answered before it is
 throttled (KIP-219); 9 leader epochs (KIP-320); 10 zstd; 11 rack (KIP-392); 12 flexible; 13 topic ids (KIP-516);
 14 tiered storage; 15 replica state; 16 leaders' addresses (KIP-951); 17 directory ids; 18 high watermark (KIP-1166).
-Gaps: no fetch sessions (session id 0 is answered, so clients send full requests), no rack awareness (KIP-392), no
-divergence detection, no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+Gaps: no rack awareness (KIP-392), no divergence detection: logs never diverge here.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,22 @@ from dataclasses import dataclass
 
 from kclient_quota.broker.cluster_state import Partition, Topic
 from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+)
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import FetchRequest, FetchResponse
 
 _TOPIC_IDS_SINCE = 13
-_FULL_REQUEST_EPOCHS = (0, -1)
+_LEADERS_SINCE = 16
+_SESSIONS_SINCE = 7
+_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _READ_COMMITTED = 1
 _NOTHING = memoryview(b"")
 
@@ -43,15 +52,63 @@ class _Wanted:
 @handler(FetchRequest, min_version=4, max_version=18)
 async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
     """Read, or wait and read again."""
-    if request.session_epoch not in _FULL_REQUEST_EPOCHS:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    wanted = [(topic, _resolve(context, topic)) for topic in request.topics]
+    sessions = context.services.get(FetchSessions)
+    if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
+        session = sessions.resume(context.broker.id, request)
+        if not isinstance(session, FetchSession):
+            return FetchResponse(error_code=session)
+        session_id = session.id if session.wanted else NO_SESSION
+        context.emptied = lambda: FetchResponse(session_id=session_id)
+        topics = session.topics()
+        response = await _read_or_wait(context, request, topics)
+        context.emptied = lambda: session.untold(session_id)
+        return _leaders(context, session.news(response, session_id))
+    if request.session_id != NO_SESSION:
+        sessions.close(context.broker.id, request.session_id)
+    response = await _read_or_wait(context, request, request.topics)
+    if request.session_epoch == INITIAL_EPOCH and context.api_version >= _SESSIONS_SINCE and request.topics:
+        opened = sessions.open(context.broker.id, request)
+        if opened is not None:
+            context.emptied = lambda: sessions.give_up(context.broker.id, opened)
+            response = opened.news(response, opened.id)
+    return _leaders(context, response)
+
+
+async def _read_or_wait(
+    context: Context, request: FetchRequest, topics: list[FetchRequest.FetchTopic]
+) -> FetchResponse:
+    wanted = [(topic, _resolve(context, topic)) for topic in topics]
     response, size = _read(request, wanted)
     if request.max_wait_ms <= 0 or size >= request.min_bytes or not wanted or _has_error(response):
         return response
     await _more(context, request, [entry for _, entries in wanted for entry in entries])
-    wanted = [(topic, _resolve(context, topic)) for topic in request.topics]
+    wanted = [(topic, _resolve(context, topic)) for topic in topics]
     return _read(request, wanted)[0]
+
+
+def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
+    """Name the new leaders of partitions that are not led here any more, and where they are."""
+    if context.api_version < _LEADERS_SINCE or not _has_error(response):
+        return response
+    leaders = {}
+    for topic in response.responses:
+        known = context.cluster.topics_by_id.get(topic.topic_id)
+        for data in topic.partitions:
+            if known is None or data.error_code not in _LED_ELSEWHERE:
+                continue
+            partition = known.partitions[data.partition_index]
+            data.current_leader = FetchResponse.LeaderIdAndEpoch(
+                leader_id=partition.leader, leader_epoch=partition.leader_epoch
+            )
+            leaders[partition.leader] = context.cluster.brokers.get(partition.leader)
+    response.node_endpoints = [
+        FetchResponse.NodeEndpoint(
+            node_id=broker_id, host=broker.host, port=broker.ports.get(context.connection.listener, -1)
+        )
+        for broker_id, broker in leaders.items()
+        if broker is not None
+    ]
+    return response
 
 
 # -- finding partitions

@@ -1,6 +1,6 @@
 """Writing batches, idempotently if the producer wants it.
 
-Produce (0) v3-13 · InitProducerId (22) v0-5. KIP-98, KIP-360, KIP-467, KIP-516, KIP-890.
+Produce (0) v3-13 · InitProducerId (22) v0-5. KIP-98, KIP-360, KIP-467, KIP-516, KIP-890, KIP-951.
 
 Behaviour: acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all needs
 `min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches of
@@ -16,7 +16,7 @@ timestamp is put right. So that no batch stalls others, the first 100 records ar
 timestamp, and compressed ones that inflate to 1 MiB at most. What Kafka answers with UNKNOWN_SERVER_ERROR (a number
 without end, an unknown codec) is INVALID_RECORD here. A clock that is moved by hand from 0 on sets no upper limit of
 timestamps unless it is configured.
-Gaps: no new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), no conversion of compression, no compaction (a compacted
+Gaps: no conversion of compression, no compaction (a compacted
 topic keeps every record, which is what a consumer may see in Kafka before the cleaner has run).
 """
 
@@ -37,6 +37,7 @@ from kclient_quota.wire.messages import (
 )
 
 _ALL = -1
+_LEADERS_SINCE = 10
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
 _ABORTABLE_IS_KNOWN_SINCE, _ADDS_PARTITIONS_SINCE = 11, 12
@@ -74,7 +75,31 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
     ]
     if request.acks == 0:
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    return _leaders(context, response) if context.api_version >= _LEADERS_SINCE else response
+
+
+def _leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
+    """Name the leaders of partitions that are not led here any more, and where they are (KIP-951)."""
+    leaders = {}
+    for data in response.responses:
+        cluster = context.cluster
+        topic = cluster.topics.get(data.name) or cluster.topics_by_id.get(data.topic_id)
+        for part in data.partition_responses:
+            if topic is not None and part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                partition = topic.partitions[part.index]
+                part.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
+                )
+                leaders[partition.leader] = cluster.brokers.get(partition.leader)
+    response.node_endpoints = [
+        ProduceResponse.NodeEndpoint(
+            node_id=broker_id, host=broker.host, port=broker.ports.get(context.connection.listener, -1)
+        )
+        for broker_id, broker in leaders.items()
+        if broker is not None
+    ]
+    return response
 
 
 def _append(
