@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check faults soak fuzz grids random coverage versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults soak fuzz grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -49,6 +49,11 @@ coverage: $(STAMP)
 versions: $(STAMP)
 	$(BIN)/python -m pip install --quiet nox uv
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nox
+
+# The pipeline with PySpark 4.1, 4.2 and 4.3; half an hour.
+spark-versions: $(STAMP)
+	$(BIN)/python -m pip install --quiet nox uv
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nox --session spark
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

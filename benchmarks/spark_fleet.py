@@ -1,18 +1,20 @@
 """Fleets as rows made inside Spark: `python -m benchmarks.spark_fleet [CLIENTS [HOURS...]]`.
 
-Every client pushes every five minutes; `usage` by five minutes and `recommend` look at all of it. Told are the time and
-how large the driver's Python and its JVM got, for each number of hours: what does not grow with the hours is bounded.
-Half of the clients share one user's quota, so that skew is part of it.
+Every client pushes every five minutes; `usage` by five minutes goes into files, `recommend` looks at them. Told are,
+for each number of hours, times, what was shuffled and written, and memory: what does not grow with the hours is
+bounded. Half of the clients share one user's quota, so that skew is part of it. The JVM is driver and executor in one.
 """
 
 import resource
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from benchmarks.spark_processes import cost, jvm_of
+from benchmarks.spark_processes import cost, jvm_of, shuffled
 from kclient_quota.spark.jobs.recommend import Policy, recommend
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import PUSHED
@@ -26,6 +28,21 @@ BEGIN_S: Final = 1_800_000_000
 RATE: Final = 1_000
 QUOTA: Final = 1e6
 _MEBI: Final = 1024 * 1024
+_COLUMNS: Final = (
+    *(
+        "hours",
+        "pushes",
+        "rows of usage",
+        "of the true rate",
+        "quotas",
+        "usage",
+        "recommend",
+        "CPU",
+        "shuffled",
+        "files",
+    ),
+    *("heap after GC", "JVM", "Python workers", "driver's Python"),
+)
 
 
 def pushes(spark: "SparkSession", clients: int, hours: float) -> "DataFrame":
@@ -56,24 +73,52 @@ def pushes(spark: "SparkSession", clients: int, hours: float) -> "DataFrame":
     )
 
 
-def measure(spark: "SparkSession", clients: int, hours: float) -> tuple[int, float, float, int]:
-    """Look at a fleet.
+class Measured(NamedTuple):
+    """What came of a fleet.
 
-    Returns:
-        rows of usage, the sum of their byte rates in the middle of the time as a part of what it should be, seconds,
-        overrides and defaults recommended.
+    Attributes:
+        rows: of usage.
+        part: the sum of their byte rates in the middle of the time, as a part of what it should be.
+        quotas: overrides and defaults recommended.
+        usage_s, recommend_s: how long the jobs took.
+        files, file_bytes: that usage was written into.
     """
-    begin = time.monotonic()
+
+    rows: int
+    part: float
+    quotas: int
+    usage_s: float
+    recommend_s: float
+    files: int
+    file_bytes: int
+
+
+def measure(spark: "SparkSession", clients: int, hours: float, folder: Path) -> Measured:
+    """Look at a fleet: usage into files, recommendations out of them."""
     limits = {"producer_byte_rate": {("shared", None): QUOTA}}
-    table = usage(pushes(spark, clients, hours), "5 minutes", limits=limits).cache()
+    output = folder / f"usage-{hours:g}"
+    begin = time.monotonic()
+    usage(pushes(spark, clients, hours), "5 minutes", limits=limits).write.parquet(str(output))
+    usage_s = time.monotonic() - begin
+    table = spark.read.parquet(str(output))
+    begin = time.monotonic()
+    quotas = len(recommend(table, Policy("user", default_quantile=0.5)).limit(1_000).collect())
+    recommend_s = time.monotonic() - begin
     middle = BEGIN_S + round(hours * 1800 / INTERVAL_S) * INTERVAL_S
     in_middle = table.where(F.unix_millis("window_start") == (middle + INTERVAL_S) * 1000)
     found = in_middle.agg(F.sum("byte_rate").alias("rate")).collect()[0]["rate"]
-    rows = table.count()
-    quotas = len(recommend(table, Policy("user", default_quantile=0.5)).limit(1_000).collect())
-    table.unpersist()
     wanted = sum(1 + number % 10 for number in range(clients)) * RATE
-    return rows, found / wanted, time.monotonic() - begin, quotas
+    files = list(output.glob("*.parquet"))
+    sizes = sum(file.stat().st_size for file in files)
+    return Measured(table.count(), found / wanted, quotas, usage_s, recommend_s, len(files), sizes)
+
+
+def heap_after_gc(spark: "SparkSession") -> int:
+    """Bytes that the JVM of driver and executor holds when everything that can be is collected."""
+    java = spark.sparkContext._gateway.jvm.java.lang  # noqa: SLF001 # py4j has no other way to the JVM's own counts
+    java.System.gc()
+    runtime = java.Runtime.getRuntime()
+    return int(runtime.totalMemory() - runtime.freeMemory())
 
 
 def main() -> None:
@@ -81,16 +126,28 @@ def main() -> None:
     from kclient_quota.spark.session import session  # noqa: PLC0415 - starts Spark
 
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    spark = session("fleet", "local[2]", {"spark.log.level": "ERROR", "spark.driver.memory": "2g"})
+    settings = {"spark.log.level": "ERROR", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "16"}
+    spark = session("fleet", "local[2]", settings)
     jvm = jvm_of(spark)
-    for hours in map(float, sys.argv[2:] or ["1", "6"]):
-        rows, part, seconds, quotas = measure(spark, clients, hours)
-        python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MEBI
-        java = cost(jvm).jvm_bytes / _MEBI
-        print(
-            f"{clients:,} clients, {hours:g} h: {rows:,} rows of usage ({part:.3f} of the true rate) and "
-            f"{quotas} quotas in {seconds:,.1f} s; driver: Python {python:,.0f} MiB, JVM {java:,.0f} MiB"
-        )
+    print(f"{clients:,} clients, a push every {INTERVAL_S} s, half of them on one quota; local[2]")
+    print(f"| {' | '.join(_COLUMNS)} |")
+    print(f"|{' --- |' * len(_COLUMNS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        for hours in map(float, sys.argv[2:] or ["1", "6"]):
+            before, moved = cost(jvm).seconds, shuffled(spark).bytes
+            found = measure(spark, clients, hours, Path(folder))
+            now = cost(jvm)
+            python = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            sizes = (heap_after_gc(spark), now.jvm_bytes, now.workers_bytes, python)
+            print(
+                f"| {hours:g} | {round(hours * 3600 / INTERVAL_S) * clients:,} | {found.rows:,} | {found.part:.3f} "
+                f"| {found.quotas} | {found.usage_s:,.0f} s | {found.recommend_s:,.0f} s "
+                f"| {now.seconds - before:,.0f} s "
+                f"| {(shuffled(spark).bytes - moved) / _MEBI:,.0f} MiB "
+                f"| {found.files}, {found.file_bytes / _MEBI:,.0f} MiB "
+                f"| {' | '.join(f'{size / _MEBI:,.0f} MiB' for size in sizes)} |",
+                flush=True,
+            )
     spark.stop()
 
 

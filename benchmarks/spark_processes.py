@@ -1,8 +1,9 @@
 """What Spark costs this machine: CPU time and memory of the JVM and of its Python workers."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,28 @@ def jvm_of(spark: "SparkSession") -> int:
     """The process of a local session's JVM."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 # py4j has no other way to the JVM's own id
     return int(gateway.jvm.java.lang.ProcessHandle.current().pid())
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """What the executors of a session have shuffled since it began.
+
+    Attributes:
+        bytes: written for other tasks to read.
+        executors: that did any work; in `local[n]` the driver is the one.
+    """
+
+    bytes: int
+    executors: int
+
+
+def shuffled(spark: "SparkSession") -> Shuffled:
+    """As of now; the difference of two is what lay between."""
+    context: Any = spark.sparkContext
+    store = context._jsc.sc().statusStore()  # noqa: SLF001 # as above
+    found = store.executorList(False)
+    each = [found.apply(index) for index in range(found.size())]
+    return Shuffled(sum(one.totalShuffleWrite() for one in each), sum(one.totalTasks() > 0 for one in each))
 
 
 def cost(jvm: int) -> Cost:

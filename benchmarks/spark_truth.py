@@ -1,4 +1,4 @@
-"""The pipeline against a fleet whose demand is known: `python -m benchmarks.spark_truth FOLDER`.
+"""The pipeline against a fleet whose demand is known: `python -m benchmarks.spark_truth`.
 
 Clients work to a script, second by second. What they push is made from it as Java's clients would: counters since the
 last push, the rate of the last 30 to 60 seconds. Some have wrong clocks, some share a quota, some restart; some pushes
@@ -6,11 +6,13 @@ are lost, some come late. Then the pipeline is asked, and its answers are laid b
 quotas, and what these would have done, which the broker's own quota manager says of every second of the script.
 """
 
+import argparse
 import math
 import random
 import sys
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,6 +42,11 @@ LOST, LATE = 0.02, 0.05
 LATEST_S: Final = 90
 RESTART_S: Final = 40
 _DIRECTION: Final = {"producer": "outgoing", "consumer": "incoming"}
+_COLUMNS: Final = (
+    *("fleet", "pushes every", "bytes, all", "bytes, worst client-id", "windows: median, 95 %, worst"),
+    *("worst with lost ends", "least quota"),
+    *("too small: throttled", "back-test (range)", "as recommended: throttled", "back-test (range)"),
+)
 _Bytes = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
@@ -52,6 +59,7 @@ class Client:
         sends: bytes of every second of the whole time, on every broker.
         skew_ms: how far its clock is ahead.
         since_s, until_s: when it runs.
+        known_s: begin and end of every push of it that came.
     """
 
     user: str
@@ -63,6 +71,7 @@ class Client:
     since_s: int = 0
     until_s: int = SECONDS
     instance: str = field(default="")
+    known_s: list[int] = field(default_factory=list)
 
     def at(self, since_s: int, until_s: int) -> "Client":
         """The same client as another instance."""
@@ -71,29 +80,85 @@ class Client:
         return replace(self, sends=sends, since_s=since_s, until_s=until_s)
 
 
-def fleet(seed: int = 1) -> list[Client]:
+def fleet(kind: str = "mixed", seed: int = 1) -> list[Client]:
+    """The clients of one of `FLEETS`.
+
+    Args:
+        kind: its name.
+        seed: of its phases and restarts.
+    """
+    found = FLEETS[kind](random.Random(seed))  # not for secrets
+    return [replace(client, instance=f"instance-{number}") for number, client in enumerate(found)]
+
+
+def _mixed(chance: random.Random) -> list[Client]:
     """Steady, swinging and bursty clients; several to a client-id, a user, a consumer group; three wrong clocks."""
-    chance = random.Random(seed)  # not for secrets
-    seconds = np.arange(SECONDS)
     found: list[Client] = []
     for number in range(4):
         for each in range(3):
-            phase = chance.uniform(0, 6.3)
-            rate = 40_000 * (number + 1) * (1 + 0.2 * np.sin(seconds * 2 * math.pi / 2_400 + phase))
+            rate = _swinging(40_000.0 * (number + 1), chance)
             client = Client("sensors", f"sensor-{number}", rate, skew_ms=10_800_000 if (number, each) == (0, 0) else 0)
             found += _restarted(client, chance) if (number, each) in {(2, 0), (2, 1)} else [client]
     for each in range(4):
-        rate = 150_000.0 + np.zeros(SECONDS)
-        found.append(Client("batch", "etl", rate, skew_ms=-600_000 if each == 1 else 0))
+        found.append(Client("batch", "etl", _steady(150_000.0), skew_ms=-600_000 if each == 1 else 0))
     for group in ("g1", "g2", "g3"):
         for each in range(2):
-            rate = 50_000.0 + np.zeros(SECONDS)
             skew_ms = 40_000 if (group, each) == ("g2", 0) else 0
-            found.append(Client("apps", "reader", rate, "consumer", group, skew_ms))
-    for each in range(6):
-        is_on = (seconds + chance.randrange(600)) % 600 < 120  # two minutes in ten
-        found.append(Client("bursty", f"spiky-{each % 2}", np.where(is_on, 200_000.0, 10_000.0)))
-    return [replace(client, instance=f"instance-{number}") for number, client in enumerate(found)]
+            found.append(Client("apps", "reader", _steady(50_000.0), "consumer", group, skew_ms))
+    return [*found, *(Client("bursty", f"spiky-{each % 2}", _bursts(chance)) for each in range(6))]
+
+
+def _shared(chance: random.Random) -> list[Client]:
+    """Users with many client-ids, client-ids of many users, groups on both; every fourth clock is wrong."""
+    found = []
+    for number in range(24):
+        user, client_id = f"user-{number % 3}", f"app-{number % 8}"
+        skew_ms = chance.choice([-7_200_000, -100_000, 90_000, 3_600_000]) if number % 4 == 0 else 0
+        rate = _swinging(20_000.0 * (1 + number % 5), chance)
+        found.append(Client(user, client_id, rate, skew_ms=skew_ms))
+        if number % 2:
+            group = f"group-{number % 4}"
+            found.append(Client(user, client_id, _steady(30_000.0), "consumer", group, skew_ms))
+    return found
+
+
+def _bursty(chance: random.Random) -> list[Client]:
+    """Nothing but bursts, of several lengths."""
+    lasts = (30, 60, 120, 240)
+    return [Client(f"user-{each % 2}", f"spiky-{each % 4}", _bursts(chance, lasts[each % 4])) for each in range(16)]
+
+
+def _deployed(chance: random.Random) -> list[Client]:
+    """Everybody is started anew twice, one after the other, and rates grow."""
+    found: list[Client] = []
+    seconds = np.arange(SECONDS)
+    for number in range(6):
+        for _ in range(4):
+            rate = 30_000.0 * (1 + number) * (1 + seconds / SECONDS) * chance.uniform(0.8, 1.2)
+            found += _restarted(Client("service", f"service-{number}", rate), chance)
+    return found
+
+
+FLEETS: Final[dict[str, Callable[[random.Random], list[Client]]]] = {
+    "mixed": _mixed,
+    "shared": _shared,
+    "deployed": _deployed,
+    "bursty": _bursty,
+}
+"""Name -> what makes its clients."""
+
+
+def _steady(rate: float) -> _Bytes:
+    return rate + np.zeros(SECONDS)
+
+
+def _swinging(rate: float, chance: random.Random) -> _Bytes:
+    return rate * (1 + 0.2 * np.sin(np.arange(SECONDS) * 2 * math.pi / 2_400 + chance.uniform(0, 6.3)))
+
+
+def _bursts(chance: random.Random, lasts_s: int = 120) -> _Bytes:
+    is_on = (np.arange(SECONDS) + chance.randrange(600)) % 600 < lasts_s
+    return np.where(is_on, 200_000.0, 10_000.0)
 
 
 def _restarted(client: Client, chance: random.Random) -> Iterator[Client]:
@@ -109,12 +174,14 @@ def pushes(clients: list[Client], interval_s: int, seed: int = 2) -> list[dict[s
     chance = random.Random(seed)  # not for secrets
     rows = []
     for client in clients:
+        client.known_s = []
         last_s, next_s = client.since_s, client.since_s + round(interval_s * chance.uniform(0.5, 1.5))
         while last_s < client.until_s:
             at_s = min(next_s, client.until_s)  # the last push is the terminating one
             if chance.random() > LOST:
                 late_s = chance.uniform(1, LATEST_S) if chance.random() < LATE else 0.1
                 rows.append(_push(client, last_s, at_s, interval_s, late_s))
+                client.known_s += [last_s, at_s]
             last_s, next_s = at_s, at_s + interval_s
     return sorted(rows, key=lambda row: row["received_unix_ms"])  # type: ignore[arg-type, return-value]
 
@@ -153,56 +220,110 @@ def by_quota_owner(clients: list[Client], who: tuple[str, ...]) -> dict[tuple[st
 
 
 @dataclass(frozen=True)
+class Throttling:
+    """Client seconds throttled under one file of quotas.
+
+    Attributes:
+        script: what the brokers' quota manager says of every second of the script.
+        told: the back-test's estimate.
+        lowest, highest: its error bars.
+        seconds: of all clients together.
+    """
+
+    script: float
+    told: float
+    lowest: float
+    highest: float
+    seconds: float
+
+    @property
+    def off(self) -> float:
+        """How far the estimate is off, as a part of the script's."""
+        return self.told / self.script - 1 if self.script else float(self.told > 0)
+
+
+@dataclass(frozen=True)
 class Found:
     """What the pipeline said beside the script.
 
     Attributes:
-        worst_total: the largest error of any client-id's bytes over the whole time, as a part of them.
-        worst_window: the same of a window of a client-id that has no bursts.
+        total: the error of everybody's bytes over the whole time, as a part of them.
+        worst_total: the largest of any client-id's.
+        windows: the median, the 95th percentile and the largest error of a window of a client-id, of those in which all
+            instances are known to have been there.
+        worst_window: the largest of all windows.
         least_quota: the smallest recommended quota, as a part of the script's own quantile.
-        throttled_s: client seconds that the quota manager throttles the script.
-        told_s: the back-test's estimate of that, its lowest and its highest.
+        small: under quotas that are too small: the median of the demand.
+        asked: under what is recommended unless asked otherwise.
     """
 
+    total: float
     worst_total: float
+    windows: tuple[float, float, float]
     worst_window: float
     least_quota: float
-    throttled_s: float
-    told_s: tuple[float, float, float]
+    small: Throttling
+    asked: Throttling
 
 
-def check(spark: "SparkSession", folder: Path, interval_s: int) -> Found:
-    """Ask the pipeline about the fleet that pushes every so often."""
-    clients = fleet()
+def check(spark: "SparkSession", folder: Path, interval_s: int, kind: str = "mixed", seed: int = 1) -> Found:
+    """Ask the pipeline about a fleet that pushes every so often."""
+    clients = fleet(kind, seed)
     source = folder / "pushes"
     source.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(pushes(clients, interval_s)), source / "0.parquet")
+    pq.write_table(pa.Table.from_pylist(pushes(clients, interval_s, seed + 1)), source / "0.parquet")
     base = Plan("usage", str(source), str(folder / "usage"), source_format="pushes", window=f"{WINDOW_S} seconds")
     run(spark, base)
     usage = spark.read.parquet(str(folder / "usage")).cache()
-    total, window = _usage_errors(clients, usage.collect())
+    totals = _usage_errors(clients, usage.collect())
     least = min(_least_quota(usage, folder, clients, entity) for entity in ("client-id", "user"))
-    limits = _recommended(usage, folder, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
+    small = _throttling(usage, folder, clients, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
+    asked = _throttling(usage, folder, clients, Policy("user"))
+    usage.unpersist()
+    return Found(*totals, least, small, asked)
+
+
+def _throttling(usage: "DataFrame", folder: Path, clients: list[Client], policy: Policy) -> Throttling:
+    limits = _recommended(usage, folder, policy)
     rows = backtest(usage, limits).collect()
     names = ("throttled_ms", "lowest_ms", "highest_ms")
     told = [sum(row[name] * row["clients"] for row in rows) / 1000 for name in names]
-    return Found(total, window, least, _simulated_s(clients, limits), (told[0], told[1], told[2]))
+    seconds = sum(client.until_s - client.since_s for client in clients) * len(BROKERS)
+    return Throttling(_simulated_s(clients, limits), told[0], told[1], told[2], float(seconds))
 
 
-def _usage_errors(clients: list[Client], rows: list) -> tuple[float, float]:  # type: ignore[type-arg] # Spark's rows
+def _usage_errors(
+    clients: list[Client],
+    rows: list,  # type: ignore[type-arg] # Spark's rows
+) -> tuple[float, float, tuple[float, float, float], float]:
     truth = by_quota_owner(clients, ("user", "client_id"))
     windows: dict[tuple[str, ...], _Bytes] = defaultdict(lambda: np.zeros(SECONDS // WINDOW_S))
     for row in rows:
         at = round(row["window_start"].timestamp() - BEGIN_MS / 1000) // WINDOW_S
         if row["broker"] == BROKERS[0] and 0 <= at < SECONDS // WINDOW_S:
             windows[row["role"], row["user"], row["client_id"]][at] += row["byte_rate"]
-    totals, each = [], []
-    for key, sends in truth.items():
-        rates = sends.reshape(-1, WINDOW_S).mean(axis=1)
-        totals.append(abs(windows[key].sum() / rates.sum() - 1))
-        if key[1] != "bursty":
-            each.append(float(np.abs(windows[key] / rates - 1)[1:-1].max()))
-    return max(totals), max(each)
+    unknown = _unknown(clients)
+    rates = {key: sends.reshape(-1, WINDOW_S).mean(axis=1) for key, sends in truth.items()}
+    totals = [abs(windows[key].sum() / each.sum() - 1) for key, each in rates.items()]
+    told, meant = (sum(each.sum() for each in found.values()) for found in (windows, rates))
+    errors = {key: np.abs(windows[key] / each - 1) for key, each in rates.items()}
+    known = np.concatenate([each[~unknown[key]] for key, each in errors.items()])
+    median, most, worst = (float(np.quantile(known, part)) for part in (0.5, 0.95, 1.0))
+    every = float(max(each.max() for each in errors.values()))
+    return float(abs(told / meant - 1)), float(max(totals)), (median, most, worst), every
+
+
+def _unknown(clients: list[Client]) -> dict[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Windows of a client-id in which an instance worked of whose being there no push tells."""
+    found: dict[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]] = defaultdict(
+        lambda: np.zeros(SECONDS // WINDOW_S, bool)
+    )
+    for client in clients:
+        first, last = min(client.known_s, default=client.until_s), max(client.known_s, default=client.until_s)
+        for begin, end in ((client.since_s, first), (last, client.until_s)):
+            if begin < end:
+                found[client.role, client.user, client.client_id][begin // WINDOW_S : -(-end // WINDOW_S)] = True
+    return found
 
 
 def _recommended(usage: "DataFrame", folder: Path, policy: Policy) -> Limits:
@@ -244,28 +365,48 @@ def _simulated_s(clients: list[Client], limits: Limits) -> float:
     return total_ms * len(BROKERS) / 1000
 
 
-def table(found: dict[int, Found]) -> str:
-    """As Markdown."""
+def table(found: dict[tuple[str, int], list[Found]]) -> str:
+    """As Markdown: of each fleet and interval the worst of its seeds; of the back-test all of them."""
     lines = [
-        "| pushes every | usage, whole time | worst window | least quota | throttled, script | back-test | range |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{' --- |' * len(_COLUMNS)}",
     ]
-    for interval_s, each in found.items():
-        told, low, high = each.told_s
+    for (kind, interval_s), seeds in found.items():
+        windows = ", ".join(f"{max(each.windows[place] for each in seeds):.1%}" for place in range(3))
         lines.append(
-            f"| {interval_s} s | {each.worst_total:.2%} | {each.worst_window:.2%} | {each.least_quota:.3f} | "
-            f"{each.throttled_s:,.0f} s | {told:,.0f} s ({told / each.throttled_s - 1:+.1%}) | "
-            f"{low:,.0f} to {high:,.0f} s |"
+            f"| {kind} | {interval_s} s | {max(each.total for each in seeds):.2%} "
+            f"| {max(each.worst_total for each in seeds):.2%} | {windows} "
+            f"| {max(each.worst_window for each in seeds):.0%} | {min(each.least_quota for each in seeds):.3f} "
+            f"| {_told([each.small for each in seeds])} | {_told([each.asked for each in seeds])} |"
         )
     return "\n".join(lines)
+
+
+def _told(seeds: list[Throttling]) -> str:
+    script = [each.script / each.seconds for each in seeds]
+    off = [f"{each.off:+.1%} ({each.lowest / each.seconds:.1%} to {each.highest / each.seconds:.1%})" for each in seeds]
+    return f"{min(script):.1%} to {max(script):.1%} | {', '.join(off)}"
 
 
 def main() -> None:
     """Print the table."""
     from kclient_quota.spark.session import session  # noqa: PLC0415 - starts Spark
 
-    spark = session("truth", "local[2]", {"spark.log.level": "ERROR"})
-    print(table({seconds: check(spark, Path(sys.argv[1]) / str(seconds), seconds) for seconds in (20, 300)}))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, help="fleets of each kind (default: %(default)s)")
+    parser.add_argument("--fleet", action="append", choices=tuple(FLEETS), help="only these; again for more")
+    parser.add_argument("--interval", action="append", type=int, metavar="SECONDS", help="only these (20 and 300)")
+    options = parser.parse_args()
+    spark = session("truth", "local[2]", {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"})
+    found: dict[tuple[str, int], list[Found]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in options.fleet or FLEETS:
+            for interval_s in options.interval or (20, 300):
+                for seed in range(1, options.seeds + 1):
+                    place = Path(folder) / f"{kind}-{interval_s}-{seed}"
+                    found[kind, interval_s].append(check(spark, place, interval_s, kind, seed))
+                    print(f"{kind}, {interval_s} s, seed {seed}: {found[kind, interval_s][-1]}", file=sys.stderr)
+    print(table(found))
     spark.stop()
 
 

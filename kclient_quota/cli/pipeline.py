@@ -23,11 +23,13 @@ _JOBS = {
     "outliers": "who does most on each broker, and the default quota that would contain them",
     "recommend": "a file of quotas for kafka-quotas plan and apply",
     "whatif": "who would have been throttled, and for how long, had --quotas been in force",
+    "gains": "who would gain most from compression or larger batches",
+    "sql": "--query over what jobs have written into --input, printed; without one: which views there are",
     "report": "an HTML file of what usage, throttled, outliers and recommend have written into the directory --input",
     "compact": "what a job has written into --input, in few files",
     "simulate": "a sweep of the simulation over executors, a row a run; no input",
 }
-_OF_FILES = ("report", "compact")
+_OF_FILES = ("report", "compact", "sql")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,16 +66,19 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
         help="of the source of topics, such as startingTimestamp=1800000000000; again for more",
     )
     parser.add_argument(
-        "--format", default="jsonl", choices=("jsonl", "parquet", "pushes"), help="default: %(default)s"
+        "--format",
+        default="jsonl",
+        choices=("jsonl", "parquet", "pushes", "usage"),
+        help="default: %(default)s; usage: what that job has written, for recommend and whatif",
     )
+    parser.add_argument("--query", metavar="SELECT", help="of sql: a query in Spark's SQL")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
-        required=True,
         metavar="PATH",
-        help="new directory; of recommend and report a file; with --table the name of a table",
+        help="new directory; of recommend and report a file; with --table the name of a table; sql has none",
     )
     parser.add_argument("--table", action="store_true", help="--output is a table of the session's catalog")
     parser.add_argument(
@@ -166,6 +171,11 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     policy.add_argument("--most-overrides", type=int, default=1_000, help="default: %(default)s")
     policy.add_argument(
         "--hold-out", type=float, default=0.0, help="last part of the time, to try the quotas on (default: %(default)s)"
+    )
+
+    gain = parser.add_argument_group("only gains")
+    gain.add_argument(
+        "--linger", default="100 ms", metavar="TIME", help="how long records may wait for a batch (%(default)s)"
     )
 
 
@@ -267,6 +277,7 @@ def _plan(options: argparse.Namespace) -> Any:
         policy=policy,
         most_overrides=options.most_overrides,
         hold_out=options.hold_out,
+        linger=options.linger,
         connector=options.connector,
         max_rows=options.max_rows,
     )
@@ -300,6 +311,8 @@ def _connector(options: argparse.Namespace) -> dict[str, str]:
 def _check(options: argparse.Namespace) -> None:
     if options.job != "simulate" and not (options.input or options.topic):
         raise ConfigError(f"{options.job}: name what it reads with --input or --topic")
+    if options.job != "sql" and not options.output:
+        raise ConfigError(f"{options.job}: say where to write with --output")
     if options.job in _OF_FILES and not options.input:
         raise ConfigError(f"{options.job}: name the directory of what jobs have written with --input")
     if options.job == "simulate" and (options.input or options.topic):
@@ -331,10 +344,17 @@ def _compact(spark: "SparkSession", options: argparse.Namespace) -> str:
     return compact(spark, options.input, options.output, options.files)
 
 
+def _sql(spark: "SparkSession", options: argparse.Namespace) -> str:
+    from kclient_quota.spark.views import answer  # noqa: PLC0415 - as above
+
+    return answer(spark, options.input, options.query)
+
+
 _OTHERS: "dict[str, Callable[[SparkSession, argparse.Namespace], str]]" = {
     "report": _write_report,
     "simulate": _simulate,
     "compact": _compact,
+    "sql": _sql,
 }
 
 

@@ -51,7 +51,7 @@ def settled(plan: "Plan", interval_ms: int | None) -> tuple["Plan", list[str]]:
     window_ms = duration_ms("window", plan.window) if plan.window else _window_ms(known_ms)
     given = plan.push_interval or spark_words(known_ms)
     words = []
-    if plan.job in {"usage", "outliers", "recommend", "whatif"}:
+    if plan.job in {"usage", "outliers", "recommend", "whatif", "gains"}:
         seen = f"clients push every {told(interval_ms)}" if interval_ms else "nobody tells how often clients push"
         words.append(f"{seen}; windows of {told(window_ms)}")
         if interval_ms and window_ms < interval_ms * (1 - _JITTER):

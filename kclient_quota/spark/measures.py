@@ -10,6 +10,8 @@ from kclient_quota.spark.point_rows import Shape, seconds_of
 from kclient_quota.spark.schema import COLUMNS, SENDER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
 PRODUCER: Final = "producer"
@@ -88,17 +90,17 @@ def by_push(points: "DataFrame") -> "DataFrame":
     return found.select(*(columns.get(name, F.col(name)).alias(name) for name in PUSHED.schema.names))
 
 
-def measured(points: "DataFrame") -> "DataFrame":
-    """The points that measure anything, with `role` (producer, consumer) and `measure` (constants of this module).
+def measured(points: "DataFrame", metrics: "Mapping[str, tuple[str, str]]" = METRICS) -> "DataFrame":
+    """The points of some metrics, with `role` (producer, consumer) and `measure` (constants of this module).
 
     Nothing to do if they have been decoded to the shape `MEASURED`.
     """
     if "measure" in points.columns:
         return points
-    parts = [F.lit(text) for name, (role, measure) in METRICS.items() for text in (name, f"{role}/{measure}")]
+    parts = [F.lit(text) for name, (role, measure) in metrics.items() for text in (name, f"{role}/{measure}")]
     found = F.try_element_at(F.create_map(*parts), F.col("metric"))
     return (
-        points.where(F.col("metric").isin(*METRICS) & F.col("value").isNotNull())
+        points.where(F.col("metric").isin(*metrics) & F.col("value").isNotNull())
         .withColumn("role", F.substring_index(found, "/", 1))
         .withColumn("measure", F.substring_index(found, "/", -1))
     )

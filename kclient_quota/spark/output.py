@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped] # py4j ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ConfigError
+from kclient_quota.spark.jvm_errors import Py4JError
 from kclient_quota.spark.plan import PARQUET
 
 if TYPE_CHECKING:

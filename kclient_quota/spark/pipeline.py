@@ -15,23 +15,16 @@ from kclient_quota.spark.intervals import seen_ms, settled
 from kclient_quota.spark.jobs.backtest import backtest
 from kclient_quota.spark.jobs.outliers import noisiest
 from kclient_quota.spark.jobs.recommend import quota_file, recommend
+from kclient_quota.spark.jvm_errors import Py4JJavaError
 from kclient_quota.spark.output import write_batch, written
-from kclient_quota.spark.plan import JOBS, Plan
+from kclient_quota.spark.plan import JOBS, USAGE, Plan
 from kclient_quota.spark.quota_table import Limits, read_limits
-from kclient_quota.spark.reading import read
+from kclient_quota.spark.reading import read, written_usage
 from kclient_quota.spark.rows import table_job, usage_of
 from kclient_quota.spark.streaming import run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-try:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # py4j ships no types
-except ImportError:  # a Spark Connect client comes without, and raises PySpark's own
-
-    class Py4JJavaError(Exception):  # type: ignore[no-redef] # a stand-in that nothing raises
-        """What a JVM in the same process raises."""
-
 
 __all__ = ["JOBS", "Plan", "reason", "run"]
 
@@ -84,6 +77,8 @@ def reason(error: Exception) -> str:
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
+    if plan.source_format == USAGE:
+        return _of_usage(plan, written_usage(spark, plan.source))
     decoded = read(spark, plan, is_stream=False)
     is_read_again = plan.client is not None or plan.dead_letters is not None or plan.source_format == "pushes"
     if is_read_again:  # what comes over the network, under a quota, comes once; and all look at the same
@@ -111,6 +106,15 @@ def _job(spark: "SparkSession", plan: Plan, limits: Limits | None, decoded: "Dat
     if not count:
         _check_decoded(plan, dead_letters(decoded))
     return "\n".join([f"{plan.output}: {count} rows", *words])
+
+
+def _of_usage(plan: Plan, table: "DataFrame") -> str:
+    """What begins with usage that was written before: no pushes are looked at again."""
+    if plan.job == "recommend":
+        return "\n".join(_recommend(plan, table))
+    rows = backtest(table, read_limits(plan.quotas or ""), plan.policy.most_growth)
+    write_batch(plan, rows)
+    return f"{plan.output}: {written(table.sparkSession, plan).count()} rows"
 
 
 def _check_decoded(plan: Plan, letters: "DataFrame") -> None:

@@ -10,10 +10,12 @@ from kclient_quota.spark.jobs.recommend import Policy
 
 PYTHON: Final = "python"
 CONNECTORS: Final = (PYTHON, "jvm")
-JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend", "whatif")
+JOBS: Final = ("points", "usage", "throttled", "outliers", "recommend", "whatif", "gains")
 PARQUET: Final = "parquet"
+USAGE: Final = "usage"
+_OF_USAGE: Final = ("recommend", "whatif")
 _ABOVE_ZERO: Final = ("window", "gap", "push_interval")
-_LENGTHS: Final = (*_ABOVE_ZERO, "late", "clock_tolerance", "trigger")
+_LENGTHS: Final = (*_ABOVE_ZERO, "late", "clock_tolerance", "trigger", "linger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Plan:
     Attributes:
         job: one of `JOBS`.
         source: directory that the receiver writes; with `client` a topic of pushes instead, or several with commas.
-        source_format: one of `files.FORMATS`; plays no part with `client`.
+        source_format: one of `files.FORMATS`; of `recommend` and `whatif` also `usage`, what that job has written;
+            plays no part with `client`.
         client: a consumer's configuration, `bootstrap.servers` at least, to read a topic; None: files.
         source_options: of the source of a topic, such as `startingOffsets`; see `kafka_source`.
         output: directory of Parquet files; of `recommend` the file for `kafka-quotas`; with `is_table` a table's name.
@@ -45,6 +48,7 @@ class Plan:
         capacity: bytes per second that one broker has.
         policy: of `recommend`.
         most_overrides: of `recommend`: more than these are refused.
+        linger: of `gains`: how long records are let wait for a batch.
         hold_out: of `recommend`: the part of the time, the last, that is left out and tried on; 0 tries nothing.
         connector: what reads a topic: `python`, the source of this package, paced by the quota; or `jvm`, Spark's own.
         max_rows: of a stream from a topic: the most records in a batch; None: what is there.
@@ -77,6 +81,7 @@ class Plan:
     capacity: float | None = None
     policy: Policy = field(default_factory=Policy)
     most_overrides: int = 1_000
+    linger: str = "100 ms"
     hold_out: float = 0.0
     connector: str = PYTHON
     max_rows: int | None = None
@@ -106,7 +111,11 @@ class Plan:
             raise ConfigError("trigger: how often an endless stream begins a batch; say that it is endless, too")
         if self.job == "whatif" and not self.quotas:
             raise ConfigError("whatif tries quotas: name a file of them, as kafka-quotas export writes and plan reads")
-        if self.checkpoint and self.job in {"recommend", "whatif"}:
+        if self.source_format == USAGE and (self.job not in _OF_USAGE or self.client is not None):
+            raise ConfigError(
+                f"format {USAGE}: only {' and '.join(_OF_USAGE)} begin with usage that was written before"
+            )
+        if self.checkpoint and self.job in {"recommend", "whatif", "gains"}:
             raise ConfigError(f"{self.job} looks at a span of time as a whole: run it without a checkpoint")
 
     @property

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.errors import ConfigError
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.intervals import seen_ms
+from kclient_quota.spark.jobs.closed_windows import WHO
+from kclient_quota.spark.jobs.gains import MEASURES
 from kclient_quota.spark.jvm_source import read_kafka
 from kclient_quota.spark.kafka_source import FORMAT, KafkaSource, SourceOptions, observed
 from kclient_quota.spark.measures import MEASURED, PUSHED
@@ -27,11 +30,25 @@ _PEEK: Final = 2_000
 def read(spark: "SparkSession", plan: Plan, *, is_stream: bool) -> "DataFrame":
     """What the plan's source holds, decoded to the shape that its job needs."""
     shape = ALL if plan.job == "points" else PUSHED if is_stream and plan.job in _OF_USAGE else MEASURED
+    shape = replace(shape, measures=MEASURES) if plan.job == "gains" else shape
     shape = replace(shape, clock_tolerance_ms=plan.clock_tolerance_ms)
     if plan.client is None:
         return read_files(spark, plan.source, plan.source_format, is_stream=is_stream, shape=shape)
     pushes = _topic(spark, source_options(plan, is_stream=is_stream), plan.connector, is_stream=is_stream)
     return decode(pushes.withColumn("received_unix_ms", F.unix_millis("timestamp")), shape)
+
+
+def written_usage(spark: "SparkSession", path: str) -> "DataFrame":
+    """What the job `usage` has written.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    found = spark.read.parquet(path)
+    missing = [name for name in ("window_start", "window_end", *WHO, "byte_rate") if name not in found.columns]
+    if missing:
+        raise ConfigError(f"{path} has no column {missing[0]}: is it what the job usage has written?")
+    return found
 
 
 def source_options(plan: Plan, *, is_stream: bool) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from kclient_quota.spark.durations import duration_ms
 from kclient_quota.spark.jobs.backtest import backtest
+from kclient_quota.spark.jobs.gains import gains
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import as_delta
@@ -29,4 +31,6 @@ def table_job(plan: Plan, table: "DataFrame", limits: Limits | None) -> "DataFra
         return throttled(table if table.isStreaming else as_delta(table), plan.gap, plan.late, limits)
     if plan.job == "whatif":
         return backtest(usage_of(plan, table, None), limits or {}, plan.policy.most_growth)
+    if plan.job == "gains":
+        return gains(table, usage_of(plan, table, None), duration_ms("linger", plan.linger))
     return usage_of(plan, table, limits)

@@ -3,9 +3,9 @@
 import sys
 import time
 
+from benchmarks.spark_processes import shuffled
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.session import session
-from tests.spark.shuffling import shuffled
 
 SETTINGS = {
     "spark.executor.memory": "512m",

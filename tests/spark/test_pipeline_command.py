@@ -65,6 +65,8 @@ def test_a_sweep_shows_spark_s_tasks_on_a_terminal_and_prints_its_result_alone(
         (["usage", "--input", "pushes", "--trigger", "10 seconds"], "say that it is endless, too"),
         (["usage", "--input", "pushes", "--window", "a while"], "window a while: write whole numbers with units"),
         (["compact"], "compact: name what it reads"),
+        (["usage", "--input", "pushes", "--format", "usage"], "format usage: only recommend and whatif"),
+        (["sql", "--input", "/nowhere"], "none of the directories usage"),
     ],
 )
 def test_what_does_not_fit_is_one_message(ours, tmp_path, capsys, given, words):

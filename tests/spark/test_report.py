@@ -127,3 +127,7 @@ def test_what_is_missing_is_said(spark, tmp_path):
 def test_the_notebooks_tables_are_frames(notebook):
     assert notebook["used"].where("byte_rate is not null").count() > CLIENTS
     assert notebook["sessions"].count() == CLIENTS - 2
+    assert notebook["better"].count() == 0  # none of these clients tells its batches
+    assert notebook["tried"].where("throttles > 0").count() >= CLIENTS - 8
+    found = notebook["spark"].sql("select count(*) as n from clients where windows_throttled > 0").collect()
+    assert found[0]["n"] == CLIENTS - 2

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from kclient_telemetry.receiver.files import JsonLinesWriter
 
+from benchmarks.spark_processes import shuffled
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.progress import Totals
 from tests.spark.receiving import Client, ToFiles, receive
-from tests.spark.shuffling import shuffled
 from tests.spark.standalone import Standalone
 
 DRIVER = Path(__file__).with_name("scale_driver.py")

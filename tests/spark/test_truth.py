@@ -12,6 +12,5 @@ def test_the_answers_are_those_of_the_script(spark, tmp_path, interval_s):
     found = check(spark, tmp_path, interval_s)
     assert found.worst_total < 0.02
     assert found.least_quota >= 1
-    estimate, lowest, highest = found.told_s
-    assert estimate == pytest.approx(found.throttled_s, rel=0.1)
-    assert lowest <= estimate <= highest
+    assert found.small.told == pytest.approx(found.small.script, rel=0.1)
+    assert found.small.lowest <= found.small.told <= found.small.highest
