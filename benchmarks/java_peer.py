@@ -24,23 +24,23 @@ _NS = 1e9
 _compiling = threading.Lock()
 
 
-def compiled() -> str:
+def compiled(source: Path = _SOURCE) -> str:
     """The class path to run it with; compiled the first time, gone with this process."""
     with _compiling:  # several threads want it at once, and it takes two seconds of CPU time
-        return _compiled()
+        return _compiled(source)
 
 
 @functools.cache
-def _compiled() -> str:
+def _compiled(source: Path) -> str:
     folder = tempfile.mkdtemp(prefix="java-peer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     libraries = class_path()
     done = subprocess.run(
-        ["javac", "-nowarn", "-proc:none", "-d", folder, "-cp", libraries, str(_SOURCE)],
+        ["javac", "-nowarn", "-proc:none", "-d", folder, "-cp", libraries, str(source)],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if done.returncode != 0:
-        raise RuntimeError(f"{_SOURCE.name} does not compile: {done.stderr.strip()[:2000]}")
+        raise RuntimeError(f"{source.name} does not compile: {done.stderr.strip()[:2000]}")
     return f"{folder}{os.pathsep}{libraries}"
 
 
