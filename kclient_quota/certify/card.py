@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kclient_quota.certify.scenes import ALL
 from kclient_quota.certify.verdict import Grade
@@ -69,6 +69,34 @@ def badge(made: Card) -> str:
 
 def _width(words: str) -> int:
     return int(len(words) * _LETTER) + _PADDING
+
+
+class Question(Protocol):
+    """A scene, or a row."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def expects(self) -> str:
+        """What is right."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Who says so."""
+        ...
+
+
+def markdown(cards: Sequence[Card], questions: Sequence[Question]) -> str:
+    """All questions by all cards as a Markdown table."""
+    lines = ["| | " + " | ".join(made["client"] for made in cards) + " | source |", "|---|" + "---|" * (len(cards) + 1)]
+    for question in questions:
+        grades = " | ".join(made["scenes"].get(question.name, {}).get("grade", "-") for made in cards)
+        lines.append(f"| `{question.name}`: {question.expects} | {grades} | {question.source} |")
+    return "\n".join(line.replace("<", "&lt;") for line in lines)
 
 
 def page(cards: Sequence[Card]) -> str:

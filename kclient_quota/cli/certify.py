@@ -1,4 +1,4 @@
-"""`kclient-quota certify`: does a client bear throttling?"""
+"""`kclient-quota certify`: does a client bear throttling, does a broker throttle as it should?"""
 
 import argparse
 import json
@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 
 from kclient_quota.certify import card
+from kclient_quota.certify.brokers.run import ALL as ROWS
+from kclient_quota.certify.brokers.run import certify as certify_broker
+from kclient_quota.certify.brokers.run import select as select_rows
 from kclient_quota.certify.run import SIDE_BY_SIDE, certify
 from kclient_quota.certify.scenes import ALL, select
 from kclient_quota.certify.verdict import Grade
+from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.errors import ConfigError
 
 
@@ -31,11 +35,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     client.add_argument("--badge", type=Path, metavar="FILE", help="write an SVG badge there")
     client.add_argument("command", nargs="+", metavar="COMMAND", help="the driver, after --")
     client.set_defaults(certify=_client)
+    _add_broker(kinds)
     scenes = kinds.add_parser("scenes", help="what is played, what is right, and who says so")
     scenes.set_defaults(certify=_scenes)
+    rows = kinds.add_parser("rows", help="the same for brokers")
+    rows.set_defaults(certify=_rows)
     page = kinds.add_parser("page", help="the table of several clients as one HTML page")
     page.add_argument("cards", nargs="+", type=Path, metavar="CARD", help="what --json has kept")
     page.set_defaults(certify=_page)
+
+
+def _add_broker(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    broker = kinds.add_parser(
+        "broker",
+        help="a broker, by its answers",
+        description="Asks a cluster that is there for tests how it throttles. It sets quotas, of defaults as well, and "
+        "makes topics; all of it is removed again. Exit status: 0 when no row failed, 1 otherwise.",
+    )
+    add_cluster_options(broker)
+    broker.add_argument("--name", help="what to call the broker (default: its address)")
+    broker.add_argument("--only", action="append", default=[], metavar="ROW", help="rows that begin so; repeatable")
+    broker.add_argument("--json", type=Path, metavar="FILE", help="keep the card there")
+    broker.set_defaults(certify=_broker)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,6 +77,23 @@ def _client(options: argparse.Namespace) -> int:
     if options.badge is not None:
         _write(options.badge, card.badge(made))
     return int(any(found.verdict.grade in {Grade.FAIL, Grade.NOT_PLAYED} for found in results))
+
+
+def _broker(options: argparse.Namespace) -> int:
+    conf = configuration(options)
+    results = certify_broker(conf, select_rows(options.only), say=_say)
+    rows = [(found.row.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
+    made = card.card(options.name or str(conf["bootstrap.servers"]), rows, f"Python {platform.python_version()}")
+    print(card.text(made))
+    if options.json is not None:
+        _write(options.json, json.dumps(made, indent=1) + "\n")
+    return int(any(found.verdict.grade in {Grade.FAIL, Grade.NOT_PLAYED} for found in results))
+
+
+def _rows(_options: argparse.Namespace) -> int:
+    for row in ROWS:
+        print(f"{row.name}\n    {row.expects}\n    {row.source}")
+    return 0
 
 
 def _scenes(_options: argparse.Namespace) -> int:

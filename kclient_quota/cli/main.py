@@ -78,8 +78,8 @@ _COMMANDS = (
     _Command(
         "certify",
         "kclient_quota.cli.certify",
-        "put any Kafka client, in any language, to scenes of throttling",
-        "Plays scenes of throttling with a client on an embedded broker and prints a score card.",
+        "put any Kafka client, in any language, or a broker to scenes of throttling",
+        "Plays scenes of throttling with a client on an embedded broker, or asks a broker, and prints a score card.",
     ),
 )
 

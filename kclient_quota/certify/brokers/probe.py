@@ -20,6 +20,7 @@ from kclient_quota.wire.connection import Connection
 from kclient_quota.wire.messages import ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest
 
 _FOLLOW_S = 15
+_DELETE_MS = 10_000
 _LOOK_S = 0.02
 _SETTLE_S = 0.1
 """Brokers may tell of a quota a moment before they hold anybody to it."""
@@ -79,7 +80,9 @@ class Probe:
         if self._topics:
             states = [DeleteTopicsRequest.DeleteTopicState(name=topic) for topic in self._topics]
             with suppress(KclientQuotaError):
-                self.client.ask_controller(DeleteTopicsRequest(topics=states, topic_names=self._topics))
+                self.client.ask_controller(
+                    DeleteTopicsRequest(topics=states, topic_names=self._topics, timeout_ms=_DELETE_MS)
+                )
         self.client.close()
 
     # -- what there is

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks import certify_clients
+from benchmarks import certify_brokers, certify_clients
+from kclient_quota.certify.brokers.run import ALL as ROWS
 from kclient_quota.certify.scenes import ALL
 
 
@@ -21,3 +22,15 @@ def test_every_client_was_put_to_every_scene(made: dict) -> None:
 
 def test_versions_are_found() -> None:
     assert all(certify_clients.versions(client) for client in certify_clients.CLIENTS)
+
+
+def test_the_table_of_brokers_is_made_from_the_cards() -> None:
+    assert certify_brokers.PAGE.read_text() == certify_brokers.page()
+
+
+def test_both_brokers_were_asked_everything_and_answered_alike() -> None:
+    apache, embedded = (
+        {name: row["grade"] for name, row in made["scenes"].items()} for made in certify_brokers.cards()
+    )
+    assert apache == embedded
+    assert list(apache) == [row.name for row in ROWS]
