@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer import Producer
     from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
+    from kclient_quota.clients.share_consumer import DeserializingShareConsumer, ShareConsumer
     from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
     from kclient_quota.otel.instrument import instrument
@@ -74,6 +75,7 @@ _HOMES = {
     "ConsumerInterceptor": "clients.interceptor",
     "DEFAULT": "quota.entity",
     "DeserializingConsumer": "clients.serializing",
+    "DeserializingShareConsumer": "clients.share_consumer",
     "KafkaMetricReader": "kclient_telemetry.client.otel",
     "KclientQuotaError": "errors",
     "MetricKind": "kclient_telemetry.metric",
@@ -87,11 +89,10 @@ _HOMES = {
     "QuotaThrottledError": "errors",
     "RecordMetadata": "clients.interceptor",
     "SerializingProducer": "clients.serializing",
+    "ShareConsumer": "clients.share_consumer",
     "WireError": "errors",
     "instrument": "otel.instrument",
 }
-
-_REFUSED = {"ShareConsumer", "DeserializingShareConsumer"}
 
 __all__ = [
     "DEFAULT",
@@ -115,6 +116,7 @@ __all__ = [
     "Consumer",
     "ConsumerInterceptor",
     "DeserializingConsumer",
+    "DeserializingShareConsumer",
     "KafkaMetricReader",
     "KclientQuotaError",
     "MetricKind",
@@ -128,6 +130,7 @@ __all__ = [
     "QuotaThrottledError",
     "RecordMetadata",
     "SerializingProducer",
+    "ShareConsumer",
     "WireError",
     "__version__",
     "instrument",
@@ -136,9 +139,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if name in _REFUSED:
-        # ImportError, because `from kclient_quota import ...` would drop the text of an AttributeError.
-        raise ImportError(f"share groups (KIP-932) are not paced: use confluent_kafka.{name} as it is", name=__name__)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(home if home.startswith("kclient_telemetry") else f"{__name__}.{home}"), name)

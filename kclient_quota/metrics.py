@@ -12,11 +12,13 @@ from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, S
 
 PRODUCER = "producer"
 CONSUMER = "consumer"
+SHARE_CONSUMER = "consumer-share"
 
 # Kind of client -> prefix of its byte-throttle metrics and their group (SenderMetricsRegistry, FetchMetricsRegistry).
 _NAMES = {
     PRODUCER: ("produce", "producer-metrics"),
     CONSUMER: ("fetch", "consumer-fetch-manager-metrics"),
+    SHARE_CONSUMER: ("fetch", "consumer-share-fetch-manager-metrics"),
 }
 
 

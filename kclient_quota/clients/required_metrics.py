@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
-from kclient_quota.metrics import CONSUMER, MetricName
+from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
 UNKNOWN: Final[Mapping[str, str]] = {
@@ -153,7 +153,7 @@ class RequiredMetrics:
             yield from traffic.rates(*self._of_node(node_id), now_ms)
         if self._kind == CONSUMER:
             yield from self._consumer_gauges(now_ms)
-        else:
+        elif self._kind == PRODUCER:
             yield from self._queue.samples("record-queue-time", group, self._tags, now_ms)
 
     def sums(self) -> Iterator[Sample]:

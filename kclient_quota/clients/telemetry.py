@@ -54,7 +54,7 @@ class ClientTelemetry:
     """One client's telemetry.
 
     Args:
-        kind: "producer" or "consumer".
+        kind: "producer", "consumer" or "consumer-share".
         conf: the client's configuration; asked anew for every connection.
         throttle_times: the client's own `metrics()`; called in the thread that serves its callbacks.
         clock: for metrics and the connection.
@@ -85,7 +85,7 @@ class ClientTelemetry:
         self._throttles: Mapping[MetricName, float] = {}
         self._made_unix_ms = time.time_ns() // 1_000_000
         self._rebalancing_since_ms: int | None = None
-        self._collector = Collector(resource_labels(f"kafka.{kind}", conf))
+        self._collector = Collector(resource_labels(f"kafka.{kind.partition('-')[0]}", conf))
         self._collector.add_source(self._points)
         self._reporter = TelemetryReporter(self._collector, uniform=random.random)
         # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
@@ -291,7 +291,7 @@ def new_telemetry(
     Where a connection of ours cannot be made (Kerberos, key stores), librdkafka is left to push by itself.
 
     Args:
-        kind: "producer" or "consumer".
+        kind: "producer", "consumer" or "consumer-share".
         conf: librdkafka's configuration.
         throttle_times: the client's own `metrics()`.
 

@@ -1,0 +1,261 @@
+"""`ShareConsumer`: a drop-in for confluent_kafka's that asks for records only when its quota lets them through.
+
+confluent_kafka's is a preview of KIP-932. It asks for records while it is polled, and no longer than until some have
+come. So whoever polls it only when the broker's window takes the next batch is never refused, and nothing is acquired
+that is not delivered (`kclient_quota.pacing.share_fetch` says why that matters).
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from threading import Lock
+from typing import Any, Final
+from weakref import WeakValueDictionary, finalize
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka._model import Messages
+
+from kclient_quota.clients.consumer import settings
+from kclient_quota.clients.interceptor import ConsumerInterceptors, load
+from kclient_quota.clients.librdkafka.keys import explained
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
+from kclient_quota.clients.throttle_log import ThrottleLog
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.config import Backoff, LimitSource, split
+from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
+from kclient_quota.pacing.fetch_sizes import sizes_for
+from kclient_quota.pacing.share_fetch import SharePacer, wire_bytes
+
+logger = logging.getLogger("kclient_quota")
+
+ALL_BROKERS: Final = -1
+SLICE_MS: Final = 500
+"""How long librdkafka is polled at a time, so that what it says of throttles is heard."""
+NAP_MS: Final = 100
+"""How long is slept at a time: a limit may change meanwhile."""
+_SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
+
+
+class _Pace:
+    """One account, and the lock for it."""
+
+    def __init__(self, limit: Limit, now_ms: int) -> None:
+        self.lock = Lock()
+        self.pacer = SharePacer(limit.byte_rate, now_ms, samples=limit.samples, window_ms=limit.window_ms)
+
+
+_paces: WeakValueDictionary[Hashable, _Pace] = WeakValueDictionary()
+_paces_lock = Lock()
+
+
+def _pace_of(key: Hashable, limit: Limit, now_ms: int) -> _Pace:
+    """That of all consumers in this process which a broker counts together."""
+    with _paces_lock:
+        found = _paces.get(key)
+        if found is None:
+            found = _paces[key] = _Pace(limit, now_ms)
+        return found
+
+
+class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
+    """confluent_kafka's ShareConsumer (KIP-932, a preview) under a quota.
+
+    `poll()` waits, within the caller's own `timeout`, until the quota lets the next batch through; meanwhile what was
+    handed over before is acknowledged. While no quota applies it goes straight on. All brokers count as one: in a
+    cluster of several it takes what one of them allows.
+
+    Args:
+        config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
+        kwargs: further configuration, as confluent_kafka takes it.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = settings.merged(args, kwargs)
+        conf, ours = split(given)
+        finder = settings.limit_finder(ours, dict(conf))
+        limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
+        warn_of_default_client_id(conf, limit)
+        self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        self._limit = limit
+        self._paces = ours.backoff is not Backoff.OFF
+        now_ms = SYSTEM_CLOCK.now_ms()
+        key = conf.get("bootstrap.servers"), conf.get("sasl.username"), self._client_id, limit.source
+        self._pace = _pace_of(key, limit, now_ms)
+        self._interval_ms = settings.max_poll_interval_ms(conf)
+        self._polled_at_ms = now_ms
+        self._log = ThrottleLog(self._client_id, "share fetches are spaced", ours.backoff)
+        self._throttle_metrics = ClientThrottleMetrics(SHARE_CONSUMER, self._client_id)
+        self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
+        self._events: deque[Any] = deque()
+        self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
+        self._is_asking = False
+        self._said_too_large = 0
+        final = {
+            **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
+            "throttle_cb": self._events.append,
+        }
+        self._telemetry = new_telemetry(SHARE_CONSUMER, conf, self.metrics)
+        if self._telemetry is not None:
+            final[ENABLE_KEY] = False
+        try:
+            super().__init__(final)
+        except KafkaException as error:
+            raise explained(error) from None
+        self._start_telemetry()
+        watch = LimitWatch(finder, self._on_limit)
+        self._ask_soon = watch.ask_soon
+        self._stop_watch = finalize(self, watch.close)
+        if self._paces and finder.may_change:
+            watch.start()
+
+    def poll(self, timeout: float = -1) -> Messages:
+        """As confluent_kafka's; empty when the quota lets nothing through within `timeout`."""
+        clock = SYSTEM_CLOCK
+        end_ms = None if timeout < 0 else clock.now_ms() + round(timeout * 1000)
+        has_committed = False
+        while True:
+            now_ms = clock.now_ms()
+            left_ms = SLICE_MS if end_ms is None else max(0, end_ms - now_ms)
+            wait_ms = self._wait_ms(now_ms)
+            if wait_ms == 0:
+                messages = self._poll_for(min(left_ms, SLICE_MS))
+                if len(messages) or (end_ms is not None and clock.now_ms() >= end_ms):
+                    return messages
+                continue
+            if not has_committed:
+                # it would have been with the next fetch, which may be ten seconds away
+                has_committed = True
+                super().commit_async()
+                self._hear()
+            if left_ms == 0:
+                return Messages()
+            time.sleep(min(wait_ms, left_ms, NAP_MS) / 1000)
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """How long not to ask librdkafka for anything."""
+        if not self._paces or self._limit.unlimited or now_ms - self._polled_at_ms > self._interval_ms // 2:
+            return 0
+        if self._is_asking:
+            # what the request that is still under way brings was let through when it was sent
+            return 0
+        with self._pace.lock:
+            wait_ms = self._pace.pacer.wait_ms(now_ms)
+            too_large = self._pace.pacer.too_large
+        if too_large and too_large != self._said_too_large:
+            self._said_too_large = too_large
+            logger.warning("Share consumer %r asks for nothing: %s", self._client_id, self._stall(too_large))
+        return NAP_MS if wait_ms is None else wait_ms
+
+    def _poll_for(self, timeout_ms: int) -> Messages:
+        pacer = self._pace.pacer
+        if not self._is_asking:
+            with self._pace.lock:
+                pacer.asks()
+            self._is_asking = True
+        messages = super().poll(timeout_ms / 1000)
+        now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
+        whole = [message for message in messages if message.error() is None]
+        if whole:
+            self._is_asking = False
+            with self._pace.lock:
+                pacer.answered(wire_bytes(len(whole), sum(map(len, whole))), now_ms)
+            self._throttle_metrics.record(ALL_BROKERS, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
+        self._hear()
+        return Messages(self._interceptors.on_consume(list(messages))) if self._interceptors and whole else messages
+
+    def _hear(self) -> None:
+        """Heed what librdkafka has said of throttles."""
+        while self._events:
+            event = self._events.popleft()
+            throttle_ms = round(event.throttle_time * 1000)
+            if throttle_ms > 0:
+                self._on_throttle(event, throttle_ms, SYSTEM_CLOCK.now_ms())
+            if self._their_throttle_cb is not None:
+                self._their_throttle_cb(event)
+        self._log.on_time(SYSTEM_CLOCK.now_ms())
+
+    def _on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
+        with self._pace.lock:
+            self._pace.pacer.on_throttle(throttle_ms, now_ms)
+        self._throttle_metrics.record(
+            event.broker_id, responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=now_ms
+        )
+        self._log.on_throttle(event.broker_name, throttle_ms, self._limit, now_ms)
+        if self._log.asks(now_ms):
+            self._ask_soon()
+
+    def _on_limit(self, limit: Limit) -> None:
+        """The cluster says something else; in the watch's own thread."""
+        before, self._limit = self._limit, limit
+        if before.byte_rate != limit.byte_rate:
+            with self._pace.lock:
+                self._pace.pacer.set_limit(limit.byte_rate)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Throttle times by Kafka's names: `{MetricName(name, group, tags): float}`, in milliseconds."""
+        return self._throttle_metrics.collect(SYSTEM_CLOCK.now_ms())
+
+    def quota_state(self) -> dict[int, BrokerQuotaState]:
+        """What is known about the quota, of all brokers together as number -1; `stall` says why nothing comes."""
+        now_ms = SYSTEM_CLOCK.now_ms()
+        with self._pace.lock:
+            pacer = self._pace.pacer
+            state = BrokerQuotaState(
+                limit=self._limit.byte_rate,
+                source=self._limit.source.value,
+                rate=pacer.rate,
+                throttled_until_ms=max(0, pacer.throttled_until_ms - now_ms),
+                admitted=pacer.received_bytes,
+                outstanding=0,
+                stall=self._stall(pacer.too_large) if pacer.too_large else None,
+            )
+        return {ALL_BROKERS: state}
+
+    def _stall(self, nbytes: int) -> str:
+        return (
+            f"the next batch has about {nbytes:,} bytes more than its quota lets through at once (consumer_byte_rate "
+            f"{self._limit.byte_rate or 0:,.0f}): raise the quota, or let producers make smaller batches. Asking again "
+            "would have the broker archive its records after five attempts"
+        )
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka's; telemetry follows."""
+        super().set_sasl_credentials(username, password)
+        self._renew_telemetry(username, password)
+
+    def close(self) -> None:
+        """As confluent_kafka's."""
+        self._stop_telemetry()
+        self._stop_watch()
+        if self._is_asking:
+            self._is_asking = False
+            with self._pace.lock:
+                self._pace.pacer.answered(0, SYSTEM_CLOCK.now_ms())
+        super().close()
+        self._interceptors.close()
+
+
+def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:
+    """With fetches that bring one batch each, unless the user has set their size."""
+    if (limit.byte_rate is None and not learn) or any(key in conf for key in _SIZE_KEYS):
+        return dict(conf)
+    sizes = sizes_for(limit.byte_rate).conf
+    return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}
+
+
+class DeserializingShareConsumer(confluent_kafka.DeserializingShareConsumer, ShareConsumer):
+    """confluent_kafka's DeserializingShareConsumer under a quota.
+
+    Args:
+        conf: confluent_kafka's configuration with `key.deserializer`, `value.deserializer` and, all optional, our keys.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """

@@ -1,0 +1,115 @@
+"""When a share consumer may ask, against Kafka's own window in virtual time."""
+
+import pytest
+
+from kclient_quota.pacing.share_fetch import SharePacer, wire_bytes
+from kclient_quota.quota.rate import SampledRate
+
+BEGIN_MS = 1_700_000_000_000
+STEP_MS = 20
+
+
+class Broker:
+    """Acquires one batch for every request and refuses what exceeds the quota, as Kafka 4.3.1 does."""
+
+    def __init__(self, byte_rate: float) -> None:
+        self.byte_rate = byte_rate
+        self.window = SampledRate()
+        self.refused = 0
+        self.sent = 0
+
+    def fetch(self, nbytes: int, now_ms: int) -> int:
+        """The throttle time; 0 when the batch was sent."""
+        self.window.record(nbytes, now_ms)
+        rate = self.window.measure(now_ms)
+        if rate <= self.byte_rate:
+            self.sent += nbytes
+            return 0
+        self.window.record(-nbytes, now_ms)
+        self.refused += 1
+        return round((rate - self.byte_rate) / self.byte_rate * self.window.window_size_ms(now_ms))
+
+
+def _run(broker: Broker, pacers: list[SharePacer], batches: list[int], seconds: int) -> int:
+    """All ask whenever they may; when the last batch was sent."""
+    now_ms = BEGIN_MS
+    left = list(batches)
+    while left and now_ms < BEGIN_MS + seconds * 1_000:
+        for pacer in pacers:
+            if left and pacer.wait_ms(now_ms) == 0:
+                pacer.asks()
+                throttle_ms = broker.fetch(left[0], now_ms + 2)
+                if throttle_ms:
+                    pacer.answered(0, now_ms + 4)
+                    pacer.on_throttle(throttle_ms, now_ms + 4)
+                else:
+                    pacer.answered(left.pop(0), now_ms + 4)
+        now_ms += STEP_MS
+    return now_ms
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "least"),
+    [(20_000, 15_300, 0.92), (100_000, 15_300, 0.95), (1_000_000, 153_000, 0.95), (100_000, 191_700, 0.82)],
+)
+def test_whoever_knows_its_limit_is_never_refused_and_gets_it(byte_rate: int, batch: int, least: float) -> None:
+    broker = Broker(byte_rate)
+    pacer = SharePacer(byte_rate, BEGIN_MS)
+    seconds = 60
+    _run(broker, [pacer], [batch] * (2 * byte_rate * seconds // batch), seconds)
+    assert broker.refused == 0
+    assert broker.sent / seconds / byte_rate >= least
+
+
+def test_batches_of_changing_size_are_refused_once_for_each_growth_at_most() -> None:
+    broker = Broker(50_000)
+    batches = [4_000, 16_000, 60_000, 8_000, 250_000, 2_000] * 2
+    _run(broker, [SharePacer(50_000, BEGIN_MS)], batches, 300)
+    assert broker.sent == sum(batches)
+    assert broker.refused <= len(batches) // 3
+
+
+def test_two_of_one_process_share_an_account() -> None:
+    broker = Broker(100_000)
+    pacer = SharePacer(100_000, BEGIN_MS)
+    _run(broker, [pacer, pacer], [15_300] * 500, 60)
+    assert broker.refused == 0
+
+
+def test_what_is_under_way_is_reckoned_with() -> None:
+    pacer = SharePacer(20_000, BEGIN_MS)
+    pacer.asks()
+    pacer.answered(110_000, BEGIN_MS)  # more than half a window
+    assert pacer.wait_ms(BEGIN_MS + 11_500) == 0
+    pacer.asks()
+    assert pacer.wait_ms(BEGIN_MS + 11_500) != 0
+
+
+def test_a_batch_that_fits_no_window_is_asked_for_once_and_told_until_the_limit_changes() -> None:
+    broker = Broker(10_000)
+    pacer = SharePacer(10_000, BEGIN_MS)
+    _run(broker, [pacer], [400_000], 300)
+    assert broker.refused == 1
+    assert pacer.too_large == pytest.approx(300_000, rel=0.05)
+    assert pacer.wait_ms(BEGIN_MS + 400_000) is None
+    pacer.set_limit(100_000)
+    assert pacer.wait_ms(BEGIN_MS + 400_000) == 0
+
+
+def test_a_throttle_is_waited_out() -> None:
+    pacer = SharePacer(100_000, BEGIN_MS)
+    pacer.on_throttle(3_000, BEGIN_MS)
+    assert pacer.wait_ms(BEGIN_MS + 100) == 2_900
+
+
+def test_nothing_is_paced_before_anything_limits() -> None:
+    pacer = SharePacer(None, BEGIN_MS)
+    for _ in range(100):
+        pacer.asks()
+        pacer.answered(1_000_000, BEGIN_MS)
+    assert pacer.wait_ms(BEGIN_MS) == 0
+
+
+def test_records_are_reckoned_with_what_they_cost_on_the_wire() -> None:
+    assert wire_bytes(0, 0) == 0
+    assert wire_bytes(15, 15_000) == pytest.approx(15_300, abs=100)
