@@ -11,6 +11,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ from kclient_quota.testing.apache import KAFKA_VERSION, ApacheKafka
 from kclient_quota.wire.messages import DescribeShareGroupOffsetsRequest, IncrementalAlterConfigsRequest
 
 RESULTS = Path(__file__).parent / "results" / "share-groups.json"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "share-groups.md"
+_PLACE = re.compile(r"(<!-- share groups -->\n).*?(<!-- end of share groups -->)", re.DOTALL)
 _SOURCE = Path(__file__).with_name("SharePeer.java")
 _VALUE_BYTES = 1_000
 _RECORDS_A_BATCH = {"16 kB": 15, "200 kB": 190}
@@ -164,6 +167,18 @@ def figures(cell: Cell, told: Sequence[tuple[int, ...]], settled: int) -> dict[s
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One line a cell."""
+    return report.table(f"share groups on Apache Kafka {KAFKA_VERSION}", _COLUMNS, _cells(rows))
+
+
+def page() -> str:
+    """The docs page with what was kept, cells without a quota left out."""
+    rows = [row for row in json.loads(RESULTS.read_text())["rows"] if row["byte_rate"]]
+    lines = [_COLUMNS, ["---"] * 3 + ["---:"] * (len(_COLUMNS) - 3), *_cells(rows)]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return _PLACE.sub(lambda place: f"{place[1]}\n{text}\n\n{place[2]}", PAGE.read_text())
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     body = []
     for row in rows:
         counts = {int(count): number for count, number in row["delivery_counts"].items()}
@@ -172,7 +187,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         quota = f"{row['byte_rate'] // 1000} kB/s" if row["byte_rate"] else "none"
         cells = [row["client"], quota, row["batches"], row["records"], row["delivered"], row["archived_unseen"]]
         body.append([str(cell) for cell in [*cells, again, max(counts, default=0), share, row["seconds"]]])
-    return report.table(f"share groups on Apache Kafka {KAFKA_VERSION}", _COLUMNS, body)
+    return body
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -205,6 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.json or RESULTS
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(kept, indent=1) + "\n")
+    if path == RESULTS:
+        PAGE.write_text(page())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,11 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
+    "Share consumer %r asks for nothing": (
+        "a batch is larger than the quota lets through at once, and a broker archives the records of one that it has "
+        "refused five times",
+        "raise consumer_byte_rate, or let producers make smaller batches (batch.size)",
+    ),
     "%d pushes of client telemetry are lost": (
         "the collector refused them for good, or did not answer in any try",
         "look at the status in the message; check the exporter's address, credentials and TLS files",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import certify_brokers, certify_clients
+from benchmarks import certify_brokers, certify_clients, share_groups
 from kclient_quota.certify.brokers.run import ALL as ROWS
 from kclient_quota.certify.scenes import ALL
 
@@ -34,3 +34,7 @@ def test_both_brokers_were_asked_everything_and_answered_alike() -> None:
     )
     assert apache == embedded
     assert list(apache) == [row.name for row in ROWS]
+
+
+def test_the_table_of_share_groups_is_made_from_what_was_kept() -> None:
+    assert share_groups.PAGE.read_text() == share_groups.page()
