@@ -2,12 +2,13 @@
 
 import sys
 
-from docs.generate import api, brokers, commands, configuration, kips, log_messages, metrics
+from docs.generate import api, brokers, columns, commands, configuration, kips, log_messages, metrics
 from docs.generate.page import REFERENCE
 
 PAGES = {
     "api.md": api.page,
     "broker-apis.md": brokers.page,
+    "columns.md": columns.page,
     "commands.md": commands.page,
     "configuration.md": configuration.page,
     "kips.md": kips.page,

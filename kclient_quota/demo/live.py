@@ -124,7 +124,7 @@ def rows(scene: Scene, findings: list[Finding]) -> list[tuple[str, list[str]]]:
             ("not answered at the end", lambda f: f"{f.outcome.pending:,}"),
         ]
     if scene.name == "transforms":
-        told.append(("group lost", lambda f: f"{f.outcome.rebalances:,} times"))
+        told.append(("times the group was lost", lambda f: f"{f.outcome.rebalances:,}"))
     told += [
         ("done", lambda f: f"{f.outcome.done:,}"),
         ("payload, of quota × time", lambda f: f"{f.share:.0%}{' (over the quota)' if f.share > 1 else ''}"),  # noqa: RUF001

@@ -9,7 +9,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kclient_quota.demo import loop_report, plots
 from kclient_quota.demo.live import NAMES, conditions, rows
 from kclient_quota.demo.loop_report import LoopAct
-from kclient_quota.demo.scenes import Finding, Scene, as_json, verdict
+from kclient_quota.demo.scenes import Finding, Scene, as_json, headline, verdict
+from kclient_quota.demo.spec import FLAVOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,11 @@ def _html(stage_name: str, when: str, acts: list[Act | LoopAct]) -> str:
     )
     scenes = [_section(act) if isinstance(act, Act) else _loop_section(act) for act in acts]
     template = environment.get_template("report.html.j2")
-    return template.render(stage=stage_name, embedded="embedded" in stage_name, when=when, scenes=scenes)
+    played = [(act.scene, act.findings) for act in acts if isinstance(act, Act)]
+    headlines = [(flavour, NAMES[flavour], headline(played, flavour)) for flavour in FLAVOURS] if played else []
+    return template.render(
+        headlines=headlines, stage=stage_name, embedded="embedded" in stage_name, when=when, scenes=scenes
+    )
 
 
 def _section(act: Act) -> dict[str, object]:

@@ -232,7 +232,7 @@ def verdict(scene: Scene, finding: Finding) -> str:
         for counted, text in (
             (finding.lost, f"lost {finding.lost:,}"),
             (finding.duplicates, f"stored {finding.duplicates:,} twice"),
-            (outcome.rebalances, f"lost its group {outcome.rebalances} times"),
+            (outcome.rebalances, f"lost its group {_times(outcome.rebalances)}"),
         )
         if counted
     ]
@@ -247,6 +247,23 @@ def verdict(scene: Scene, finding: Finding) -> str:
     elif finding.share < _UNDER:
         used = f"only {used}"
     return f"{', '.join(bad) or good}; {used}"
+
+
+def headline(played: Sequence[tuple[Scene, Sequence[Finding]]], flavour: str) -> str:
+    """What one flavour came to in all scenes together: lost, doubled, late."""
+    mine = [finding for _, findings in played for finding in findings if finding.flavour == flavour]
+    groups = sum(finding.outcome.rebalances for finding in mine)
+    longest_ms = max((max(f.outcome.latencies_ms[2], f.outcome.oldest_pending_ms) for f in mine), default=0)
+    told = [
+        f"{sum(finding.lost for finding in mine):,} lost",
+        f"{sum(finding.duplicates for finding in mine):,} stored twice",
+        f"waits of up to {longest_ms / 1000:.1f} s",
+    ]
+    return ", ".join([*told, f"the group lost {_times(groups)}"] if groups else told)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def as_json(scene: Scene, findings: list[Finding]) -> dict[str, Any]:

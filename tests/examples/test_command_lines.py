@@ -86,6 +86,13 @@ def test_a_simulation_runs(line: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert main.main(words_of(line)[1:]) == 0
 
 
+def test_every_picture_of_the_simulation_is_there() -> None:
+    drawn = [line.split()[-1] for page, line in lines() if page in {"throttling", "pacing"} and " --plot " in line]
+    assert drawn
+    for name in drawn:
+        assert (ROOT / "docs" / "images" / name).read_text().startswith("<?xml")
+
+
 def run(line: str, servers: str) -> int:
     command, *rest = words_of(line, servers)
     return {"kafka-quotas": quotas.main, "kclient-quota": main.main, "kafka-client-metrics": client_metrics.main}[

@@ -60,6 +60,9 @@ def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert structure.links == []
     html = report_path.read_text()
     assert "A &lt;story&gt;." in html
+    assert html.index(
+        "kclient-quota</b>: 3 lost, 5 stored twice, waits of up to 0.3 s, the group lost 2 times"
+    ) < html.index("<h2>")
     assert html.index("lost 3, stored 5 twice") < html.index("<table>")
     assert html.count('role="img" aria-label="') == 4
     assert "time waited in produce()" in html
