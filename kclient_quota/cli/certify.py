@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import shutil
 import sys
 from pathlib import Path
 
@@ -67,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
 def _client(options: argparse.Namespace) -> int:
     if options.side_by_side < 1:
         raise ConfigError(f"--side-by-side must be at least 1, not {options.side_by_side}")
+    if shutil.which(options.command[0]) is None:
+        raise ConfigError(f"{options.command[0]}: there is no such program to start; name the driver after --")
     scenes = select(options.only)
     results = certify(scenes, options.command, side_by_side=options.side_by_side, say=_say)
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]

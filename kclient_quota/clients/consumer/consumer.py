@@ -87,7 +87,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     # Offsets: what the application has received -------------------------------------------------------------------
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """As confluent_kafka's: what the application has received."""
+        """The offset after the last message that the application has received of each partition."""
         found = self._positions(partitions)
         if self._in_doubt and not self._listener.in_callback:
             self._recover()
@@ -101,7 +101,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         ]
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """As confluent_kafka's, which refuses it unless `enable.auto.offset.store` is false."""
+        """Mark offsets for the next commit; confluent_kafka refuses it unless `enable.auto.offset.store` is false."""
         if self._stores:
             raise KafkaException(
                 KafkaError(
@@ -125,7 +125,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     @overload
     def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[False]) -> list[TopicPartition]: ...
     def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
-        """As confluent_kafka's; without arguments it commits what the application has received."""
+        """Commit a message's offset or given ones; without either, all that the application has received."""
         named = {**dict(zip(("message", "offsets"), args, strict=False)), **kwargs}
         if named.get("message") is None and named.get("offsets") is None:
             self._store_received()
@@ -166,7 +166,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """As confluent_kafka's."""
+        """Join the group for these topics (a pattern begins with ^); callbacks hear of partitions that come and go."""
         given: dict[str, Any] = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         ours = {"on_assign": _on_assign, "on_revoke": _on_gone, "on_lost": _on_gone}
         callbacks = {
@@ -183,13 +183,13 @@ class PacedConsumer(Receiving, TelemetryMethods):
             self._telemetry.rebalance_began()
 
     def unsubscribe(self) -> None:
-        """As confluent_kafka's."""
+        """Leave the group's topics."""
         self._store_received()
         super().unsubscribe()
         POLL_WATCH.remove(self._core.heartbeat)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's."""
+        """Receive of exactly these partitions, from the offsets that they name."""
         self._store_received()
         super().assign(partitions)
         self._forget(None)
@@ -198,28 +198,28 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._assign_anew(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's."""
+        """Receive of these partitions, too."""
         super().incremental_assign(partitions)
         self._received.begin(partitions)
         self._begin_at(partitions)
         self._follow_assignment()
 
     def unassign(self) -> None:
-        """As confluent_kafka's."""
+        """Receive of no partition any more."""
         self._store_received()
         super().unassign()
         self._forget(None)
         self._follow_assignment()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's."""
+        """Receive of these partitions no more."""
         self._store_received(partitions)
         super().incremental_unassign(partitions)
         self._forget(partitions)
         self._follow_assignment()
 
     def seek(self, partition: TopicPartition) -> None:
-        """As confluent_kafka's; what is held of the partition is forgotten."""
+        """Go on at the partition's offset; what is held of it is forgotten."""
         # A seek makes librdkafka forget the position.
         self._store_received([partition])
         self._seek_in_source(partition)
@@ -257,13 +257,13 @@ class PacedConsumer(Receiving, TelemetryMethods):
         return self._core.state(self._clock.now_ms())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As confluent_kafka's; the cluster is asked with them, too."""
+        """Log in with these from the next connection on; the cluster is asked with them, too."""
         super().set_sasl_credentials(username, password)
         self._asks_with.update({"sasl.username": username, "sasl.password": password})
         self._renew_telemetry(username, password)
 
     def close(self) -> None:
-        """As confluent_kafka's: leaves the group and commits what the application has received."""
+        """Commit what the application has received (with `enable.auto.commit`), leave the group, close."""
         if not self._is_open:
             super().close()
             return

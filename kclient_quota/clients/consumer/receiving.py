@@ -71,7 +71,10 @@ class Receiving(Fetching):
     # Receiving ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
+        """The next message, or None after `timeout` seconds, the wait for the quota included; -1: wait for one.
+
+        Serves callbacks, and keeps the consumer in its group. Look at `message.error()` first.
+        """
         held = self._held
         index = held.first
         if index < held.ready and monotonic() < self._serve_at:
@@ -80,7 +83,7 @@ class Receiving(Fetching):
         return self._poll(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """As confluent_kafka's; waits at most `timeout` seconds for the quota, too."""
+        """Up to `num_messages` messages, those that came within `timeout` seconds, the wait for the quota included."""
         if not self._is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
         began = monotonic()
@@ -330,7 +333,7 @@ class Receiving(Fetching):
         self._pause_source(mine, is_paused=False)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's; what is held of them is handed over after `resume()`."""
+        """Receive nothing of these partitions; what is held of them is handed over after `resume()`."""
         if not self._is_open:
             super().pause(partitions)
         self._pause_source(partitions, is_paused=True)
@@ -338,7 +341,7 @@ class Receiving(Fetching):
         self._paused.update((part.topic, part.partition) for part in partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """As confluent_kafka's."""
+        """Receive of them again."""
         if not self._is_open:
             super().resume(partitions)
         self._paused.difference_update((part.topic, part.partition) for part in partitions)

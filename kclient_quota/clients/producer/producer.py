@@ -113,7 +113,9 @@ class Producer(TakingProducer, TelemetryMethods):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """As confluent_kafka's; waits, or raises, while the queue of messages that wait for the quota is full.
+        """Send a message: at once, or by way of the queue while a quota applies; arguments as confluent_kafka's.
+
+        Waits, or raises, while that queue is full.
 
         Raises:
             QuotaThrottledError: after `max.block.ms`; at once with `quota.backoff=raise`. Never inside a callback.
@@ -136,7 +138,7 @@ class Producer(TakingProducer, TelemetryMethods):
         callback: Callback | None = None,
         on_delivery: Callback | None = None,
     ) -> int:
-        """As confluent_kafka's; waits as `produce()` does, for each message.
+        """Send several messages, as `{"value": ..., "key": ...}`; waits as `produce()` does, for each of them.
 
         Messages that are not taken within `max.block.ms` get an `_error`, as those that a full queue refuses.
 
@@ -181,7 +183,13 @@ class Producer(TakingProducer, TelemetryMethods):
         return 1
 
     def poll(self, timeout: float = -1) -> int:
-        """As confluent_kafka's; a signal is noticed within a tenth of a second."""
+        """Serve delivery reports and other callbacks, for `timeout` seconds at most; -1: until there is one.
+
+        A signal is noticed within a tenth of a second.
+
+        Returns:
+            how many were served.
+        """
         outbox = self._outbox
         if self._closed or not _is_number(timeout):
             return super().poll(timeout)  # which says what is wrong
@@ -196,7 +204,12 @@ class Producer(TakingProducer, TelemetryMethods):
         return self._serve(float("inf") if timeout < 0 else timeout * 1000)
 
     def flush(self, timeout: float = -1) -> int:
-        """As confluent_kafka's; covers messages that wait for the quota, and keeps the heartbeat going.
+        """Wait until every message is delivered, those that wait for the quota included; `timeout` seconds at most.
+
+        Serves callbacks meanwhile, and keeps the heartbeat going.
+
+        Returns:
+            how many messages are left.
 
         Raises:
             KafkaException: within a transaction, as `commit_transaction()`.
@@ -206,7 +219,13 @@ class Producer(TakingProducer, TelemetryMethods):
         return self._deliver(self._deadline_ms(timeout))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """As confluent_kafka's; messages that wait for the quota are in the queue."""
+        """Drop messages; each gets a delivery report that says so.
+
+        Args:
+            in_queue: those that are not sent yet, which are all that wait for the quota, too.
+            in_flight: those that are sent and not answered.
+            blocking: whether to wait until they are gone.
+        """
         if in_queue and self._outbox.has_sender:
             self._tell_sender(lambda sender: sender.purge())
         super().purge(in_queue, in_flight, blocking)
@@ -261,7 +280,7 @@ class Producer(TakingProducer, TelemetryMethods):
         self.close()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As confluent_kafka's; the quota is asked for with them, too."""
+        """Log in with these from the next connection on; the quota is asked for with them, too."""
         super().set_sasl_credentials(username, password)
         self._ask_conf.update({"sasl.username": username, "sasl.password": password})
         self._renew_telemetry(username, password)

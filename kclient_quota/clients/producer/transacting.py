@@ -21,7 +21,7 @@ class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
 
     def begin_transaction(self) -> None:
-        """As confluent_kafka's.
+        """Begin a transaction.
 
         With `quota.transaction.timeout=abort` it waits first while every broker throttles for longer than half of what
         a transaction may take: one begun now would have to be aborted.
@@ -49,7 +49,7 @@ class TransactingProducer(WaitingProducer):
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
     ) -> None:
-        """As confluent_kafka's.
+        """Have a consumer's offsets committed with the transaction; `timeout` in seconds.
 
         Under a quota it first delivers what there is and waits until no broker throttles: the request goes over the
         connection that a throttle mutes, where it could not be called back and the heartbeat would not go on.
@@ -64,7 +64,7 @@ class TransactingProducer(WaitingProducer):
         super().send_offsets_to_transaction(positions, group_metadata, self._left_s(deadline_ms))
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's; does not wait for the quota until the transaction times out.
+        """Deliver what there is and commit; does not wait for the quota until the transaction times out.
 
         Raises:
             KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
@@ -85,7 +85,7 @@ class TransactingProducer(WaitingProducer):
         self._transaction.on(Event.COMMIT)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """As confluent_kafka's; does nothing when an error has told that the transaction was ended already."""
+        """Abort the transaction; does nothing when an error has told that it was ended already."""
         if self._transaction.ended is None:
             self._drop_queue()
             self._inside(super().abort_transaction, timeout)

@@ -29,6 +29,35 @@ def test_wrong_options_end_with_two(argv: list[str], capsys: pytest.CaptureFixtu
     assert "usage" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["broker", "--qouta", "x"], "usage: kclient-quota broker"),
+        (
+            ["broker", "--qouta", "x"],
+            "arguments: --qouta x; did you mean --quota? See kclient-quota broker --help",
+        ),
+        (["simulate", "--client=8", "--sedds=3"], "did you mean --seed"),
+        (["doctor", "--zzz"], "unrecognized arguments: --zzz. See kclient-quota doctor --help"),
+        (["completion", "bash", "--zzz"], "unrecognized arguments: --zzz"),
+    ],
+)
+def test_a_misspelt_option_is_told_by_its_command(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_driver_that_there_is_not_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "client", "--", "no-such-driver"]) == 1
+    assert capsys.readouterr().err == (
+        "kclient-quota: no-such-driver: there is no such program to start; name the driver after --\n"
+    )
+
+
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_options: object) -> int:
         raise KeyboardInterrupt
