@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import ApacheKafka
 from tests.required import require_apache_kafka
 from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
 from tests.suite.turns import Turns
+
+BROKERS = ["embedded", "apache-kafka"]
+"""What a test that asks for `cluster` or `three_brokers` runs on."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,3 +60,23 @@ def three_apache_brokers() -> Iterator[ApacheKafka]:
     require_apache_kafka()
     with ApacheKafka(brokers=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A running cluster with `bootstrap_servers` and `set_quota`, first the embedded one, then Apache Kafka."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("apache_kafka")
+        return
+    with EmbeddedBroker() as own:
+        yield own
+
+
+@pytest.fixture(params=BROKERS)
+def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A cluster of three brokers, because quotas hold per broker."""
+    if request.param == "apache-kafka":
+        yield request.getfixturevalue("three_apache_brokers")
+        return
+    with EmbeddedBroker(brokers=3) as own:
+        yield own

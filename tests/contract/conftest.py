@@ -1,8 +1,7 @@
 """One suite on two brokers: the embedded one and Apache Kafka.
 
 A test asks for `cluster` and runs on both. It names its topics, groups and client-ids through `unique`, because Apache
-Kafka is started once for the session, when the first test asks for it. What the embedded broker cannot do yet is marked
-`@pytest.mark.embedded_gap("why")`: the test must then fail there, and pass on Apache Kafka.
+Kafka is started once for the session, when the first test asks for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import ApacheKafka
+from tests.conftest import BROKERS
 from tests.contract.scenes import Scenes, named
 from tests.required import require_apache_kafka
 
@@ -21,24 +22,6 @@ Unique = Callable[[str], str]
 COUPLES = 6
 USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in range(COUPLES)}
 _couples = count()
-BROKERS = ["embedded", "apache-kafka"]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "embedded_gap(reason): the embedded broker fails this test (strict xfail)")
-
-
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A running cluster with `bootstrap_servers` and `set_quota`, first the embedded one, then Apache Kafka."""
-    if request.param == "apache-kafka":
-        yield request.getfixturevalue("apache_kafka")
-        return
-    gap = request.node.get_closest_marker("embedded_gap")
-    if gap is not None:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=gap.args[0]))
-    with _embedded() as embedded:
-        yield embedded
 
 
 @pytest.fixture(scope="module", params=BROKERS)
@@ -48,19 +31,9 @@ def scenes(request: pytest.FixtureRequest) -> Iterator[Scenes]:
         if request.param == "apache-kafka":
             cluster = request.getfixturevalue("apache_kafka")
         else:
-            cluster = stack.enter_context(_embedded())
+            cluster = stack.enter_context(EmbeddedBroker())
         pool = stack.enter_context(ThreadPoolExecutor(len(request.module.SCENES)))
         yield Scenes(cluster, request.module.SCENES, pool)
-
-
-@pytest.fixture(params=BROKERS)
-def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cluster of three brokers, because quotas hold per broker."""
-    if request.param == "apache-kafka":
-        yield request.getfixturevalue("three_apache_brokers")
-        return
-    with _embedded(brokers=3) as own:
-        yield own
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +50,7 @@ def secure_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "apache-kafka":
         yield request.getfixturevalue("secure_apache_kafka")
         return
-    with _embedded(users=USERS) as own:
+    with EmbeddedBroker(users=USERS) as own:
         yield own
 
 
@@ -86,12 +59,6 @@ def people(secure_cluster: Any) -> Unique:
     """An alice and a bob as whom no other test has been throttled on the shared cluster."""
     number = next(_couples) if isinstance(secure_cluster, ApacheKafka) else 0
     return lambda name: f"{name}-{number}"
-
-
-def _embedded(**options: Any) -> Any:
-    from kclient_quota.broker import EmbeddedBroker
-
-    return EmbeddedBroker(**options)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from kclient_quota import Producer
 from kclient_quota.testing.apache import ApacheKafka
@@ -20,7 +20,7 @@ from kclient_quota.testing.proxies import Proxies
 QUOTA = 60_000
 PARTITIONS = 3
 BEFORE_S, AFTER_S = 4.0, 6.0
-FLUSH_S = 60.0
+FLUSH_S = 120.0
 Fault = Callable[[Any, Proxies], None]
 
 
@@ -85,12 +85,67 @@ def restart_a_broker(cluster: Any, proxies: Proxies) -> None:
     cluster.start_broker(2)
 
 
-def stop_the_process_for_ten_seconds(cluster: Any, proxies: Proxies) -> None:
-    os.kill(cluster.process_id, signal.SIGSTOP)
+def roll_all_brokers(cluster: Any, proxies: Proxies) -> None:
+    for broker in (1, 2, 3):
+        cluster.stop_broker(broker)
+        cluster.start_broker(broker)
+        time.sleep(2)
+
+
+def kill_a_broker(cluster: Any, proxies: Proxies) -> None:
+    cluster.kill_broker(2)
+    time.sleep(4)
+    cluster.start_broker(2)
+
+
+def kill_the_controller(cluster: Any, proxies: Proxies) -> None:
+    """The first broker leads partitions as well."""
+    cluster.kill_broker(1)
+    time.sleep(4)
+    cluster.start_broker(1)
+
+
+def twenty_milliseconds_away(cluster: Any, proxies: Proxies) -> None:
+    proxies.each(lambda proxy: proxy.delay(to_broker_ms=10, to_client_ms=10))
+
+
+def _clock_jumps_by(seconds: float) -> None:
+    real = time.time
+    time.time = lambda: real() + seconds
     try:
-        time.sleep(10)
+        time.sleep(AFTER_S)
     finally:
-        os.kill(cluster.process_id, signal.SIGCONT)
+        time.time = real
+
+
+def clock_an_hour_ahead(cluster: Any, proxies: Proxies) -> None:
+    """Of this process, so of both clients as far as they are Python; librdkafka goes by the monotonic clock."""
+    _clock_jumps_by(3600)
+
+
+def clock_an_hour_back(cluster: Any, proxies: Proxies) -> None:
+    _clock_jumps_by(-3600)
+
+
+def stop_the_processes_for_ninety_seconds(cluster: Any, proxies: Proxies) -> None:
+    _stopped(cluster, 90)
+
+
+def _stopped(cluster: Any, seconds: float) -> None:
+    every = (
+        [cluster.process_of(broker) for broker in (1, 2, 3)] if hasattr(cluster, "process_of") else [cluster.process_id]
+    )
+    for process in every:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        for process in every:
+            os.kill(process, signal.SIGCONT)
+
+
+def stop_the_process_for_ten_seconds(cluster: Any, proxies: Proxies) -> None:
+    _stopped(cluster, 10)
 
 
 NETWORK = [
@@ -100,9 +155,16 @@ NETWORK = [
     stall_for_ten_seconds,
     two_hundred_milliseconds_away,
     stalls_of_one_in_a_hundred,
+    twenty_milliseconds_away,
 ]
-BROKERS = [restart_a_broker]
-PROCESSES = [stop_the_process_for_ten_seconds]
+BROKERS = [restart_a_broker, roll_all_brokers]
+CLOCKS = [clock_an_hour_ahead, clock_an_hour_back]
+PROCESSES = [
+    stop_the_process_for_ten_seconds,
+    stop_the_processes_for_ninety_seconds,
+    kill_a_broker,
+    kill_the_controller,
+]
 
 
 # -- the workload
@@ -124,7 +186,7 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
             "enable.idempotence": idempotent,
             "acks": "all",
             "socket.timeout.ms": 10_000,
-            "message.timeout.ms": 120_000,
+            "message.timeout.ms": 300_000,
             "queue.buffering.max.messages": 200,
             "batch.size": 16_000,
             "linger.ms": 5,
@@ -170,7 +232,7 @@ def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:
 
 
 def _judge(cluster: Any, topic: str, seen: Seen, since: float) -> None:
-    in_log = [_read(cluster, topic, partition) for partition in range(PARTITIONS)]
+    in_log = [read_all(cluster, topic, partition) for partition in range(PARTITIONS)]
     counts = Counter(value for values in in_log for value in values)
     seen.lost = sum(value not in counts for _, value in seen.delivered)
     seen.duplicated = counts.total() - len(counts)
@@ -181,17 +243,21 @@ def _judge(cluster: Any, topic: str, seen: Seen, since: float) -> None:
     seen.resumed_s = min(after) - since if after else float("inf")
 
 
-def _read(cluster: Any, topic: str, partition: int) -> list[bytes]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "judge"})
-    where = TopicPartition(topic, partition, 0)
-    _, end = consumer.get_watermark_offsets(where, timeout=30)
-    consumer.assign([where])
+def read_all(cluster: Any, topic: str, partition: int) -> list[bytes]:
+    """The ids of what a partition has, in its order, without what was aborted."""
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "judge", "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer({**conf, "log_level": 2})
+    consumer.assign([TopicPartition(topic, partition, 0)])
     values: list[bytes] = []
     deadline = time.monotonic() + 60
-    while consumer.position([where])[0].offset < end and time.monotonic() < deadline:
-        values += [message.value()[:8] for message in consumer.consume(1_000, 0.5) if message.error() is None]
-    consumer.close()
-    return values
+    while time.monotonic() < deadline:
+        for message in consumer.consume(1_000, 0.5):
+            if message.error() is None:
+                values.append(message.value()[:8])
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                consumer.close()
+                return values
+    raise AssertionError(f"{topic}-{partition} could not be read to its end")
 
 
 def is_apache(cluster: Any) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.played import BROKERS, NETWORK, PROCESSES, Fault, is_apache, play
+from tests.faults.conftest import Table
+from tests.faults.played import BROKERS, CLOCKS, NETWORK, PROCESSES, Fault, is_apache, play
 
 pytestmark = pytest.mark.timeout(400)
 SLOWER_S = 5.0
@@ -13,17 +14,16 @@ SLOWER_S = 5.0
 
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "at-least-once"])
-@pytest.mark.parametrize("fault", [*NETWORK, *BROKERS, *PROCESSES])
+@pytest.mark.parametrize("fault", [*NETWORK, *BROKERS, *CLOCKS, *PROCESSES])
 def test_nothing_is_lost_or_stuck(
-    behind_proxies: tuple[Any, Proxies], fault: Fault, idempotent: bool, table: list[str]
+    behind_proxies: tuple[Any, Proxies], fault: Fault, idempotent: bool, table: Table
 ) -> None:
     cluster, proxies = behind_proxies
     if fault in PROCESSES and not is_apache(cluster):
-        return  # the embedded broker's process is this one
+        pytest.skip("the embedded broker's process is this one")
     seen = play(cluster, proxies, fault, idempotent=idempotent)
     broker = "Apache" if is_apache(cluster) else "embedded"
-    name = f"{fault.__name__}{'' if idempotent else ', no idempotence'}, {broker}"
-    table += [f"{name:60} {kind:6} {one.row()}" for kind, one in seen.items()]
+    table.add(fault.__name__, "producer, idempotent" if idempotent else "producer", broker, seen)
     ours, plain = seen["ours"], seen["plain"]
     assert (ours.lost, ours.stuck) == (0, 0), (ours.row(), plain.row())
     if idempotent:

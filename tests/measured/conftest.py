@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from kclient_quota.broker import EmbeddedBroker
+from tests.conftest import BROKERS
 from tests.measured.scenes import Played
 from tests.suite.reporting import RETAKEN
 from tests.suite.turns import Turns
 
 TRIES = 3
-BROKERS = ["embedded", "apache-kafka"]
 
 
 def is_measured(item: pytest.Item) -> bool:
@@ -56,26 +55,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
-
-
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """One broker, first the embedded one, then Apache Kafka."""
-    if request.param == "apache-kafka":
-        yield request.getfixturevalue("apache_kafka")
-        return
-    with EmbeddedBroker() as own:
-        yield own
-
-
-@pytest.fixture(params=BROKERS)
-def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Three of them, because quotas hold per broker."""
-    if request.param == "apache-kafka":
-        yield request.getfixturevalue("three_apache_brokers")
-        return
-    with EmbeddedBroker(brokers=3) as own:
-        yield own
 
 
 @pytest.fixture(scope="module", params=BROKERS)

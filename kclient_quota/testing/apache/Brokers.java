@@ -70,7 +70,7 @@ public final class Brokers {
 
     private static void format(String clusterId, String file) {
         PrintStream quiet = new PrintStream(PrintStream.nullOutputStream());
-        int code = StorageTool.execute(new String[] {"format", "-t", clusterId, "-c", file}, quiet);
+        int code = StorageTool.execute(new String[] {"format", "--ignore-formatted", "-t", clusterId, "-c", file}, quiet);
         if (code != 0) {
             throw new IllegalStateException("formatting the storage of " + file + " failed with " + code);
         }

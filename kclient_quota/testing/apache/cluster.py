@@ -96,6 +96,7 @@ class ApacheKafka:
         self._process: subprocess.Popen[str] | None = None
         self._folder: Path | None = None
         self._control = ""
+        self._cluster_id = ""
 
     def __enter__(self) -> Self:
         self.start()
@@ -268,11 +269,21 @@ class ApacheKafka:
             file = folder / f"broker-{layout.node_id}.properties"
             file.write_text(settings.render({**lines, **self._properties}))
             files.append(str(file))
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._run(classes, files)
+
+    def _run(self, classes: str, files: Sequence[str]) -> None:
+        """Start what the property files say."""
+        folder = Path(files[0]).parent
+        self._process = self._jvm(classes, files)
+        self._control = f"http://127.0.0.1:{self._await_ready(folder)}"
+
+    def _jvm(self, classes: str, files: Sequence[str]) -> subprocess.Popen[str]:
+        folder = Path(files[0]).parent
         memory = ["-Xms128m", f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC"]
-        with (folder / "stderr.txt").open("w") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - Java from the path, our own arguments
-                ["java", *memory, "-cp", classes, "Brokers", cluster_id, str(folder), *files],  # noqa: S607 - as above
+        with (folder / "stderr.txt").open("a") as errors:
+            return subprocess.Popen(  # noqa: S603 - Java from the path, our own arguments
+                ["java", *memory, "-cp", classes, "Brokers", self._cluster_id, str(folder), *files],  # noqa: S607 - as above
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -280,7 +291,6 @@ class ApacheKafka:
                 start_new_session=True,
                 cwd=folder,
             )
-        self._control = f"http://127.0.0.1:{self._await_ready(folder)}"
 
     def _await_ready(self, folder: Path) -> int:
         process = self._running()

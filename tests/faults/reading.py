@@ -1,0 +1,206 @@
+"""Consumers, and applications that read, change and write in transactions, while something breaks."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaException, TopicPartition
+
+from kclient_quota import Consumer, Producer
+from kclient_quota.testing.proxies import Proxies
+from tests.faults.played import AFTER_S, BEFORE_S, PARTITIONS, Fault, read_all
+
+MESSAGES = 6_000
+RATE = 60_000
+END_S = 120.0
+WORKLOADS = ("consumer", "transactions")
+
+
+@dataclass
+class Read:
+    """What one application saw."""
+
+    commits: dict[int, int] = field(default_factory=dict)
+    expected: dict[int, int] = field(default_factory=dict)
+    at: list[float] = field(default_factory=list)
+    lost: int = 0
+    repeated: int = 0
+    reordered: int = 0
+    stuck: int = 0
+    aborted: int = 0
+    resumed_s: float = 0.0
+
+    def see(self, message: Any) -> None:
+        """A message whose offset is its number within the partition."""
+        partition, offset = message.partition(), message.offset()
+        expected = self.expected.get(partition, 0)
+        self.at.append(time.monotonic())
+        if offset > expected:
+            self.lost += offset - expected
+        elif offset < expected:
+            self.repeated += 1
+            self.reordered += offset < self.commits.get(partition, 0)  # older than what was committed
+        self.expected[partition] = max(expected, offset + 1)
+
+    def row(self) -> str:
+        """For the table."""
+        figures = (len(self.at), self.aborted, self.lost, self.repeated, self.reordered, self.stuck, self.resumed_s)
+        return " ".join(f"{round(value, 1):{len(name)}}" for name, value in zip(COLUMNS, figures, strict=True))
+
+
+COLUMNS = ("read", "aborted", "lost", "repeated", "before commit", "stuck", "resumed after s")
+
+
+def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) -> dict[str, Read]:
+    """Ours and plain at once, each under a quota of its own."""
+    source = f"{fault.__name__}-{workload}"
+    _fill(cluster, source)
+    seen = {"ours": Read(), "plain": Read()}
+    until, threads = [float("inf")], []
+    for kind, one in seen.items():
+        app = f"{source}-{kind}"
+        cluster.create_topic(app, PARTITIONS, replication=3)
+        cluster.set_quota(client_id=app, consumer_byte_rate=RATE, producer_byte_rate=RATE)
+        run = _consume if workload == "consumer" else _transform
+        threads.append(threading.Thread(target=run, args=(cluster.bootstrap_servers, source, app, kind, one, until)))
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while not all(one.at for one in seen.values()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(BEFORE_S)
+    broke = time.monotonic()
+    fault(cluster, proxies)
+    mended = time.monotonic()
+    until[0] = mended + AFTER_S
+    for thread in threads:
+        thread.join(END_S + 60)
+    proxies.each(lambda proxy: proxy.stall_some(0, 0))
+    proxies.each(lambda proxy: proxy.delay())
+    for (kind, one), thread in zip(seen.items(), threads, strict=True):
+        one.stuck += thread.is_alive()
+        after = [at for at in one.at if at > mended]
+        one.resumed_s = min(after) - mended if after else float("inf")
+        if workload == "transactions":
+            _judge(cluster, f"{source}-{kind}", one)
+    assert broke <= mended
+    return seen
+
+
+def _fill(cluster: Any, topic: str) -> None:
+    cluster.create_topic(topic, PARTITIONS, replication=3)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "batch.num.messages": 20}
+    )
+    for number in range(MESSAGES):
+        producer.produce(topic, b"%08d" % (number // PARTITIONS) + b"x" * 492, partition=number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    del producer
+
+
+def _conf(servers: str, app: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": servers,
+        "client.id": app,
+        "group.id": app,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "socket.timeout.ms": 10_000,
+        "session.timeout.ms": 45_000,
+        "log_level": 2,
+    }
+
+
+def _consume(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
+    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
+    consumer.subscribe([source])
+    committed = time.monotonic()
+    while time.monotonic() < until[0]:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            seen.see(message)
+        if time.monotonic() > committed + 1 and seen.at:
+            committed = time.monotonic()
+            ends = dict(seen.expected)
+            offsets = [TopicPartition(source, partition, offset) for partition, offset in ends.items()]
+            if _done(lambda offsets=offsets: consumer.commit(offsets=offsets, asynchronous=False)):
+                seen.commits = ends
+    consumer.close()
+
+
+def _done(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except KafkaException:
+        return False
+    return True
+
+
+def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
+    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
+    consumer.subscribe([source])
+    made = {
+        "bootstrap.servers": servers,
+        "client.id": app,
+        "transactional.id": app,
+        "transaction.timeout.ms": 60_000,
+        "socket.timeout.ms": 10_000,
+        "log_level": 2,
+    }
+    producer = (Producer if kind == "ours" else confluent_kafka.Producer)(made)
+    producer.init_transactions(60)
+    done: dict[int, int] = {}
+    while time.monotonic() < until[0]:
+        messages = [one for one in consumer.consume(20, 0.5) if one.error() is None]
+        if not messages:
+            continue
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(app, message.value(), partition=message.partition())
+                seen.at.append(time.monotonic())
+            producer.send_offsets_to_transaction(
+                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
+            )
+            producer.commit_transaction(60)
+        except KafkaException as error:
+            seen.aborted += 1
+            if error.args[0].fatal():
+                seen.stuck += 1
+                break
+            _abort(producer)
+            _rewind(consumer, source, done)
+        else:
+            for message in messages:
+                done[message.partition()] = message.offset() + 1
+    seen.expected = done
+    producer.flush(10)
+    consumer.close()
+    del producer
+
+
+def _abort(producer: Any) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if _done(lambda: producer.abort_transaction(30)):
+            return
+
+
+def _rewind(consumer: Any, source: str, done: dict[int, int]) -> None:
+    for where in consumer.assignment():
+        consumer.seek(TopicPartition(source, where.partition, done.get(where.partition, 0)))
+
+
+def _judge(cluster: Any, topic: str, seen: Read) -> None:
+    for partition in range(PARTITIONS):
+        values = read_all(cluster, topic, partition)
+        numbers = [int(value) for value in values]
+        counts = Counter(numbers)
+        seen.repeated += counts.total() - len(counts)
+        seen.lost += len(set(range(seen.expected.get(partition, 0))) - set(numbers))
+        seen.reordered += numbers != sorted(numbers)
