@@ -29,6 +29,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * apart. What happened is written to a file, a line each, for Python to count. Ends when standard input does.
  */
 public class JavaPeer {
+    /** A turn that has begun is counted whole. */
+    private static final long JOIN_MS = 20_000;
+
     private static final int ID_DIGITS = 10;
     private final Map<String, String> spec = new HashMap<>();
     private final List<long[]> messages = new ArrayList<>();
@@ -131,6 +134,7 @@ public class JavaPeer {
         work.start();
         Thread.sleep(number("seconds") * 1000L);
         over = true;
+        work.join(JOIN_MS);
         writeMessages();
     }
 

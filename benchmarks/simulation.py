@@ -25,6 +25,7 @@ from confluent_kafka import TopicPartition
 from benchmarks.simulation_cases import CASES, EMBEDDED, KAFKA, Case
 from benchmarks.simulation_clients import Done
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.request.node import REQUESTS_KEPT
 from kclient_quota.cli.simulate import play
 from kclient_quota.simulation import Network, figures
 from kclient_quota.simulation.outcome import RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES
@@ -228,7 +229,7 @@ def _from_embedded(cluster: EmbeddedBroker, case: Case, span: tuple[int, int]) -
     found = _Recorded(0.0, Counter())
     assert found.throttles is not None
     requests = cluster.requests
-    if requests and requests[0].at_ms > span[0]:
+    if len(requests) >= REQUESTS_KEPT and requests[0].at_ms > span[0]:
         raise RuntimeError("there were more requests than the broker remembers: play fewer cases --at-once")
     for seen in requests:
         fetch = seen.api_key == FETCH

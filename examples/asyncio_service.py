@@ -55,5 +55,5 @@ async def main(servers: str) -> None:
 
 if __name__ == "__main__":
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        cluster.set_quota(client_id="shop", producer_byte_rate=30_000)
+        cluster.set_quota(client_id="shop", producer_byte_rate=10_000)
         asyncio.run(main(cluster.bootstrap_servers))

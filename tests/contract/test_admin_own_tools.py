@@ -8,13 +8,13 @@ from kclient_quota.cli import client_metrics, quotas
 from kclient_quota.testing.apache.artefacts import class_path
 from tests.contract.administered import apache, eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 def kafkas_own_tool(name, cluster, *arguments):
     """Its exit status and standard output."""
     command = ["java", "-Xshare:auto", "-cp", class_path(), name, "--bootstrap-server", cluster.bootstrap_servers]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=140)
     return done.returncode, done.stdout
 
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
-from kclient_quota.clients.producer import Producer, core
+from kclient_quota.clients.producer import Producer, routes
 from tests.read_committed import committed
 
 QUOTA = 40_000
@@ -65,7 +65,7 @@ def move(cluster: Any, node: int) -> None:
 def test_a_leader_that_moves_is_followed_and_its_own_quota_waited_for(
     three_brokers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "ROUTE_MS", 500)  # half a minute in an application
+    monkeypatch.setattr(routes, "ROUTE_MS", 500)  # half a minute in an application
     three_brokers.create_topic("orders", 1)
     three_brokers.set_quota(client_id="app", producer_byte_rate=QUOTA)
     writer = Writer(three_brokers)

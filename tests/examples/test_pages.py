@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 README_LINES = 250
-RUNS_S = 60
+RUNS_S = 150
 
 
 def blocks() -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.clients.producer import core
+from kclient_quota.clients.producer import routes
 from tests.integration.made_producers import made
 
 PARTITIONS = 3
@@ -61,7 +61,7 @@ def ids(count: int) -> dict[bytes, int]:
 def test_leaders_that_move_and_new_partitions_are_followed(
     cluster: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, keyed: bool
 ) -> None:
-    monkeypatch.setattr(core, "ROUTE_MS", 500)  # half a minute in an application
+    monkeypatch.setattr(routes, "ROUTE_MS", 500)  # half a minute in an application
     cluster.set_quota(client_id="app", producer_byte_rate=200_000)
     producer = made({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app", "linger.ms": 0})
     delivered = Delivered()

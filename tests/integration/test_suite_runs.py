@@ -28,7 +28,7 @@ def run(tmp_path, monkeypatch):
             (tmp_path / "tests" / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
         (folder / "test_it.py").write_text(text)
-        (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 60\n")
+        (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 120\n")
         command = [
             sys.executable,
             "-m",
@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
             *arguments,
             "tests",
         ]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=160, check=False)
         return done.returncode, done.stdout
 
     return play

@@ -85,7 +85,9 @@ class Fetching(cimpl.Consumer):
             return
         super().pause(partitions)
         keys = [(part.topic, part.partition) for part in partitions]
-        self._fetcher.assign([TopicPartition(*key, self._starts.pop(key, OFFSET_INVALID)) for key in keys])
+        self._fetcher.assign([TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in keys])
+        for key in keys:
+            self._starts.pop(key, None)
 
     def _follow_assignment(self) -> None:
         """Have the other client fetch what is assigned to this one, and nothing else."""
@@ -98,8 +100,10 @@ class Fetching(cimpl.Consumer):
             fetcher.incremental_unassign([TopicPartition(*key) for key in fetched - assigned])
         if assigned - fetched:
             super().pause([TopicPartition(*key) for key in assigned - fetched])
-            starts = [TopicPartition(*key, self._starts.pop(key, OFFSET_INVALID)) for key in assigned - fetched]
-            fetcher.incremental_assign(starts)
+            new = assigned - fetched
+            fetcher.incremental_assign([TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in new])
+            for key in new:
+                self._starts.pop(key, None)
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """These go to others: fetch them no longer."""
@@ -147,21 +151,23 @@ class Fetching(cimpl.Consumer):
         )
         starts = {**self._unread(assigned, expected), **expected}
         fetcher = cimpl.Consumer(conf)
-        before, self._fetcher = self._fetcher, fetcher
-        if before is not None:
-            before.close()
-        elif assigned:
-            super().pause(assigned)
         for part in assigned:
             part.offset = starts.get((part.topic, part.partition), OFFSET_INVALID)
         if assigned:
             fetcher.assign(assigned)
         if self._paused:
             fetcher.pause([TopicPartition(*key) for key in self._paused])
+        # A signal may end any line: the new one is in its place when it knows where to begin, and not before.
+        before, self._fetcher = self._fetcher, fetcher
+        self._starts.clear()
+        if before is not None:
+            before.close()
+        elif assigned:
+            super().pause(assigned)
 
     def _unread(self, assigned: list[TopicPartition], expected: Mapping[Partition, int]) -> dict[Partition, int]:
         """Where partitions are to be begun of which nothing has been received yet."""
-        starts = {key: self._starts.pop(key) for key in list(self._starts)}
+        starts = dict(self._starts)
         rest = [part for part in assigned if (part.topic, part.partition) not in {**expected, **starts}]
         if not rest or self._reset not in LATEST:
             return starts
