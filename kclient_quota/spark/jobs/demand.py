@@ -54,7 +54,7 @@ def with_demand(usage: "DataFrame", most_growth: float = MOST_GROWTH) -> "DataFr
         most_growth: demand is at most so many times the byte rate.
     """
     missing = {name: F.lit(None).cast(kind) for name, kind in _READ.items() if name not in usage.columns}
-    rows = usage.withColumns(missing)
+    rows = usage.withColumns(missing) if missing else usage  # Spark Connect takes no empty mapping
     length_ms = F.unix_millis("window_end") - F.unix_millis("window_start")
     room = F.coalesce("covered_ms", length_ms * F.coalesce("clients", F.lit(1)))
     # of those who tell no total: the mean answer times the answers

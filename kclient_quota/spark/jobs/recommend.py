@@ -32,7 +32,7 @@ from kclient_quota.spark.quota_table import ROLE_KEYS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import DataFrame, Row
 
 ENTITIES: Final = {"user": ("user",), "client-id": ("client_id",), "user,client-id": ("user", "client_id")}
 _WHOLE: Final = 1024
@@ -96,13 +96,13 @@ def recommend(usage: "DataFrame", policy: Policy) -> "DataFrame":
     nobody = {name: F.lit(None).cast("string") for name in ("user", "client_id")}
     rest = {name: F.lit(None).cast(kind) for name, kind in (("demand", "double"), ("windows", "bigint"))}
     whole = defaults.withColumnRenamed("default", "value").withColumns({**nobody, **rest})
-    return _told(whole).unionByName(_told(overrides.withColumns(_unused(who))))
+    return _told(whole).unionByName(_told(_with_unused(overrides, who)))
 
 
 def wanted_quotas(usage: "DataFrame", policy: Policy) -> "DataFrame":
     """What every entity would need: the columns of `recommend`, user and client_id null where they play no part."""
     wanted = _wanted(_demands(usage, policy), policy)
-    return _told(wanted.withColumns(_unused(ENTITIES[policy.entity])))
+    return _told(_with_unused(wanted, ENTITIES[policy.entity]))
 
 
 def _told(rows: "DataFrame") -> "DataFrame":
@@ -110,8 +110,10 @@ def _told(rows: "DataFrame") -> "DataFrame":
     return rows.select("user", "client_id", keys[F.col("role")].alias("quota_key"), "value", "demand", "windows")
 
 
-def _unused(who: tuple[str, ...]) -> dict[str, "Column"]:
-    return {name: F.lit(None).cast("string") for name in ("user", "client_id") if name not in who}
+def _with_unused(rows: "DataFrame", who: tuple[str, ...]) -> "DataFrame":
+    for name in ("user", "client_id"):
+        rows = rows if name in who else rows.withColumn(name, F.lit(None).cast("string"))
+    return rows
 
 
 def _demands(usage: "DataFrame", policy: Policy) -> "DataFrame":
