@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 BEGIN_MS: Final = 1_800_000_000_000
 SECONDS: Final = 7_200
-WINDOW_S: Final = 300
+LEAST_WINDOW_S: Final = 60
 BROKERS: Final = ("1", "2")
 LOST, LATE = 0.02, 0.05
 LATEST_S: Final = 90
@@ -272,11 +272,11 @@ def check(spark: "SparkSession", folder: Path, interval_s: int, kind: str = "mix
     source = folder / "pushes"
     source.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(pushes(clients, interval_s, seed + 1)), source / "0.parquet")
-    base = Plan("usage", str(source), str(folder / "usage"), source_format="pushes", window=f"{WINDOW_S} seconds")
-    run(spark, base)
+    run(spark, Plan("usage", str(source), str(folder / "usage"), source_format="pushes"))
     usage = spark.read.parquet(str(folder / "usage")).cache()
-    totals = _usage_errors(clients, usage.collect())
-    least = min(_least_quota(usage, folder, clients, entity) for entity in ("client-id", "user"))
+    window_s = max(interval_s, LEAST_WINDOW_S)  # what the pipeline takes by itself
+    totals = _usage_errors(clients, usage.collect(), window_s)
+    least = min(_least_quota(usage, folder, clients, entity, window_s) for entity in ("client-id", "user"))
     small = _throttling(usage, folder, clients, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
     asked = _throttling(usage, folder, clients, Policy("user"))
     usage.unpersist()
@@ -295,15 +295,16 @@ def _throttling(usage: "DataFrame", folder: Path, clients: list[Client], policy:
 def _usage_errors(
     clients: list[Client],
     rows: list,  # type: ignore[type-arg] # Spark's rows
+    window_s: int,
 ) -> tuple[float, float, tuple[float, float, float], float]:
     truth = by_quota_owner(clients, ("user", "client_id"))
-    windows: dict[tuple[str, ...], _Bytes] = defaultdict(lambda: np.zeros(SECONDS // WINDOW_S))
+    windows: dict[tuple[str, ...], _Bytes] = defaultdict(lambda: np.zeros(SECONDS // window_s))
     for row in rows:
-        at = round(row["window_start"].timestamp() - BEGIN_MS / 1000) // WINDOW_S
-        if row["broker"] == BROKERS[0] and 0 <= at < SECONDS // WINDOW_S:
+        at = round(row["window_start"].timestamp() - BEGIN_MS / 1000) // window_s
+        if row["broker"] == BROKERS[0] and 0 <= at < SECONDS // window_s:
             windows[row["role"], row["user"], row["client_id"]][at] += row["byte_rate"]
-    unknown = _unknown(clients)
-    rates = {key: sends.reshape(-1, WINDOW_S).mean(axis=1) for key, sends in truth.items()}
+    unknown = _unknown(clients, window_s)
+    rates = {key: sends.reshape(-1, window_s).mean(axis=1) for key, sends in truth.items()}
     totals = [abs(windows[key].sum() / each.sum() - 1) for key, each in rates.items()]
     told, meant = (sum(each.sum() for each in found.values()) for found in (windows, rates))
     errors = {key: np.abs(windows[key] / each - 1) for key, each in rates.items()}
@@ -313,16 +314,16 @@ def _usage_errors(
     return float(abs(told / meant - 1)), float(max(totals)), (median, most, worst), every
 
 
-def _unknown(clients: list[Client]) -> dict[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _unknown(clients: list[Client], window_s: int) -> dict[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Windows of a client-id in which an instance worked of whose being there no push tells."""
     found: dict[tuple[str, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]] = defaultdict(
-        lambda: np.zeros(SECONDS // WINDOW_S, bool)
+        lambda: np.zeros(SECONDS // window_s, bool)
     )
     for client in clients:
         first, last = min(client.known_s, default=client.until_s), max(client.known_s, default=client.until_s)
         for begin, end in ((client.since_s, first), (last, client.until_s)):
             if begin < end:
-                found[client.role, client.user, client.client_id][begin // WINDOW_S : -(-end // WINDOW_S)] = True
+                found[client.role, client.user, client.client_id][begin // window_s : -(-end // window_s)] = True
     return found
 
 
@@ -332,11 +333,11 @@ def _recommended(usage: "DataFrame", folder: Path, policy: Policy) -> Limits:
     return read_limits(file)
 
 
-def _least_quota(usage: "DataFrame", folder: Path, clients: list[Client], entity: str) -> float:
+def _least_quota(usage: "DataFrame", folder: Path, clients: list[Client], entity: str, window_s: int) -> float:
     limits = _recommended(usage, folder, Policy(entity, quantile=0.95, headroom=1.05, default_quantile=0.5))
     parts = []
     for (role, name), sends in by_quota_owner(clients, (entity.replace("-", "_"),)).items():
-        rates = np.sort(sends.reshape(-1, WINDOW_S).mean(axis=1))
+        rates = np.sort(sends.reshape(-1, window_s).mean(axis=1))
         wanted = rates[math.ceil(0.95 * len(rates)) - 1]
         user, client_id = (name, "") if entity == "user" else ("", name)
         parts.append((limit_of(limits, user, client_id, role)[1] or math.inf) / wanted)
