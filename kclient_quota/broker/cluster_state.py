@@ -105,6 +105,7 @@ class ClusterState:
         configs: what was set dynamically, by (resource type, resource name).
         quotas: values by key by entity.
         users: whatever the SASL mechanisms keep of each user, by name.
+        told: each topic as Metadata answers it, by name and version, until it changes.
         features: levels that were finalized in place of a new cluster's (`request.features`).
         scram: credentials that were set, by user and mechanism (KIP-554); None where one was deleted.
         authorizer: the access control lists.
@@ -134,6 +135,7 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.quotas: dict[ClientQuotaEntity, dict[str, float]] = {}
         self.users: dict[str, object] = {}
+        self.told: dict[str, dict[int, bytes]] = {}
         self.features: dict[str, int] = {}
         self.scram: dict[tuple[str, int], ScramCredential | None] = {}
         self.authorizer = Authorizer()
@@ -238,6 +240,7 @@ class ClusterState:
     def set_broker_up(self, broker_id: int, *, is_up: bool) -> None:
         """Take a broker out of service or back in; partitions are led by their first replica that is up."""
         self.brokers[broker_id].is_up = is_up
+        self.told.clear()
         for topic in self.topics.values():
             for partition in topic.partitions:
                 self.lead(topic, partition)
@@ -343,6 +346,7 @@ class ClusterState:
         self.changes[what] = None
         if what[0] == "topic":
             self._directory = None
+            self.told.pop(str(what[1]), None)
 
     def save(self) -> None:
         """Let what has changed be kept.

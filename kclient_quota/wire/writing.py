@@ -82,9 +82,9 @@ class WriterSource:
             "length32": packer("i"),
         }
 
-    def compile(self) -> Callable[..., None]:
-        """The function itself."""
-        self._struct("o", self._root)
+    def compile(self, element: type[Struct] | None = None) -> Callable[..., None]:
+        """The function itself; of the whole message, or of a struct in it."""
+        self._struct("o", element or self._root)
         body = "\n".join(self._lines)
         exec(f"def write(o, append):\n{body}\n    return None\n", self._names)  # noqa: S102 - as in reading.py
         write: Callable[..., None] = self._names["write"]
@@ -203,6 +203,10 @@ class WriterSource:
         self._emit(f"for {item} in {value}:")
         self._depth += 1
         if spec.is_struct:
+            # an element may be its own encoding already, see `codec.encode_element`
+            self._emit(f"if {item}.__class__ is bytes:")
+            self._emit(f"    {self._append}({item})")
+            self._emit("    continue")
             self._struct(item, struct_class(self._root, spec.type))
         else:
             self._present(item, spec.element())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.broker.request.promise import Promise
 from kclient_quota.quota.token_bucket import ControllerMutationQuota
 from kclient_quota.wire.messages import FetchResponse
 
@@ -142,6 +143,12 @@ class Context:
         """Whether the client may do this to any resource of a type."""
         authorizer = self.cluster.authorizer
         return authorizer.may_somewhere(f"User:{self.principal}", self.client_address, operation, resource_type)
+
+    async def others_turn(self) -> None:
+        """Let whatever else there is to do on the loop be done before this goes on."""
+        promise: Promise[None] = Promise()
+        self.scheduler.call_at(self.scheduler.now_ms(), lambda: promise.resolve(None))
+        await promise
 
     @property
     def client_address(self) -> str:

@@ -12,6 +12,7 @@ Gaps: `timeout_ms` has no meaning, as everything is done at once.
 """
 
 from collections import Counter
+from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -20,6 +21,7 @@ from kclient_quota.broker.configs.resource_configs import effective_topic_config
 from kclient_quota.broker.configs.topic_names import topic_name_problem
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.codec import encode_element
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     CreatePartitionsRequest,
@@ -31,12 +33,17 @@ from kclient_quota.wire.messages import (
 )
 from kclient_quota.wire.schema import ZERO_UUID
 
+_CONFIGS_SINCE = 5
 _BY_ID_SINCE = 6
+_AT_ONCE = 1_000
+"""How many partitions are made before others get their turn."""
 _DEFAULT = -1
 _MAX_PARTITIONS = 100_000
 _DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
+Told = Any
+"""A configuration, encoded."""
 Problem = tuple[ErrorCode, str | None]
 _FINE: Problem = (ErrorCode.NONE, None)
 
@@ -50,19 +57,25 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
     counts = Counter(topic.name for topic in request.topics)
     may_create_any = context.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
+    defaults: list[Told] = []
+    made = 0
     for topic in request.topics:
+        made += max(1, topic.num_partitions)
+        if made >= _AT_ONCE:
+            made = 0
+            await context.others_turn()
         if not (may_create_any or context.may(AclOperation.CREATE, ResourceType.TOPIC, topic.name)):
             results.append(_not_created(topic.name, _DENIED))
         elif counts[topic.name] > 1:
             problem: Problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results.append(_not_created(topic.name, problem))
         else:
-            results.append(_create(context, topic, validate_only=request.validate_only))
+            results.append(_create(context, topic, defaults, validate_only=request.validate_only))
     return CreateTopicsResponse(topics=results)
 
 
 def _create(
-    context: Context, wanted: CreateTopicsRequest.CreatableTopic, *, validate_only: bool
+    context: Context, wanted: CreateTopicsRequest.CreatableTopic, defaults: list[Told], *, validate_only: bool
 ) -> CreateTopicsResponse.CreatableTopicResult:
     cluster = context.cluster
     assignment = {entry.partition_index: list(entry.broker_ids) for entry in wanted.assignments}
@@ -105,13 +118,28 @@ def _create(
         error_message=None,
         num_partitions=partitions,
         replication_factor=replication,
-        configs=[
+        configs=_told_configs(context, wanted.name, defaults),
+    )
+
+
+def _told_configs(context: Context, name: str, defaults: list[Told]) -> list[Told]:
+    """What holds for a topic, encoded once for all topics of a request that have nothing of their own."""
+    has_own = (TOPIC, name) in context.cluster.configs
+    if defaults and not has_own:
+        return defaults
+    told = [
+        encode_element(
             CreateTopicsResponse.CreatableTopicConfigs(
                 name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
-            )
-            for entry in effective_topic_configs(cluster, wanted.name)
-        ],
-    )
+            ),
+            context.api_version,
+        )
+        for entry in effective_topic_configs(context.cluster, name)
+        if context.api_version >= _CONFIGS_SINCE
+    ]
+    if not has_own:
+        defaults.extend(told)
+    return told
 
 
 def _not_created(name: str, problem: Problem) -> CreateTopicsResponse.CreatableTopicResult:

@@ -4,7 +4,8 @@ Metadata (3) v0-13 · DescribeCluster (60) v0-2 · DescribeTopicPartitions (75) 
 
 Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
 with `num.partitions`; as in Kafka the answer still says UNKNOWN_TOPIC_OR_PARTITION, and the next has them. Topic ids
-(KIP-516) are answered and accepted.
+(KIP-516) are answered and accepted. What is told of a topic is encoded once and kept until it changes; long answers are
+made a thousand partitions at a time, so that nobody else waits for them.
 Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 throttle time; 4 whether to create topics;
 5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;
 11 no operations on the cluster (KIP-700); 12 topic ids in requests; 13 an error of the whole (KIP-1102).
@@ -12,6 +13,7 @@ DescribeCluster 1 kind of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
 Gaps: no racks.
 """
 
+from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -20,6 +22,7 @@ from kclient_quota.broker.configs.topic_names import is_valid_topic_name
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.codec import encode_element
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DescribeClusterRequest,
@@ -31,7 +34,12 @@ from kclient_quota.wire.messages import (
 )
 from kclient_quota.wire.schema import ZERO_UUID
 
+Described = Any
+"""A topic's row: a struct, or what it is encoded."""
+
 _BROKERS = 1
+_AT_ONCE, _COST_OF_A_TOPIC = 1_000, 2
+"""How many partitions are encoded before others get their turn; a topic of none costs as much as two."""
 _MOST_PARTITIONS = 2_000
 """Of one page of DescribeTopicPartitions (`max.request.partition.size.limit`)."""
 _NAMELESS_SINCE = 12
@@ -51,13 +59,8 @@ async def metadata(context: Context, request: MetadataRequest) -> MetadataRespon
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
-        topics=_topics(context, request),
+        topics=await _topics(context, request),
     )
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if not topic.error_code:
-                may = operations(context, ResourceType.TOPIC, topic.name or "")
-                topic.topic_authorized_operations = may
     if request.include_cluster_authorized_operations and context.may(*_DESCRIBE_CLUSTER):
         response.cluster_authorized_operations = operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
     return response
@@ -153,19 +156,52 @@ def _endpoints(context: Context) -> list[tuple[int, str, int]]:
     ]
 
 
-def _topics(context: Context, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
+async def _topics(context: Context, request: MetadataRequest) -> list[Described]:
     cluster = context.cluster
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     if wants_all:
-        return [_describe(cluster, topic) for topic in cluster.topics.values() if _may_see(context, topic.name)]
+        return await _all(context, with_operations=request.include_topic_authorized_operations)
     may_create = request.allow_auto_topic_creation and cluster.is_auto_create_enabled
-    found = []
+    found: list[Described] = []
     for wanted in request.topics or ():
         if wanted.name is None:
             found.append(_describe_by_id(context, wanted.topic_id))
         else:
             found.append(_describe_by_name(context, wanted.name, may_create=may_create))
+    if request.include_topic_authorized_operations:
+        for topic in found:
+            _with_operations(context, topic)
     return found
+
+
+async def _all(context: Context, *, with_operations: bool) -> list[Described]:
+    """Every topic that the client may see, encoded in turns with whatever else there is to do."""
+    cluster, version = context.cluster, context.api_version
+    found: list[Described] = []
+    made = 0
+    for topic in list(cluster.topics.values()):
+        if not _may_see(context, topic.name) or topic.name not in cluster.topics:
+            continue
+        kept = cluster.told.setdefault(topic.name, {})
+        if with_operations:
+            row = _describe(cluster, topic)
+            _with_operations(context, row)
+            found.append(encode_element(row, version))
+        else:
+            if version not in kept:
+                kept[version] = encode_element(_describe(cluster, topic), version)
+                made += len(topic.partitions) + _COST_OF_A_TOPIC
+            found.append(kept[version])
+        made += _COST_OF_A_TOPIC if with_operations else 1
+        if made >= _AT_ONCE:
+            made = 0
+            await context.others_turn()
+    return found
+
+
+def _with_operations(context: Context, topic: Described) -> None:
+    if isinstance(topic, MetadataResponse.MetadataResponseTopic) and not topic.error_code:
+        topic.topic_authorized_operations = operations(context, ResourceType.TOPIC, topic.name or "")
 
 
 def _describe_by_id(context: Context, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
