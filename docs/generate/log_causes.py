@@ -118,6 +118,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the cluster did not tell the quota; the message says why",
         "grant DESCRIBE_CONFIGS on the cluster, or give the limit by hand (`producer_byte_rate`, `consumer_byte_rate`)",
     ),
+    "Client %r has to learn its quota": (
+        "a throttle has come, and nobody has told the quota: asking was refused or switched off",
+        "grant the client's principal DESCRIBE_CONFIGS on the cluster and leave `quota.limit.source` at `auto`, or give the limit by hand: "
+        "[how uneven shares are otherwise](../explanation/pacing.md)",
+    ),
     "This librdkafka waits out throttles itself": ("a librdkafka with KIP-219", "nothing"),
     "Throttling of client %r has ended": ("no throttled answer for a while", "nothing"),
     "a push may have %d bytes": (

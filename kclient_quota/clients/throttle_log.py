@@ -41,6 +41,7 @@ class ThrottleLog:
     def __init__(self, client_id: str, effect: str, backoff: Backoff = Backoff.BLOCK) -> None:
         self.last_ms: int | None = None
         self._client_id = client_id
+        self._may_advise = backoff is not Backoff.OFF
         self._effect = "nothing is done about it, as quota.backoff is off" if backoff is Backoff.OFF else effect
         self._throttling = False
         self._said = False
@@ -63,6 +64,14 @@ class ThrottleLog:
                 throttle_ms,
                 self._effect,
                 words(limit),
+            )
+        if self._may_advise and not limit.known:
+            self._may_advise = False
+            logger.warning(
+                "Client %r has to learn its quota from throttles: beside clients that know it, it gets more or less "
+                "than its share. Have it ask the cluster (grant its principal DESCRIBE_CONFIGS there and leave "
+                "quota.limit.source at auto), or set producer_byte_rate or consumer_byte_rate",
+                self._client_id,
             )
 
     def on_time(self, now_ms: int) -> None:

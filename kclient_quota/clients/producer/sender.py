@@ -211,14 +211,17 @@ class Sender:
         # Before the queue has it: a caller who has been told that it was not taken must not find it sent.
         if not self._claim(item):
             return
-        wait_ms = self.core.offer(item, now_ms, is_patient=not handed.is_hasty)
+        # Read once, after it was claimed: whose time runs out meanwhile sees that it is claimed, and waits for the end.
+        is_hasty = handed.is_hasty
+        wait_ms = self.core.offer(item, now_ms, is_patient=not is_hasty)
         if not wait_ms:
             self._answer(handed)
             return
-        _give_back(item)
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
-        if handed.is_hasty:
-            self._refuse(handed)
+        if is_hasty:
+            self._say_no(handed)
+        else:
+            _give_back(item)
 
     def _claim(self, message: Waiting) -> bool:
         """Decide that a message is taken, unless its caller has decided that it is not."""
@@ -254,10 +257,13 @@ class Sender:
         """Tell a caller that its message is not taken; whether there was one."""
         if not (handed.waits and handed.decide()):
             return False
+        self._say_no(handed)
+        return True
+
+    def _say_no(self, handed: Handed) -> None:
         self.outbox.finished += 1
         handed.is_refused = True
         self._answer(handed)
-        return True
 
     # Messages that go ---------------------------------------------------------------------------------------------
 

@@ -180,7 +180,8 @@ class WaitingProducer(confluent_kafka.Producer):
             QuotaThrottledError: it was not taken.
         """
         if not handed.answered.acquire(timeout=HASTY_S):
-            handed.is_hasty = False
+            # In this order: a sender that claims it from now on does not refuse it, nor say that nobody heard of it.
+            handed.waits = handed.is_hasty = False
             if handed.claim:
                 return
             handed.answered.acquire(timeout=1)

@@ -2,7 +2,7 @@
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,16 +12,22 @@ from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.turns import Waiting
 from kclient_quota.testing.clock import ManualClock
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class Core:
     """Takes what is offered, or lets it wait."""
 
     def __init__(self, wait_ms: int) -> None:
         self.wait_ms = wait_ms
+        self.is_hasty = False
+        self.meanwhile: Callable[[], object] = int
         self.offered: list[Waiting] = []
 
     def offer(self, message: Waiting, _now_ms: int, *, is_patient: bool) -> int:
-        assert is_patient
+        assert is_patient is not self.is_hasty
+        self.meanwhile()
         self.offered.append(message)
         return self.wait_ms
 
@@ -78,3 +84,34 @@ def test_what_waits_for_room_may_still_be_given_up(waits: bool) -> None:
     assert handed.retry_after_ms == 50
     assert not handed.answered.acquire(blocking=False)
     assert handed.decide()
+
+
+def test_what_is_not_taken_although_its_callers_time_ran_out_meanwhile_is_refused() -> None:
+    """The caller sees that the sender has claimed it, and waits for its answer: it must not get lost between them."""
+    core = Core(50)
+    sender, (waiting, handed) = sender_of(core), message()
+    handed.is_hasty = core.is_hasty = True
+
+    def time_is_up() -> None:
+        handed.waits = handed.is_hasty = False
+        assert not handed.claim
+
+    core.meanwhile = time_is_up
+    sender._take(waiting, 0)
+    assert handed.answered.acquire(blocking=False)
+    assert handed.is_refused
+    assert sender.outbox.finished == 1
+
+
+def test_what_was_left_to_the_sender_waits_and_is_reported_when_it_is_purged() -> None:
+    core: Any = Core(50)
+    sender, (waiting, handed) = sender_of(core), message()
+    heard: list[Any] = []
+    handed.callback = lambda error, _: heard.append(error.name())
+    handed.waits = handed.is_hasty = False
+    sender._take(waiting, 0)
+    assert not handed.is_refused
+    core.purge = lambda: [waiting]
+    sender.purge()
+    sender.outbox.serve()
+    assert heard == ["_PURGE_QUEUE"]

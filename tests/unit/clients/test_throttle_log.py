@@ -152,3 +152,17 @@ def test_where_batches_are_small_for_want_of_time_a_longer_delay_is_what_would_h
             begin = now_ms // 10 % 190
             log.on_sent("orders", messages[begin : begin + 3], 0.1, 400, now_ms)
     assert [vars(record)["setting"] for record in caplog.records] == ["quota.max.delay.ms=5000"]
+
+
+def test_who_has_to_learn_is_told_once_who_should_ask_the_cluster(
+    log: ThrottleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.on_throttle("b", 100, LIMITED, 0)
+    assert "DESCRIBE_CONFIGS" not in caplog.text
+    for now_ms in (100_000, 200_000):
+        log.on_throttle("b", 100, UNKNOWN, now_ms)
+        log.on_time(now_ms + 50_000)
+    assert caplog.text.count("DESCRIBE_CONFIGS") == 1
+    off = ThrottleLog("app", "", Backoff.OFF)
+    off.on_throttle("b", 100, UNKNOWN, 0)
+    assert caplog.text.count("DESCRIBE_CONFIGS") == 1
