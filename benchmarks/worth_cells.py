@@ -31,7 +31,7 @@ KEYLESS_PARTITIONS: Final = 12
 ANCHORS: Final = (("orders", "zstd", 12, 51_200.0), ("orders", "zstd", 3, 51_200.0), ("noise", "none", 3, 51_200.0))
 MOST_QUEUED_KBYTES: Final = 200_000
 """What librdkafka may hold: its own hundred thousand messages of 10 kB are a gigabyte for each client."""
-MOST_SIDE_BY_SIDE: Final = 14
+MOST_SIDE_BY_SIDE: Final = 12
 MOST_PER_S: Final = 24_000.0
 """Messages per second of all that run side by side, as far as their quotas let them."""
 _SEED: Final = 714

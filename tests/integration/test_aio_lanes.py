@@ -1,0 +1,89 @@
+"""Lanes, deadlines, newest values and tenants of an `AIOProducer`: as the synchronous one's, told by futures."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.aio import AIOProducer
+
+QUOTA = 50_000
+
+
+def made(broker: EmbeddedBroker, **more: Any) -> AIOProducer:
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "producer_byte_rate": QUOTA, **more}
+    return AIOProducer(conf, buffer_timeout=0.01)
+
+
+async def fate(future: "asyncio.Future[Any]") -> str:
+    """What became of a message: "ok", or the name of its error's code."""
+    try:
+        await future
+    except KafkaException as error:
+        return str(error.args[0].name())
+    return "ok"
+
+
+async def test_an_alert_overtakes_bulk_that_is_dropped(broker: EmbeddedBroker) -> None:
+    lanes = {"alerts": {"priority": "strict"}, "bulk": {"full": "drop-newest"}}
+    async with made(broker, **{"quota.lanes": lanes, "quota.lane.of": lambda record: record.key}) as producer:
+        loop = asyncio.get_running_loop()
+        bulk, took_s = [], []
+
+        async def alert() -> None:
+            began_s = loop.time()
+            await (await producer.produce("orders", b"a" * 200, "alerts"))
+            took_s.append(loop.time() - began_s)
+
+        alerts = []
+        for _ in range(40):
+            bulk += [await producer.produce("orders", b"b" * 1_000, "bulk") for _ in range(25)]
+            alerts.append(asyncio.create_task(alert()))
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*alerts)
+        assert await producer.flush(30) == 0
+        became = Counter([await fate(future) for future in bulk])
+    assert len(took_s) == 40
+    assert sorted(took_s)[30] < 1.0  # bulk alone would take 20 s
+    assert set(became) == {"ok", "_QUEUE_FULL"}
+    assert became["_QUEUE_FULL"] > became["ok"] > 20
+
+
+async def test_what_is_not_worth_sending_any_more_costs_no_quota(broker: EmbeddedBroker) -> None:
+    # Each message is a second of the quota, and worth a third of that.
+    more = {"quota.message.deadline.ms": 300, "producer_byte_rate": 5_000, "quota.lanes": {"": {"full": "block"}}}
+    async with made(broker, **more) as producer:
+        futures = [await producer.produce("orders", b"x" * 5_000) for _ in range(8)]
+        became = Counter([await asyncio.wait_for(fate(future), 30) for future in futures])
+    assert set(became) <= {"ok", "_MSG_TIMED_OUT"}
+    assert became["_MSG_TIMED_OUT"] >= 1
+    stored = sum(request.size_bytes > 4_000 for request in broker.requests if request.api_key == 0)
+    assert stored == became["ok"]
+
+
+async def test_of_each_key_the_newest_value_arrives_and_every_other_is_told(broker: EmbeddedBroker) -> None:
+    async with made(broker, **{"quota.lanes": {"": {"newest": True}}, "producer_byte_rate": 5_000}) as producer:
+        futures = []
+        for number in range(60):
+            futures += [await producer.produce("orders", b"%d" % number, f"key-{key}") for key in range(10)]
+            await asyncio.sleep(0.02)
+        assert await producer.flush(30) == 0
+        became = [await fate(future) for future in futures]
+    assert set(became) == {"ok", "_PURGE_QUEUE"}
+    assert became[-10:] == ["ok"] * 10
+
+
+async def test_a_tenant_that_offers_a_hundred_times_more_takes_nothing_from_another(broker: EmbeddedBroker) -> None:
+    more = {"quota.lanes": {"": {"full": "drop-oldest"}}, "quota.tenant.of": lambda record: record.key}
+    async with made(broker, **more) as producer:
+        quiet, loud = [], []
+        for _ in range(60):
+            loud += [await producer.produce("orders", b"x" * 300, "loud") for _ in range(50)]
+            quiet.append(await producer.produce("orders", b"x" * 300, "quiet"))
+            await asyncio.sleep(0.03)
+        assert await producer.flush(30) == 0
+        assert Counter([await fate(future) for future in quiet]) == {"ok": 60}
+        became = Counter([await fate(future) for future in loud])
+    assert became["_QUEUE_FULL"] > became["ok"] > 0
