@@ -27,6 +27,8 @@ _WORDS = {
     "quota-compression-rate-avg": "bytes of the quota for each byte of records: batching's overhead and compression together",
     "quota-batch-size-avg": "bytes of records that left together for one partition",
     "quota-batch-fill-avg": "the same as a part of the largest batch that is worth waiting for",
+    "quota-fetch-lost-bytes-total": "bytes of the quota that were fetched and thrown away: batches that were cut off, and what a rebalance or a seek made the consumer forget",
+    "quota-fetch-lost-ratio": "the same as a part of all bytes received",
     "fetch-stalled-brokers": "brokers whose next batch is larger than the quota will ever let through",
     "last-poll-seconds-ago": "since the application last polled, s",
     "poll-idle-ratio-avg": "part of the time that the application spends inside poll()",

@@ -19,6 +19,8 @@ class BrokerQuotaState:
         outstanding: bytes of them whose delivery is not known yet.
         waiting: calls of `produce()` that wait now.
         stall: what keeps this client from making progress, in words; None when nothing does.
+        lost: bytes that a consumer has fetched and thrown away: batches cut off, messages that a rebalance or a seek
+            made it forget.
         lanes: what waits in a producer's queue, by lane: messages, their bytes, how long the oldest has waited in
             ms; "" is the lane of messages without one.
     """
@@ -31,4 +33,5 @@ class BrokerQuotaState:
     outstanding: int
     waiting: int = 0
     stall: str | None = None
+    lost: int = 0
     lanes: Mapping[str, LaneState] = field(default_factory=dict)

@@ -223,14 +223,15 @@ class PacedConsumer(Receiving, TelemetryMethods):
         # A seek makes librdkafka forget the position.
         self._store_received([partition])
         self._seek_in_source(partition)
-        self._held.drop([partition])
+        self._core.on_forgotten(self._held.drop([partition]), [(partition.topic, partition.partition)])
         self._sought.pop((partition.topic, partition.partition), None)
         self._received.begin([partition])
         self._resume_ours()
 
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
-        self._held.drop(partitions)
+        nbytes = self._held.drop(partitions)
+        self._core.on_forgotten(nbytes, partitions and [(part.topic, part.partition) for part in partitions])
         if partitions is None:
             self._received.forget()
             self._sought.clear()

@@ -6,7 +6,7 @@ quota, a batch that can never come. Has no lock and no clock: the polling thread
 any thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,7 @@ from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetch_lost import LostFetches
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetch_statistics import fetch_statistics
 
@@ -105,6 +106,8 @@ class ConsumerCore:
         self._client_id = client_id
         self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
         self._sizing = Sizing(sizes, now_ms)
+        self._lost = LostFetches()
+        self._forgotten: set[tuple[str, int]] = set()  # since the last statistics
         self._heard_at_ms = now_ms
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(CONSUMER, client_id)
@@ -163,6 +166,20 @@ class ConsumerCore:
         """How many of `count` messages a grant is worth, one at least."""
         return count if granted == ENDLESS else min(count, max(1, int(granted / self._pacer.message_bytes)))
 
+    def on_forgotten(self, nbytes: int, partitions: Collection[tuple[str, int]] | None = None) -> None:
+        """What was fetched of these partitions, of all where None, is thrown away.
+
+        Args:
+            nbytes: keys and values of messages taken out of librdkafka's queue; what is in that comes on top.
+            partitions: topics and numbers.
+        """
+        leaders = self._pacer.leaders
+        # What was told as revoked is unassigned as well; nothing more is lost by that.
+        gone = {each for each in (leaders if partitions is None else partitions) if each in leaders} - self._forgotten
+        self._forgotten |= gone
+        for each in gone:
+            self._lost.add(leaders[each], nbytes / len(gone) + self._pacer.queued_bytes / len(leaders))
+
     # What librdkafka and the cluster say ----------------------------------------------------------------------------
 
     def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
@@ -184,6 +201,8 @@ class ConsumerCore:
                 now_ms=now_ms,
             )
         self._sizing.look(statistics, self._pacer.paces, received, elapsed_ms)
+        self._lost.on_statistics(statistics, self.sizes.fetch_bytes, self._sizing.batch_bytes)
+        self._forgotten.clear()
         self._apply_limit(now_ms)
         self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
         self._count_brokers()
@@ -267,6 +286,11 @@ class ConsumerCore:
         found[MetricName("last-poll-seconds-ago", "consumer-metrics", tags)] = beat.unpolled_ms(now_ms) / 1000
         found[MetricName("poll-headroom-ms", "consumer-metrics", tags)] = float(beat.headroom_ms(now_ms))
         stalled = sum(1 for watch in list(self._stalls.values()) if watch.stall is not None)
+        received = sum(pace.received_bytes or 0 for pace in list(self._pacer.paces.values()))
+        lost = self._lost.total
+        group = "consumer-fetch-manager-metrics"
+        found[MetricName("quota-fetch-lost-bytes-total", group, tags)] = float(lost)
+        found[MetricName("quota-fetch-lost-ratio", group, tags)] = min(1.0, lost / received) if received else 0.0
         found[MetricName("fetch-stalled-brokers", "consumer-fetch-manager-metrics", tags)] = float(stalled)
         return found
 
@@ -285,6 +309,7 @@ class ConsumerCore:
             admitted=pace.received_bytes or 0,
             outstanding=self._pacer.queued_bytes,
             stall=stall,
+            lost=self._lost.by_broker.get(node, 0),
         )
 
     def _say(self, cause: str, text: str, now_ms: int, *, is_warning: bool = True, **extra: Any) -> None:

@@ -86,11 +86,13 @@ class HeldMessages:
         there = (message for message in self.messages if message.error() is None)
         return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
 
-    def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget what is held of these partitions, of all where none are named."""
+    def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
+        """Forget what is held of these partitions, of all where none are named; returns its bytes."""
         gone = None if partitions is None else {(part.topic, part.partition) for part in partitions}
-        kept = [] if gone is None else [m for m in self.messages[self.first :] if partition_of(m) not in gone]
+        there = self.messages[self.first :]
+        kept = [] if gone is None else [message for message in there if partition_of(message) not in gone]
         self.messages, self.first, self.ready = kept, 0, 0
+        return sum(map(len, there)) - sum(map(len, kept))
 
 
 class ReceivedOffsets:

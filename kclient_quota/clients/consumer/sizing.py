@@ -41,6 +41,11 @@ class Sizing:
         self._looks = 0
         self._received_per_s = 0.0
 
+    @property
+    def batch_bytes(self) -> float:
+        """Bytes of a batch, as far as is known."""
+        return self._batch_bytes
+
     def look(
         self, statistics: Mapping[str, Any], paces: Mapping[int, BrokerPace], received: int, elapsed_ms: int
     ) -> None:

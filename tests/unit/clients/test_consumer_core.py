@@ -386,6 +386,21 @@ def test_statistics_of_the_coordinators_connection_and_of_idle_partitions_do_not
     assert (found.queued_bytes, found.queued_count, found.at_ms) == (500, 2, 77)
 
 
+def test_what_a_seek_or_a_rebalance_forgets_is_lost_quota_and_counted_once() -> None:
+    gate = gate_of(ManualClock(1_000))
+    gate.on_statistics(statistics(1_000, received=10_000, queued=(4_000, 4), brokers=2))
+    gate.on_statistics(statistics(1_250, received=60_000, queued=(4_000, 4), brokers=2))
+    queued = gate.core._pacer.queued_bytes
+    assert queued >= 4_000
+    gate.core.on_forgotten(1_000, [("t", 1), ("unknown", 3)])
+    assert {number: state.lost for number, state in gate.state().items()} == {1: 0, 2: 1_000 + round(queued / 2)}
+    gate.core.on_forgotten(0, [("t", 1)])
+    gate.core.on_forgotten(0)  # the rest of it
+    found = {metric.name: value for metric, value in gate.metrics().items()}
+    assert found["quota-fetch-lost-bytes-total"] == pytest.approx(1_000 + queued, abs=2)
+    assert found["quota-fetch-lost-ratio"] == pytest.approx(found["quota-fetch-lost-bytes-total"] / 120_000)
+
+
 # Configuration
 
 
