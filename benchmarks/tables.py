@@ -113,9 +113,9 @@ def _table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
 
 def main() -> None:
     """Write the tables."""
-    results = json.loads(RESULTS.read_text())
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else None
     for path in PAGES:
-        if path.exists():
+        if path.exists() and results is not None:
             path.write_text(filled(path.read_text(), results))
     if WORTH.exists():
         WORTH_PAGE.write_text(filled(WORTH_PAGE.read_text(), json.loads(WORTH.read_text())))
