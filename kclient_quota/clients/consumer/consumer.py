@@ -231,7 +231,8 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         nbytes = self._held.drop(partitions)
-        self._core.on_forgotten(nbytes, partitions and [(part.topic, part.partition) for part in partitions])
+        named = None if partitions is None else [(part.topic, part.partition) for part in partitions]
+        self._core.on_forgotten(nbytes, named)
         if partitions is None:
             self._received.forget()
             self._sought.clear()
