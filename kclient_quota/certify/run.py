@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kclient_quota.certify.scene import Scene
 from kclient_quota.certify.stage import play
-from kclient_quota.certify.verdict import Grade, Verdict
+from kclient_quota.certify.verdict import Grade, Verdict, agreed
 
 SIDE_BY_SIDE: Final = 6
 """Scenes at a time: their clients and brokers together need less than two cores."""
@@ -28,15 +28,27 @@ class Result(NamedTuple):
 
 
 def certify(
-    scenes: Sequence[Scene], command: Sequence[str], *, side_by_side: int = SIDE_BY_SIDE, say: Callable[[str], object]
+    scenes: Sequence[Scene],
+    command: Sequence[str],
+    *,
+    side_by_side: int = SIDE_BY_SIDE,
+    runs: int = 1,
+    say: Callable[[str], object],
 ) -> list[Result]:
-    """Play all scenes; results in their order. `say` hears of each as it ends."""
+    """Play all scenes, each `runs` times; results in their order. `say` hears of each as it ends."""
     with ThreadPoolExecutor(side_by_side) as pool:
-        running = {pool.submit(_timed, scene, command): scene for scene in scenes}
-        done: dict[str, Result] = {}
-        for result in _ended(running, say, len(scenes)):
-            done[result.scene.name] = result
-    return [done[scene.name] for scene in scenes]
+        running = {pool.submit(_timed, scene, command): scene for _ in range(runs) for scene in scenes}
+        done: dict[str, list[Result]] = {scene.name: [] for scene in scenes}
+        for result in _ended(running, say, len(running)):
+            done[result.scene.name].append(result)
+    return [
+        Result(
+            scene,
+            agreed([result.verdict for result in done[scene.name]]),
+            max(result.seconds for result in done[scene.name]),
+        )
+        for scene in scenes
+    ]
 
 
 def _ended(running: Mapping[Future[Result], Scene], say: Callable[[str], object], count: int) -> Iterator[Result]:

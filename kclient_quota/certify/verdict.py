@@ -1,5 +1,7 @@
 """What a scene found: pass, weak or fail, and why. Pure."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,8 +51,17 @@ def absent(why: str) -> Verdict:
 
 def worst(*verdicts: Verdict) -> Verdict:
     """The first of the worst ones."""
-    for grade in (Grade.FAIL, Grade.ABSENT, Grade.WEAK, Grade.PASS):
+    for grade in (Grade.FAIL, Grade.NOT_PLAYED, Grade.ABSENT, Grade.WEAK, Grade.PASS):
         for verdict in verdicts:
             if verdict.grade is grade:
                 return verdict
     return verdicts[0]
+
+
+def agreed(verdicts: Sequence[Verdict]) -> Verdict:
+    """What several runs of a scene come to: their verdict where all have the same grade, weak otherwise."""
+    if len({verdict.grade for verdict in verdicts}) == 1:
+        return verdicts[0]
+    counts = Counter(verdict.grade.value for verdict in verdicts)
+    grades = ", ".join(f"{count} {grade}" for grade, count in counts.most_common())
+    return weak(f"not the same in {len(verdicts)} runs ({grades}); the worst: {worst(*verdicts).why}")

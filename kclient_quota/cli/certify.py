@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     client.add_argument(
         "--side-by-side", type=int, default=SIDE_BY_SIDE, metavar="N", help="scenes at a time (%(default)s)"
     )
+    client.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="play each scene so often; not the same grade each time is weak",
+    )
     client.add_argument("--json", type=Path, metavar="FILE", help="keep the card there")
     client.add_argument("--badge", type=Path, metavar="FILE", help="write an SVG badge there")
     client.add_argument("command", nargs="+", metavar="COMMAND", help="the driver, after --")
@@ -70,8 +77,10 @@ def _client(options: argparse.Namespace) -> int:
         raise ConfigError(f"--side-by-side must be at least 1, not {options.side_by_side}")
     if shutil.which(options.command[0]) is None:
         raise ConfigError(f"{options.command[0]}: there is no such program to start; name the driver after --")
+    if options.runs < 1:
+        raise ConfigError(f"--runs must be at least 1, not {options.runs}")
     scenes = select(options.only)
-    results = certify(scenes, options.command, side_by_side=options.side_by_side, say=_say)
+    results = certify(scenes, options.command, side_by_side=options.side_by_side, runs=options.runs, say=_say)
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
     made = card.card(options.name or " ".join(options.command), rows, f"Python {platform.python_version()}")
     print(card.text(made))

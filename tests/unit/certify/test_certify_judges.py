@@ -9,7 +9,7 @@ from kclient_quota.certify import card
 from kclient_quota.certify.driver import Event
 from kclient_quota.certify.scenes import ALL, administering, consuming, producing, select
 from kclient_quota.certify.seen import Seen, Sent
-from kclient_quota.certify.verdict import Grade, failed, passed, weak, worst
+from kclient_quota.certify.verdict import Grade, agreed, failed, passed, weak, worst
 from kclient_quota.errors import ConfigError
 
 NOTHING = Seen(0, 30_000, None, 0, (), (), "", (), (), ((),))
@@ -152,3 +152,10 @@ def test_a_card_is_text_page_and_badge() -> None:
     assert "a &amp; b" in card.page([made])
     assert "5 &lt;b&gt;" in card.page([made])
     assert ">1/2<" in card.badge(made)
+
+
+def test_runs_that_do_not_agree_are_weak_and_say_so() -> None:
+    assert agreed([passed("a"), passed("b")]) == passed("a")
+    assert agreed([failed("a")] * 5).grade is Grade.FAIL
+    mixed = agreed([passed("fine"), failed("lost 3"), passed("fine")])
+    assert mixed == weak("not the same in 3 runs (2 pass, 1 fail); the worst: lost 3")
