@@ -6,9 +6,12 @@ ours: an average over mostly zeros hides how long a throttled request really wai
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kclient_telemetry.metric import MetricName
 
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
+
+__all__ = ["CONSUMER", "PRODUCER", "ClientThrottleMetrics", "MetricName", "ThrottleTimes"]
 
 PRODUCER = "producer"
 CONSUMER = "consumer"
@@ -20,25 +23,6 @@ _NAMES = {
     CONSUMER: ("fetch", "consumer-fetch-manager-metrics"),
     SHARE_CONSUMER: ("fetch", "consumer-share-fetch-manager-metrics"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class MetricName:
-    """Kafka's MetricName.
-
-    Attributes:
-        name: such as "produce-throttle-time-avg".
-        group: such as "producer-metrics".
-        tags: pairs of key and value, sorted by key; ("client-id", ...) always, ("node-id", "node-1") per broker.
-    """
-
-    name: str
-    group: str
-    tags: tuple[tuple[str, str], ...] = ()
-
-    def tag(self, key: str) -> str | None:
-        """The value of one tag, or None."""
-        return dict(self.tags).get(key)
 
 
 class ThrottleTimes:

@@ -91,14 +91,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="YAML: what is to go wrong, such as {faults: [{delay_on: {api: Fetch, delay_ms: 200}}]}",
     )
     parser.add_argument(
-        "--metrics-port", type=int, metavar="PORT", help="serve a Prometheus page there (0: a free port)"
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve a Prometheus page there, of brokers' metrics and of what clients push (0: a free port)",
     )
     parser.add_argument(
         "--client-metrics-interval-ms",
         type=int,
         default=10_000,
         metavar="MS",
-        help="with --otlp: how often every client shall push all its metrics (default: %(default)s)",
+        help="with --otlp or --metrics-port: how often every client shall push all its metrics (default: %(default)s)",
     )
     add_otlp_arguments(parser)
 
@@ -139,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
                 broker.faults.load(_faults(options.faults))
             for text in options.quota:
                 _set_quota(broker, text)
-            if options.otlp:
+            if options.otlp or options.metrics_port is not None:
                 broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
             _say(broker, options)
             stopped.wait()

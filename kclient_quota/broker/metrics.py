@@ -1,16 +1,14 @@
-"""Broker-side metrics by Kafka's names, and the same as a Prometheus page."""
+"""Broker-side metrics by Kafka's names, and the same for a page of Prometheus."""
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
+
+from kclient_telemetry.receiver.exposition import Family, label_name, prometheus_name
 
 from kclient_quota.broker.request.node import Node
 from kclient_quota.broker.telemetry_service import ClientTelemetryService
 
 BrokerMetrics = dict[tuple[int, str, str, str], float]
 """By (broker id, group, name, "tag=value,...")."""
-
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
@@ -26,7 +24,7 @@ def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
         for name, value in _socket_metrics(node):
             found[broker_id, "socket-server-metrics", name, ""] = value
         for metric_name, value in node.services.get(ClientTelemetryService).metrics(broker_id, now_ms).items():
-            tags = ",".join(f"{key}={tag}" for key, tag in metric_name.tags.items())
+            tags = ",".join(f"{key}={tag}" for key, tag in metric_name.tags)
             found[broker_id, metric_name.group, metric_name.name, tags] = value
     return found
 
@@ -40,24 +38,15 @@ def _socket_metrics(node: Node) -> Iterator[tuple[str, float]]:
     yield "connection-creation-total", traffic.connections_made
 
 
-def prometheus_page(metrics: Mapping[tuple[int, str, str, str], float]) -> str:
-    """The metrics in Prometheus' text format, version 0.0.4, named as its JMX exporter does."""
-    lines: dict[str, list[str]] = {}
+def families_of(metrics: Mapping[tuple[int, str, str, str], float]) -> list[Family]:
+    """The metrics for a page of Prometheus, named as its JMX exporter does."""
+    found: dict[str, Family] = {}
     for (broker_id, group, name, tags), value in sorted(metrics.items()):
-        family = _ILLEGAL.sub("_", f"kafka_server_{group}_{name}").lower()
-        labels = [("broker", str(broker_id)), *(tag.split("=", 1) for tag in tags.split(",") if tag)]
-        shown = ",".join(f'{_ILLEGAL.sub("_", key)}="{_escape(text)}"' for key, text in labels)
-        lines.setdefault(family, []).append(f"{family}{{{shown}}} {_number(value)}")
-    page = []
-    for family, rows in lines.items():
-        kind = "counter" if family.endswith("_total") else "gauge"
-        page += [f"# TYPE {family} {kind}", *rows]
-    return "\n".join(page) + "\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else repr(float(value))
+        series = prometheus_name(f"kafka_server_{group}_{name}").lower()
+        kind = "counter" if series.endswith("_total") else "gauge"
+        labels = {"broker": str(broker_id)}
+        labels |= {label_name(key): text for key, _, text in (tag.partition("=") for tag in tags.split(",") if tag)}
+        words = f"Kafka's {name} of {group}"
+        family = found.setdefault(series, Family(series.removesuffix("_total"), kind, help=words))
+        family.samples.append(("_total" if kind == "counter" else "", labels, value))
+    return list(found.values())

@@ -9,12 +9,14 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
+from kclient_telemetry.receiver.exposition import Family, page
+
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState, QuotaEntity
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
-from kclient_quota.broker.metrics import broker_metrics, prometheus_page
+from kclient_quota.broker.metrics import broker_metrics, families_of
 from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.endpoints import ListenerSpec, told_host
 from kclient_quota.broker.network.metrics_page import serve_metrics
@@ -211,13 +213,21 @@ class Runtime:
         self.cluster.set_broker_up(broker_id, is_up=True)
         await self._serve(broker_id)
 
-    async def serve_metrics(self, port: int) -> int:
+    async def serve_metrics(self, port: int, more: Callable[[], list[Family]]) -> int:
         """Serve a Prometheus page; the port, if 0 was asked for.
+
+        Args:
+            port: to listen on.
+            more: what is on the page besides brokers' metrics.
 
         Raises:
             OSError: it cannot be listened on.
+            MissingExtraError: prometheus_client is not installed.
         """
-        server = await serve_metrics(self._host, port, lambda: prometheus_page(broker_metrics(self.nodes.values())))
+        page(())  # so that a missing library is told now, not to the first scraper
+        server = await serve_metrics(
+            self._host, port, lambda accept: page([*families_of(broker_metrics(self.nodes.values())), *more()], accept)
+        )
         self._metrics_server = server
         return int(server.sockets[0].getsockname()[1])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -73,7 +74,8 @@ class EmbeddedBroker(ControlPanel):
         sasl_ports: as `ports`, of the SASL_PLAINTEXT listeners.
         quota_callback: decides limits in place of Kafka's eight levels (KIP-257).
         throttle_rule: Kafka's, or the draft of KIP-124.
-        metrics_port: serve a Prometheus page there, see `metrics_url`; 0 picks a free port, None serves none.
+        metrics_port: serve a Prometheus page there, see `metrics_url`, of brokers' metrics and of what clients push; 0
+            picks a free port, None serves none. Needs the extra `prometheus`.
         data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
         fsync: when the disk itself must have what was acknowledged, so that even a power cut does not cost it: "always"
             (before the acknowledgement), a number of milliseconds (at least this often), or "close" (in the system's
@@ -180,8 +182,7 @@ class EmbeddedBroker(ControlPanel):
         try:
             self._await(runtime.start(LoopScheduler(loop, self._clock), storage))
             self._call(lambda: self._properties.apply(runtime.cluster))
-            self._serve_metrics(runtime)
-            self._export_telemetry()
+            self._export_telemetry(self._serve_metrics(runtime))
             for name, partitions in self._topics.items():
                 if name not in runtime.cluster.topics:
                     self.create_topic(name, partitions)
@@ -224,22 +225,29 @@ class EmbeddedBroker(ControlPanel):
         except OSError as error:
             raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
 
-    def _serve_metrics(self, runtime: Runtime) -> None:
+    def _serve_metrics(self, runtime: Runtime) -> "tuple[TelemetrySink, ...]":
+        """Serve the page, if it is wanted; what takes clients' pushes for it."""
         if self._metrics_port is None:
-            return
+            return ()
+        from kclient_telemetry.receiver.prometheus import PrometheusStore  # noqa: PLC0415 - loads protobuf
+
+        pushed = PrometheusStore()
         try:
-            port = self._await(runtime.serve_metrics(self._metrics_port))
+            port = self._await(
+                runtime.serve_metrics(self._metrics_port, lambda: pushed.families(time.time_ns() // 1_000_000))
+            )
         except OSError as error:
             raise ConfigError(f"metrics_port {self._metrics_port}: {error}; choose another, or 0") from error
         self._metrics_url = f"http://{self._host}:{port}/metrics"
+        return (pushed,)
 
-    def _export_telemetry(self) -> None:
-        if not self._exporters:
+    def _export_telemetry(self, own: "Sequence[TelemetrySink]") -> None:
+        if not self._exporters and not own:
             return
         # protobuf is loaded by those who forward telemetry only
         from kclient_telemetry.receiver.fanout import FanOut  # noqa: PLC0415
 
-        self._fan_out = FanOut(self._exporters)
+        self._fan_out = FanOut((*self._exporters, *own))
         self._call(lambda: setattr(self._telemetry(), "exporter", self._fan_out))
 
     def _prepare(self, runtime: Runtime, storage: ClusterStorage | None) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from kclient_telemetry.metric import MetricName as PushName
     from kclient_telemetry.metric import Point
 
     from kclient_quota.metrics import MetricName
@@ -149,11 +148,11 @@ class ClientTelemetry:
     def register(self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind) -> None:
         """Push a metric of the application's."""
         unix_ms = time.time_ns() // 1_000_000
-        self._collector.register_metric_for_subscription(_push_name(metric), measure, kind, unix_ms=unix_ms)
+        self._collector.register_metric_for_subscription(metric, measure, kind, unix_ms=unix_ms)
 
     def unregister(self, metric: MetricName) -> None:
         """Push it no longer."""
-        self._collector.unregister_metric_from_subscription(_push_name(metric))
+        self._collector.unregister_metric_from_subscription(metric)
 
     def add_reader(self, reader: MetricReader) -> None:
         """Push all that `reader` gives."""
@@ -184,9 +183,9 @@ class ClientTelemetry:
             throttles = self._throttles
         for name, value in throttles.items():
             (sums if name.name.endswith(_GROWING) else gauges).append((name, value))
-        return [point_of(_push_name(name), value) for name, value in gauges] + [
+        return [point_of(name, value) for name, value in gauges] + [
             # since then, not since the first push: its bytes have taken longer than no time at all
-            replace(point_of(_push_name(name), value, MetricKind.SUM), start_unix_ms=self._made_unix_ms)
+            replace(point_of(name, value, MetricKind.SUM), start_unix_ms=self._made_unix_ms)
             for name, value in sums
         ]
 
@@ -319,9 +318,3 @@ def _say_good_bye() -> None:
         telemetry.abandon()
     for telemetry in running:
         telemetry.close(ABANDON_MS)
-
-
-def _push_name(name: MetricName) -> PushName:
-    from kclient_telemetry import metric as push  # noqa: PLC0415 - as above
-
-    return push.MetricName(name.name, name.group, tags=dict(name.tags))

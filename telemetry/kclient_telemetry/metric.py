@@ -2,33 +2,34 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from kclient_telemetry.kind import MetricKind as MetricKind  # noqa: PLC0414 - everybody else's place to find it
 
 AttributeValue = str | bool | int | float
 Attributes = tuple[tuple[str, AttributeValue], ...]
+Tags = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class MetricName:
-    """Kafka's `MetricName`: equal when name, group and tags are; the description does not count."""
+    """Kafka's MetricName: equal when name, group and tags are; the description does not count.
+
+    Attributes:
+        name: such as "produce-throttle-time-avg".
+        group: such as "producer-metrics".
+        tags: pairs of key and value, sorted by key; of a client ("client-id", ...) always, ("node-id", "node-1") per
+            broker.
+        description: for people.
+    """
 
     name: str
     group: str
-    description: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Tags = ()
+    description: str = field(default="", compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tags", MappingProxyType(dict(self.tags)))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MetricName):
-            return NotImplemented
-        return (self.name, self.group, self.tags) == (other.name, other.group, other.tags)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.group, frozenset(self.tags.items())))
+    def tag(self, key: str) -> str | None:
+        """The value of one tag, or None."""
+        return dict(self.tags).get(key)
 
 
 @dataclass(frozen=True, slots=True)

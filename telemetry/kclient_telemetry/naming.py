@@ -4,7 +4,7 @@ r"""Kafka's TelemetryMetricNamingConvention: how a Kafka metric is called in a p
 Tag keys are lower-cased with `-` as `_`; their values stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from kclient_telemetry.metric import Attributes, MetricKind, MetricName, Point, PointKey, PointValue
@@ -27,9 +27,9 @@ def tag_key(key: str) -> str:
     return key.lower().replace("-", "_")
 
 
-def telemetry_attributes(tags: Mapping[str, str]) -> Attributes:
+def telemetry_attributes(tags: Iterable[tuple[str, str]]) -> Attributes:
     """Tags as attributes of a data point, sorted; the client id is left out."""
-    named = ((tag_key(key), value) for key, value in tags.items())
+    named = ((tag_key(key), value) for key, value in tags)
     return tuple(sorted((key, value) for key, value in named if key not in EXCLUDED_LABELS))
 
 

@@ -253,7 +253,11 @@ def test_metrics_by_kafkas_names_also_as_a_prometheus_page():
         assert metrics[1, "socket-server-metrics", "request-total", ""] == len(cluster.requests)
         with urllib.request.urlopen(cluster.metrics_url) as answer:
             page = answer.read().decode()
-        assert 'kafka_server_produce_byte_rate{broker="1",user="",client_id="app"}' in page
+        assert 'kafka_server_produce_byte_rate{broker="1",client_id="app",user=""}' in page
+        asking = urllib.request.Request(cluster.metrics_url, headers={"Accept": "application/openmetrics-text"})
+        with urllib.request.urlopen(asking) as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+            assert answer.read().endswith(b"# EOF\n")
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(cluster.metrics_url + "/other").close()
     with EmbeddedBroker() as cluster, pytest.raises(ConfigError, match="metrics_port"):

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 _MAX_REQUEST_BYTES = 8192
 _REQUEST_TIMEOUT_S = 10
-_PAGE = "text/plain; version=0.0.4; charset=utf-8"
+
+Page = Callable[[str], tuple[bytes, str]]
+"""Given the scraper's Accept header, the body and its content type."""
 
 
-async def serve_metrics(host: str, port: int, page: Callable[[], str]) -> asyncio.Server:
-    """Answer `GET /metrics` with `page()` on the running loop; other paths are 404, other methods 405."""
+async def serve_metrics(host: str, port: int, page: Page) -> asyncio.Server:
+    """Answer `GET /metrics` with `page` on the running loop; other paths are 404, other methods 405."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # a scraper that goes away or never finishes its request is no concern of ours
@@ -24,18 +26,20 @@ async def serve_metrics(host: str, port: int, page: Callable[[], str]) -> asynci
     return await asyncio.start_server(answer, host, port, limit=_MAX_REQUEST_BYTES)
 
 
-def _response(request: bytes, page: Callable[[], str]) -> bytes:
+def _response(request: bytes, page: Page) -> bytes:
     method, _, rest = request.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
     if method not in {b"GET", b"HEAD"}:
-        return _http("405 Method Not Allowed", "text/plain", "only GET is answered\n")
+        return _http("405 Method Not Allowed", "text/plain", b"only GET is answered\n")
     if path not in {b"/metrics", b"/"}:
-        return _http("404 Not Found", "text/plain", "metrics are at /metrics\n")
-    whole = _http("200 OK", _PAGE, page())
+        return _http("404 Not Found", "text/plain", b"metrics are at /metrics\n")
+    headers = (line.partition(b":") for line in request.split(b"\r\n")[1:])
+    accept = next((value for name, _, value in headers if name.strip().lower() == b"accept"), b"")
+    body, kind = page(accept.decode("latin-1").strip())
+    whole = _http("200 OK", kind, body)
     return whole if method == b"GET" else whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
-def _http(status: str, kind: str, body: str) -> bytes:
-    data = body.encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + data
+def _http(status: str, kind: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body

@@ -71,7 +71,7 @@ class InstanceStats:
 
     def metrics(self, client_instance_id: str, now_ms: int) -> dict[MetricName, float]:
         """The eight metrics of one client instance."""
-        tags = {"client_instance_id": client_instance_id}
+        tags = (("client_instance_id", client_instance_id),)
         values = {
             **meter("throttle", self.throttle, now_ms),
             **meter("plugin-export", self.plugin_export, now_ms),
@@ -79,7 +79,7 @@ class InstanceStats:
             "plugin-export-time-max": self.plugin_export.maximum(now_ms),
             **meter("plugin-error", self.plugin_error, now_ms),
         }
-        return {MetricName(name, GROUP, tags=tags): value for name, value in values.items()}
+        return {MetricName(name, GROUP, tags): value for name, value in values.items()}
 
 
 def meter(name: str, events: Windowed, now_ms: int) -> dict[str, float]:

@@ -1,8 +1,12 @@
 """Which request is held to which quota, through the dispatcher and the codec, without sockets (KafkaApis)."""
 
-import pytest
+import math
 
-from kclient_quota.broker.metrics import prometheus_page
+import pytest
+from kclient_telemetry.receiver.exposition import page
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from kclient_quota.broker.metrics import families_of
 from kclient_quota.broker.request.controls import HANG_UP, IGNORE
 from kclient_quota.broker.request.dispatch import dispatch
 from kclient_quota.quota.entity import DEFAULT
@@ -337,15 +341,24 @@ def test_before_authentication_only_sasl_and_api_versions_are_answered():
 
 
 def test_the_prometheus_page_escapes_and_names_as_the_jmx_exporter_does():
-    page = prometheus_page(
-        {(1, "Produce", "byte-rate", 'user=,client-id=a"b'): 1.5, (1, "Fetch", "queue-size", ""): 0.0}
+    families = families_of(
+        {
+            (1, "Produce", "byte-rate", 'user=,client-id=a"b'): 1.5,
+            (2, "Produce", "byte-rate", "user=u=v"): math.nan,
+            (1, "socket-server-metrics", "request-total", ""): 3.0,
+        }
     )
-    assert page.splitlines() == [
-        "# TYPE kafka_server_fetch_queue_size gauge",
-        'kafka_server_fetch_queue_size{broker="1"} 0.0',
+    body, _ = page(families)
+    assert [line for line in body.decode().splitlines() if not line.startswith("# HELP")] == [
         "# TYPE kafka_server_produce_byte_rate gauge",
-        'kafka_server_produce_byte_rate{broker="1",user="",client_id="a\\"b"} 1.5',
+        'kafka_server_produce_byte_rate{broker="1",client_id="a\\"b",user=""} 1.5',
+        'kafka_server_produce_byte_rate{broker="2",user="u=v"} NaN',
+        "# TYPE kafka_server_socket_server_metrics_request_total counter",
+        'kafka_server_socket_server_metrics_request_total{broker="1"} 3.0',
     ]
+    body, kind = page(families, "application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    assert len(list(parse_openmetrics(body.decode()))) == 2
 
 
 def test_a_fetch_response_of_another_kind_than_expected_is_still_a_response():

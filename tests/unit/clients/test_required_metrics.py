@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import kclient_telemetry.metric
 import pytest
 from kclient_telemetry.metric import MetricKind
 from kclient_telemetry.naming import point_of, telemetry_name
@@ -168,13 +167,9 @@ PAYLOADS = Path(__file__).parents[1] / "telemetry" / "payloads"
 
 def shapes(metrics):
     """Name -> (kind, attribute names), as pushed."""
-    points = [point_of(push(name), value) for name, value in metrics.gauges(0)]
-    points += [point_of(push(name), value, MetricKind.SUM) for name, value in metrics.sums()]
+    points = [point_of(name, value) for name, value in metrics.gauges(0)]
+    points += [point_of(name, value, MetricKind.SUM) for name, value in metrics.sums()]
     return {point.key.name: (point.kind.value, [key for key, _ in point.key.attributes]) for point in points}
-
-
-def push(name):
-    return kclient_telemetry.metric.MetricName(name.name, name.group, tags=dict(name.tags))
 
 
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])

@@ -62,5 +62,5 @@ class Broker:
             "unknown-subscription-request-count",
             "unknown-subscription-request-rate",
         }
-        tags = {"client_instance_id": uuid_text(client or self.client)} if own else {}
+        tags = (("client_instance_id", uuid_text(client or self.client)),) if own else ()
         return self.manager.metrics(self.now)[MetricName(name, "client-metrics", tags=tags)]

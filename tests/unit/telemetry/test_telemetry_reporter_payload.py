@@ -163,7 +163,7 @@ def test_a_payload_that_grows_by_compression_is_sent_as_it_is():
 
 def test_what_cannot_be_encoded_is_tried_again_an_interval_later(caplog):
     bench = Bench()
-    name = MetricName("bad", "g", tags={"topic": "\ud800"})
+    name = MetricName("bad", "g", tags=(("topic", "\ud800"),))
     bench.collector.register_metric_for_subscription(name, lambda: 1, unix_ms=UNIX)
     bench.ready()
     with caplog.at_level(logging.ERROR):
@@ -175,7 +175,7 @@ def test_what_cannot_be_encoded_is_tried_again_an_interval_later(caplog):
 
 def test_a_terminating_push_that_cannot_be_encoded_ends_all_the_same():
     bench = Bench().ready()
-    name = MetricName("bad", "g", tags={"topic": "\ud800"})
+    name = MetricName("bad", "g", tags=(("topic", "\ud800"),))
     bench.collector.register_metric_for_subscription(name, lambda: 1, unix_ms=UNIX)
     bench.reporter.close(bench.now, bench.now + 100)
     assert bench.tick() == Done()
