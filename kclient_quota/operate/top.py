@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kclient_quota.admin.output import entity_text
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, ClientQuotaEntity
+from kclient_quota.quota.entity import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    DEFAULT,
+    PRODUCER_BYTE_RATE,
+    USER,
+    ClientQuotaEntity,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kclient_quota.admin.effective import EffectiveQuotas
 
 _METRIC = re.compile(r"org_apache_kafka_(producer|consumer)_(?:fetch_manager_)?(node_)?(.+?)(_total)?")
 _THROTTLE = {"produce_throttle_time", "fetch_throttle_time", "request_throttle_time"}
 _STALE_MS: Final = 300_000
-SORTS: Final = ("throttle", "wait", "rate", "use", "lag", "client")
+SORTS: Final = ("throttle", "wait", "rate", "use", "lag", "fill", "since", "client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +62,16 @@ class Row:
         client: its client.id.
         user: its user.
         kind: producer or consumer.
+        instance: the client instance's id.
         throttle_avg_ms: mean throttle time of all responses of the last minute.
         throttle_max_ms: the longest of them.
         wait_ratio: part of the time for which calls waited for the quota.
         rate: bytes per second, on the broker that gets most.
         limit: what the quota allows on each broker; None where it is not known or nothing limits.
         quota: the entry that decides, such as {user=alice}.
+        level: at which level it stands, "user", "client", or "u+c" of both; `*` is a default.
         lag: records behind, of consumers.
+        batch_fill: how full batches leave, 0 to 1; None where the client does not say.
         throttled_since_ms: since when it has been throttled or waiting without a break; None when it is not.
         seen_ms: when it last pushed.
     """
@@ -69,12 +79,15 @@ class Row:
     client: str
     user: str
     kind: str
+    instance: str = ""
     throttle_avg_ms: float = 0.0
     throttle_max_ms: float = 0.0
     wait_ratio: float = 0.0
     rate: float = 0.0
     limit: float | None = None
     quota: str = ""
+    level: str = ""
+    batch_fill: float | None = None
     lag: float | None = None
     throttled_since_ms: int | None = None
     seen_ms: int = 0
@@ -115,7 +128,7 @@ class Top:
         kind, node, name, total = found.groups()
         client = self._clients.get((sample.instance, kind))
         if client is None:
-            client = _Client(Row(sample.client_id, sample.user, kind))
+            client = _Client(Row(sample.client_id, sample.user, kind, sample.instance))
             self._clients[sample.instance, kind] = client
         row = client.row
         row.seen_ms = max(row.seen_ms, sample.at_ms)
@@ -128,6 +141,8 @@ class Top:
             row.rate = max(of_nodes, default=client.rates.get("", (0.0, 0))[0])
         elif name == "records_lag_max":
             row.lag = sample.value
+        elif name == "quota_batch_fill_avg" and not node:
+            row.batch_fill = sample.value
         elif not node and name.rpartition("_")[0] in _THROTTLE and name.endswith(("_avg", "_max")):
             attribute = f"throttle_{name[-3:]}_ms"
             is_newer = name.startswith("request") and sample.value < getattr(row, attribute)
@@ -183,6 +198,8 @@ def _order(row: Row, sort: str) -> tuple[float, float]:
         "rate": (row.rate, 0.0),
         "use": (row.use or 0.0, 0.0),
         "lag": (row.lag or 0.0, 0.0),
+        "fill": (-1.0 if row.batch_fill is None else row.batch_fill, 0.0),
+        "since": (-math.inf if row.throttled_since_ms is None else -row.throttled_since_ms, 0.0),
         "client": (0.0, 0.0),
     }
     first, second = values[sort]
@@ -194,30 +211,92 @@ def _limit(row: Row, quotas: EffectiveQuotas | None) -> None:
         return
     key = PRODUCER_BYTE_RATE if row.kind == "producer" else CONSUMER_BYTE_RATE
     found = quotas.deciding(ClientQuotaEntity.of(user=row.user or "ANONYMOUS", client_id=row.client), key)
-    row.limit, row.quota = (None, "") if found is None else (found.value, entity_text(found.entity))
+    row.limit, row.quota, row.level = None, "", ""
+    if found is not None:
+        row.limit, row.quota, row.level = found.value, entity_text(found.entity), _level(found.entity)
 
 
-HEAD: Final = ("CLIENT", "USER", "", "AVG", "MAX", "WAIT", "RATE", "LIMIT", "USE", "LAG", "SINCE")
+def _level(entity: ClientQuotaEntity) -> str:
+    short = {USER: "u", CLIENT_ID: "c"} if len(entity.entries) > 1 else {USER: "user", CLIENT_ID: "client"}
+    names = (short.get(kind, kind) + ("*" if name is DEFAULT else "") for kind, name in entity.entries.items())
+    return "+".join(sorted(names, reverse=True))
+
+
+class Column(NamedTuple):
+    """Of the table.
+
+    Attributes:
+        head: its name.
+        width: most characters.
+        sort: what it is sorted by.
+    """
+
+    head: str
+    width: int
+    sort: str
+
+
+COLUMNS: Final = (
+    Column("CLIENT", 12, "client"),
+    Column("USER", 7, "client"),
+    Column("", 1, "client"),
+    Column("LEVEL", 8, "client"),
+    Column("THROT", 5, "throttle"),
+    Column("WAIT", 4, "wait"),
+    Column("RATE", 5, "rate"),
+    Column("LIMIT", 5, "rate"),
+    Column("USE", 4, "use"),
+    Column("LAG", 5, "lag"),
+    Column("FILL", 4, "fill"),
+    Column("SINCE", 5, "since"),
+)
+"""Of 80 columns at most, with a space between them."""
 
 
 def cells(rows: Iterable[Row], now_ms: int) -> list[tuple[str, ...]]:
-    """Rows as people read them, each of at most 80 columns together."""
+    """Rows as people read them, each cell of its column's width at most."""
     return [
         (
-            _short(row.client, 13),
-            _short(row.user, 8),
+            _short(row.client, 12),
+            _short(row.user, 7),
             row.kind[0],
+            _short(row.level or "-", 8),
             _duration(row.throttle_avg_ms),
-            _duration(row.throttle_max_ms),
             f"{min(row.wait_ratio, 9.99):.0%}",
             _bytes(row.rate),
             "-" if row.limit is None else _bytes(row.limit),
             "-" if row.use is None else f"{min(row.use, 9.99):.0%}",
             "-" if row.lag is None else _bytes(row.lag).rstrip("B"),
+            "-" if row.batch_fill is None else f"{min(row.batch_fill, 9.99):.0%}",
             "-" if row.throttled_since_ms is None else _ago(now_ms - row.throttled_since_ms),
         )
         for row in rows
     ]
+
+
+def table(rows: Sequence[Row], now_ms: int) -> str:
+    """Rows below a head, in 80 columns."""
+    lines = [tuple(column.head for column in COLUMNS), *cells(rows, now_ms)]
+    return "\n".join(
+        " ".join(cell.ljust(column.width) for cell, column in zip(line, COLUMNS, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def details(row: Row, now_ms: int) -> str:
+    """All of one client, in three lines."""
+    limited = f"{row.quota} allows {_bytes(row.limit)}/s per broker" if row.limit is not None else "no limit is known"
+    held = "" if row.throttled_since_ms is None else f", held up for {_ago(now_ms - row.throttled_since_ms)}"
+    longest = f"longest throttle {_duration(row.throttle_max_ms)}{held}"
+    lines = (
+        f"{row.kind} {row.client}" + (f" of {row.user}" if row.user else ""),
+        limited,
+        f"{longest}; {row.instance}",
+    )
+    return "\n".join(_short(line, _DETAIL_WIDTH) for line in lines)
+
+
+_DETAIL_WIDTH = 78
 
 
 def _short(text: str, width: int) -> str:

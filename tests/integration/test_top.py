@@ -2,19 +2,22 @@
 
 import json
 import socket
+import threading
+import time
 
 import pytest
 from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
 from kclient_telemetry.receiver.queued import QueuedSink
+from textual.widgets import DataTable, Static
 
 from kclient_quota import Producer
 from kclient_quota.admin.effective import EffectiveQuotas
-from kclient_quota.admin.output import table
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
+from kclient_quota.cli.top_screen import TopScreen
 from kclient_quota.clients.telemetry_topic import TopicWriter
-from kclient_quota.errors import ConfigError
-from kclient_quota.operate.top import HEAD, Sample, Top, cells
+from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.operate.top import Sample, Top, details, table
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 NOW = 1_800_000_000_000
@@ -53,6 +56,11 @@ def test_rows_say_who_is_held_up_by_what_and_since_when():
     assert (rows["fine"].rate, rows["fine"].limit, rows["fine"].use) == (700, 1_000, 0.7)
     assert (rows["slow"].quota, rows["c"].quota, rows["c"].limit) == ("{user=alice}", "{user=<default>}", 9)
     assert rows["c"].lag == 7
+    assert (rows["slow"].level, rows["c"].level) == ("user", "user*")
+    fill(top, "fine", NOW + 10_000, quota_batch_fill_avg=0.8)
+    assert rows["fine"].batch_fill == 0.8
+    assert top.rows(NOW + 20_000, sort="fill")[0].client == "fine"
+    assert top.rows(NOW + 20_000, sort="since")[0].client == "slow"
     assert next(row.client for row in top.rows(NOW, sort="rate")) == "fine"
     assert [row.client for row in top.rows(NOW, sort="client")] == ["c", "fine", "slow", "waiting"]
     assert [row.client for row in top.rows(NOW, wanted="bob")] == ["waiting", "c"]
@@ -67,7 +75,9 @@ def test_a_screen_of_80_columns():
     top = Top()
     fill(top, "a-very-long-client-id-indeed" * 3, user="CN=someone,OU=somewhere", produce_throttle_time_avg=123_456.0)
     fill(top, "esc\x1b[2J", produce_throttle_time_max=99_999.0, outgoing_byte_rate=123_456_789.0)
-    text = table(HEAD, cells(top.rows(NOW), NOW + 7_300_000))
+    quotas = EffectiveQuotas([(ClientQuotaEntity.of(user=DEFAULT, client_id=DEFAULT), {"producer_byte_rate": 1e15})])
+    rows = top.rows(NOW, quotas=quotas)
+    text = table(rows, NOW + 7_300_000) + "\n" + details(rows[0], NOW + 7_300_000)
     assert all(len(line) <= 80 for line in text.splitlines()), text
     assert "\x1b" not in text
 
@@ -101,6 +111,86 @@ def test_from_a_topic_and_from_a_page(busy, capsys):
     assert "no client has pushed anything yet" in capsys.readouterr().out
     assert main(["top", "--prometheus", url, "--once"]) == 0
     assert capsys.readouterr().out.splitlines()[2].startswith("CLIENT")
+
+
+def known(throttled=("b",)):
+    top = Top()
+    for client in ("a", "b", "c"):
+        fill(top, client, outgoing_byte_rate=ord(client) * 100.0, produce_throttle_time_avg=0.0)
+        if client in throttled:
+            fill(top, client, produce_throttle_time_avg=70.0, produce_throttle_time_max=900.0)
+    return top
+
+
+def screen_of(top, look=lambda _interval_s: time.sleep(0.05)):
+    quotas = EffectiveQuotas([(ClientQuotaEntity.of(user="alice"), {"producer_byte_rate": 20_000.0})])
+    return TopScreen(
+        look,
+        lambda sort, wanted: top.rows(NOW, sort=sort, wanted=wanted, quotas=quotas),
+        interval_s=0.05,
+        sort="throttle",
+    )
+
+
+def first_column(app):
+    table = app.query_one(DataTable)
+    return [str(table.get_row_at(number)[0]) for number in range(table.row_count)]
+
+
+def text_of(app, name):
+    return str(app.query_one(name, Static).content)
+
+
+async def test_the_screen_sorts_filters_and_shows_one_client_in_full():
+    app = screen_of(known())
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert first_column(app) == ["b", "a", "c"]
+        assert text_of(app, "#summary") == "3 clients, 1 held up by a quota; sorted by throttle"
+        assert "producer b of alice\n{user=alice} allows 20kB/s per broker" in text_of(app, "#details")
+        assert "longest throttle 900ms" in text_of(app, "#details")
+        await pilot.press("down")
+        assert "producer a of alice" in text_of(app, "#details")
+        await pilot.press("s", "s")
+        assert first_column(app) == ["c", "b", "a"], "by rate"
+        assert "producer a of alice" in text_of(app, "#details"), "the cursor stays with its client"
+        await pilot.press("slash", "b")
+        assert first_column(app) == ["b"]
+        assert "those with 'b'" in text_of(app, "#summary")
+        await pilot.press("enter", "escape")
+        assert first_column(app) == ["c", "b", "a"]
+        await pilot.click(DataTable, offset=(2, 0))
+        assert first_column(app) == ["a", "b", "c"], "by client, whose head was clicked"
+        table = app.query_one(DataTable)
+        assert sum(column.get_render_width(table) for column in table.columns.values()) <= 80
+        await pilot.press("q")
+    assert app.failure is None
+
+
+async def test_the_screen_shows_what_comes_meanwhile_and_ends_with_its_source():
+    top, looks, may_end = known(()), [], threading.Event()
+
+    def look(_interval_s):
+        looks.append(1)
+        if len(looks) == 1:
+            fill(top, "d", produce_throttle_time_avg=5.0)
+            return
+        may_end.wait(20)
+        raise ClusterError("the source is gone")
+
+    app = screen_of(top, look)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await soon(pilot, lambda: first_column(app)[0] == "d")
+        may_end.set()
+        await soon(pilot, lambda: app.failure is not None)
+    assert str(app.failure) == "the source is gone"
+
+
+async def soon(pilot, is_so):
+    for _ in range(400):
+        if is_so():
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("not within twenty seconds")
 
 
 def test_sources_that_are_none(capsys):

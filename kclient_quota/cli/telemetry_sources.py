@@ -1,0 +1,141 @@
+"""Where commands find what clients push: a topic of pushes, or a page for Prometheus (the embedded broker's, too)."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kclient_quota.cli.quota_options import configuration
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.errors import ClusterError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kclient_telemetry.receiver.fanout import ReceivedPush
+
+    from kclient_quota.operate.top import Sample
+
+    Take = Callable[[Sample], None]
+    Source = tuple[Callable[[float], None], Callable[[], None]]
+    """Look for so many seconds; close."""
+
+_URL_TIMEOUT_S = 10
+_SLICE_MS = 100
+
+
+def add_source_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """`--from-topic` and `--prometheus`."""
+    source = parser.add_mutually_exclusive_group(required=required)
+    source.add_argument("--from-topic", metavar="NAME", help="a topic of pushes, on the cluster")
+    source.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="the page of `receive --metrics-port` or `broker --metrics-port`, such as http://127.0.0.1:9464/metrics",
+    )
+
+
+def opened(options: argparse.Namespace, take: "Take", stopped: "Callable[[], bool]", *, whole: bool) -> "Source":
+    """The source that the options name.
+
+    Args:
+        options: with those of `add_source_arguments` and of the cluster.
+        take: given every sample.
+        stopped: whether looking shall end early.
+        whole: a topic from its beginning, for who looks once.
+
+    Raises:
+        ConfigError: an option cannot be used.
+    """
+    if options.prometheus:
+        return _page(options.prometheus, take, stopped)
+    return _topic(options, take, stopped, whole=whole)
+
+
+def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], bool]", *, whole: bool) -> "Source":
+    from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
+    from kclient_quota.operate.topic_receiver import Sink, TopicReceiver  # noqa: PLC0415 - as above
+
+    conf = {
+        **configuration(options),
+        "group.id": f"kclient-quota-watch-{unix_ms()}",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest" if whole else "latest",
+        "enable.metrics.push": False,
+    }
+    consumer = Consumer(conf)
+    consumer.subscribe([options.from_topic])
+
+    def accept(push: "ReceivedPush") -> None:
+        for sample in _samples(push):
+            take(sample)
+
+    receiver = TopicReceiver(consumer, [Sink(accept, lambda: (0, 0))], SYSTEM_CLOCK)
+
+    def look(interval_s: float) -> None:
+        end_ms = SYSTEM_CLOCK.now_ms() + round(interval_s * 1000)
+        receiver.run(lambda: stopped() or SYSTEM_CLOCK.now_ms() >= end_ms)
+
+    return look, consumer.close
+
+
+def _samples(push: "ReceivedPush") -> "Iterator[Sample]":
+    from kclient_telemetry.receiver.rows import series_of, text_attributes  # noqa: PLC0415 - as above
+
+    from kclient_quota.operate.top import Sample  # noqa: PLC0415 - as above
+
+    who = push.attributes
+    for series in series_of(push):
+        yield Sample(
+            who.get("client_instance_id", ""),
+            who.get("client_id", ""),
+            who.get("principal", "").removeprefix("User:"),
+            series.metric.name,
+            text_attributes(series.point.attributes),
+            series.value,
+            push.received_unix_ms,
+            series.delta,
+        )
+
+
+def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
+    import urllib.request  # noqa: PLC0415 - loads TLS, slow for --help
+
+    try:
+        from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError("--prometheus needs prometheus_client: pip install 'kclient-quota[prometheus]'") from error
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--prometheus {url}: write http://HOST:PORT/metrics")
+    is_first = True
+
+    def look(interval_s: float) -> None:
+        nonlocal is_first
+        end_ms = SYSTEM_CLOCK.now_ms() + (0 if is_first else round(interval_s * 1000))
+        is_first = False
+        while not stopped() and (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
+            SYSTEM_CLOCK.sleep_ms(min(_SLICE_MS, left_ms))
+        try:
+            with urllib.request.urlopen(url, timeout=_URL_TIMEOUT_S) as page:  # noqa: S310 - http and https only
+                families = list(text_string_to_metric_families(page.read().decode()))
+        except (OSError, ValueError) as error:  # URLError is an OSError
+            raise ClusterError(f"--prometheus {url}: {error}") from error
+        _take_page((sample for family in families for sample in family.samples), take)
+
+    return look, lambda: None
+
+
+def _take_page(samples: "Iterable[Any]", take: "Take") -> None:
+    from kclient_quota.operate.top import Sample  # noqa: PLC0415 - as above
+
+    now_ms = unix_ms()
+    for sample in samples:
+        labels = sample.labels
+        user = labels.get("principal", "").removeprefix("User:")
+        instance, client_id = labels.get("client_instance_id", ""), labels.get("client_id", "")
+        take(Sample(instance, client_id, user, sample.name, labels, sample.value, now_ms))
+
+
+def unix_ms() -> int:
+    """The wall clock, for what others have stamped with theirs."""
+    import time  # noqa: PLC0415 - only commands that look at clients need it
+
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,164 @@
+"""The screen of `kclient-quota top`, for those who have textual."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import get_current_worker
+
+from kclient_quota.cli.telemetry_sources import unix_ms
+from kclient_quota.errors import KclientQuotaError
+from kclient_quota.operate.top import COLUMNS, SORTS, Row, cells, details
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Look = Callable[[float], None]
+Rows = Callable[[str, str], list[Row]]
+"""Given what to sort by and what clients shall have in their names."""
+
+
+class TopScreen(App[None]):
+    """Clients in a table that a keyboard sorts and filters; the one under the cursor in full below.
+
+    Args:
+        look: waits for so many seconds and takes in what comes meanwhile; called in a thread.
+        rows: what is known.
+        interval_s: how long to look between two pictures.
+        sort: what to sort by at first.
+        wanted: what to filter by at first.
+
+    Attributes:
+        failure: why the source could not be read, if so; the screen is then closed.
+    """
+
+    TITLE = "kclient-quota top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #summary, #details { height: 1; padding: 0 1; }
+    #details { height: 3; background: $panel; }
+    #filter { display: none; height: 1; border: none; padding: 0 1; }
+    #filter.shown { display: block; }
+    DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        ("s", "sort", "Sort by the next"),
+        ("slash", "filter", "Filter"),
+        ("escape", "show_all", "Show all"),
+    ]
+
+    def __init__(self, look: Look, rows: Rows, *, interval_s: float, sort: str, wanted: str = "") -> None:
+        super().__init__()
+        self._look = look
+        self._rows_of = rows
+        self._interval_s = interval_s
+        self._sort = sort
+        self._wanted = wanted
+        self._shown: list[Row] = []
+        self.failure: KclientQuotaError | None = None
+
+    def compose(self) -> ComposeResult:
+        """Summary, table, the client under the cursor, the filter, keys."""
+        yield Static(id="summary", markup=False)
+        table: DataTable[str | Text] = DataTable(cursor_type="row", cell_padding=0)
+        for column in COLUMNS:
+            table.add_column(column.head, key=column.head, width=column.width + 1)
+        yield table
+        yield Static(id="details", markup=False)
+        yield Input(self._wanted, placeholder="client.id or user", id="filter")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.query_one(DataTable).focus()
+        self.show()
+        self._watch()
+
+    @work(thread=True, exclusive=True)
+    def _watch(self) -> None:
+        worker = get_current_worker()
+        while not worker.is_cancelled:
+            try:
+                self._look(self._interval_s)
+            except KclientQuotaError as error:
+                self.failure = error
+                self.call_from_thread(self.exit)
+                return
+            if not worker.is_cancelled:
+                self.call_from_thread(self.show)
+
+    def show(self) -> None:
+        """Draw what is known now; the cursor stays with its client."""
+        now_ms = unix_ms()
+        table = self.query_one(DataTable)
+        chosen = self._key(table.cursor_row)
+        self._shown = self._rows_of(self._sort, self._wanted)
+        table.clear()
+        for line in cells(self._shown, now_ms):
+            table.add_row(*line)
+        keys = [(row.instance, row.kind) for row in self._shown]
+        if chosen in keys:
+            table.move_cursor(row=keys.index(chosen))
+        held = sum(row.is_throttled for row in self._shown)
+        which = f", those with {self._wanted!r}" if self._wanted else ""
+        self.query_one("#summary", Static).update(
+            f"{len(self._shown)} clients, {held} held up by a quota; sorted by {self._sort}{which}"
+        )
+        self._show_details(table.cursor_row)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Show the client under the cursor."""
+        self._show_details(event.cursor_row)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort by the column that was clicked."""
+        self._sort = next((each.sort for each in COLUMNS if each.head == event.column_key.value), self._sort)
+        self.show()
+
+    def action_sort(self) -> None:
+        """Sort by the next thing."""
+        self._sort = _after(SORTS, self._sort)
+        self.show()
+
+    def action_filter(self) -> None:
+        """Ask for a filter."""
+        asked = self.query_one("#filter", Input)
+        asked.add_class("shown")
+        asked.focus()
+
+    def action_show_all(self) -> None:
+        """Drop the filter."""
+        self.query_one("#filter", Input).value = ""
+        self._filter("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while somebody types."""
+        self._wanted = event.value
+        self.show()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Back to the table."""
+        self._filter(event.value)
+
+    def _filter(self, wanted: str) -> None:
+        self._wanted = wanted
+        self.query_one("#filter", Input).remove_class("shown")
+        self.query_one(DataTable).focus()
+        self.show()
+
+    def _key(self, at: int) -> tuple[str, str] | None:
+        return (self._shown[at].instance, self._shown[at].kind) if 0 <= at < len(self._shown) else None
+
+    def _show_details(self, at: int) -> None:
+        words = (
+            details(self._shown[at], unix_ms()) if 0 <= at < len(self._shown) else "no client has pushed anything yet"
+        )
+        self.query_one("#details", Static).update(words)
+
+
+def _after(names: Sequence[str], name: str) -> str:
+    return names[(names.index(name) + 1) % len(names)]
