@@ -4,11 +4,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from kclient_quota.cli.printing import notice
+from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.errors import ConfigError
+from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
+from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, USER, ClientQuotaEntity
 
 if TYPE_CHECKING:
+    from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.operate.doctor import Finding
 
 TO_CHANGE = 3
@@ -24,8 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the client; may be repeated"
     )
+    add_source_arguments(parser, required=False)
+    parser.add_argument(
+        "--live",
+        type=seconds,
+        metavar="SECONDS",
+        help="watch for so long what a running client of this client-id and user pushes; needs --from-topic or "
+        "--prometheus",
+    )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.epilog = f"exit status: 0 nothing to change; 1 the cluster does not answer; {TO_CHANGE} something to change"
+    parser.epilog = (
+        f"exit status: 0 nothing to change; 1 the cluster does not answer; 2 wrong options; {TO_CHANGE} something to "
+        "change. With --topic the newest hundred messages or so are read."
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         ClusterError: the cluster cannot be reached.
     """
     from kclient_quota.admin.quotas import QuotaAdmin  # noqa: PLC0415 - slow to load for --help
-    from kclient_quota.operate.doctor import CHANGE, examine, gather  # noqa: PLC0415 - as above
+    from kclient_quota.operate.doctor import CHANGE, examine, gather, ordered  # noqa: PLC0415 - as above
 
     conf = configuration(options)
     for text in options.set:
@@ -49,12 +64,15 @@ def run(options: argparse.Namespace) -> int:
         conf[key] = value
     if options.client_id:
         conf["client.id"] = options.client_id
-    entity = ClientQuotaEntity(
-        {USER: options.user or str(conf.get("sasl.username") or _ANONYMOUS), CLIENT_ID: str(conf["client.id"])}
-    )
+    user, client_id = options.user or str(conf.get("sasl.username") or _ANONYMOUS), str(conf["client.id"])
+    entity = ClientQuotaEntity({USER: user, CLIENT_ID: client_id})
+    if options.live is not None and not (options.from_topic or options.prometheus):
+        raise ConfigError("--live watches pushes: say where they are with --from-topic NAME or --prometheus URL")
     with QuotaAdmin(conf) as admin:
-        facts = gather(admin, entity, options.topic, timeout_s=options.timeout)
-    findings = examine(facts, conf)
+        facts = gather(admin, entity, options.topic, timeout_s=options.timeout, unix_ms=unix_ms)
+        findings = examine(facts, conf)
+        if options.live is not None:
+            findings = ordered([*findings, *_watched(options, admin, user, client_id)])
     if options.json:
         print(json.dumps([finding.row() for finding in findings], indent=2))
     else:
@@ -63,6 +81,27 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print(f"\n{changes} to change" if changes else "\nnothing to change")
     return TO_CHANGE if changes else 0
+
+
+def _watched(options: argparse.Namespace, admin: "QuotaAdmin", user: str, client_id: str) -> "list[Finding]":
+    from kclient_quota.operate.doctor import watch  # noqa: PLC0415 - as above
+    from kclient_quota.operate.top import Top  # noqa: PLC0415 - as above
+
+    top = Top()
+    look, close = opened(options, top.take, lambda: False, whole=False)
+    notice(f"watching {client_id} for {options.live:g} s")
+    try:
+        look(options.live)
+        if options.prometheus:
+            look(options.live)  # the first look is for what counters count from
+    finally:
+        close()
+    try:
+        quotas = admin.index_client_quotas(request_timeout=options.timeout).result()
+    except ClusterError:
+        quotas = None
+    rows = top.rows(unix_ms(), quotas=quotas)
+    return watch([row for row in rows if row.client == client_id and row.user in {user, ""}], options.live)
 
 
 def _text(finding: "Finding") -> str:

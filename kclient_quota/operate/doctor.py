@@ -9,16 +9,20 @@ from kclient_quota.admin.capacity import effective_rate, largest_batch
 from kclient_quota.admin.output import entity_text, number
 from kclient_quota.cluster.configs import ResourceType, describe_configs, window_of
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.operate.clocks import Skew, skew
+from kclient_quota.operate.stored import Stored, read_some
+from kclient_quota.pacing.worth import SAMPLE, worth
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, ClientQuotaEntity
 from kclient_quota.wire.error_codes import error_name
 from kclient_quota.wire.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
     from kclient_quota.admin.effective import EffectiveQuota
     from kclient_quota.admin.quotas import QuotaAdmin
+    from kclient_quota.operate.top import Row
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -30,6 +34,8 @@ _DEFAULT_QUEUE_KB = 1_048_576
 _DEFAULT_MESSAGE_TIMEOUT_MS = 300_000
 _DEFAULT_MAX_POLL_MS = 300_000
 _SMALL_LINGER_MS = 5.0
+_SKEW_MS = 1_000
+_FAR_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,15 @@ class Facts:
         apis: numbers of the APIs that brokers speak.
         quotas: what applies to the client.
         denied: why quotas could not be asked for.
-        leaders: how many partitions of the topic each broker leads.
+        leaders: who leads each partition of the topic.
         topic: its name.
         topic_error: why it could not be described.
         window: samples and seconds of the brokers' quota window.
         max_message_bytes: the topic's.
         subscriptions: of client metrics.
+        skew: how far the cluster's clock is ahead of this machine's.
+        stored: some of the topic's messages.
+        unread: why they were not read, if so.
     """
 
     cluster_id: str = ""
@@ -82,10 +91,22 @@ class Facts:
     window: tuple[int, float] | None = None
     max_message_bytes: int | None = None
     subscriptions: list[ClientMetricsSubscription] | None = None
+    skew: Skew | None = None
+    stored: Stored | None = None
+    unread: str = ""
 
 
-def gather(admin: QuotaAdmin, entity: ClientQuotaEntity, topic: str | None, *, timeout_s: float) -> Facts:
+def gather(
+    admin: QuotaAdmin, entity: ClientQuotaEntity, topic: str | None, *, timeout_s: float, unix_ms: Callable[[], int]
+) -> Facts:
     """Ask a cluster; what it keeps to itself is left out.
+
+    Args:
+        admin: whom to ask.
+        entity: whose quotas.
+        topic: what it produces to or consumes, if any: a few of its messages are read.
+        timeout_s: for each request.
+        unix_ms: this machine's wall clock.
 
     Raises:
         ClusterError: it cannot be reached at all.
@@ -103,8 +124,12 @@ def gather(admin: QuotaAdmin, entity: ClientQuotaEntity, topic: str | None, *, t
     if topic:
         if topic in metadata.topic_errors:
             facts.topic_error = error_name(metadata.topic_errors[topic])
-        for leader in metadata.leaders.values():
-            facts.leaders[leader] = facts.leaders.get(leader, 0) + 1
+        facts.leaders = {partition: leader for (_, partition), leader in metadata.leaders.items() if leader >= 0}
+        _read_topic(admin, facts, topic, timeout_ms)
+    try:
+        facts.skew = skew(admin.client, unix_ms, timeout_ms=timeout_ms)
+    except ClusterError:
+        facts.skew = None  # who may not ask, or asks a Kafka before 3.3, is told no time
     _ask_configs(admin, facts, min(metadata.brokers, default=0), timeout_ms)
     try:
         names = admin.list_client_metrics_subscriptions(request_timeout=timeout_s).result()
@@ -113,6 +138,15 @@ def gather(admin: QuotaAdmin, entity: ClientQuotaEntity, topic: str | None, *, t
     except (ClusterError, ConfigError):
         facts.subscriptions = None
     return facts
+
+
+def _read_topic(admin: QuotaAdmin, facts: Facts, topic: str, timeout_ms: int) -> None:
+    if facts.topic_error or not facts.leaders:
+        return
+    try:
+        facts.stored = read_some(admin.client, topic, facts.leaders, timeout_ms=timeout_ms)
+    except ClusterError as error:
+        facts.unread = str(error)
 
 
 def _ask_configs(admin: QuotaAdmin, facts: Facts, broker: int, timeout_ms: int) -> None:
@@ -147,9 +181,15 @@ def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
         found += _producing(facts, conf, limits[PRODUCER_BYTE_RATE])
     if CONSUMER_BYTE_RATE in limits:
         found += _consuming(facts, conf, limits[CONSUMER_BYTE_RATE])
+    found += _worth(facts, conf)
+    found += _clock(facts)
     found += _telemetry(facts)
-    order = (OK, NOTE, CHANGE)
-    return sorted(found, key=lambda finding: order.index(finding.level))
+    return ordered(found)
+
+
+def ordered(found: list[Finding]) -> list[Finding]:
+    """The worst last, where a terminal shows it."""
+    return sorted(found, key=lambda finding: (OK, NOTE, CHANGE).index(finding.level))
 
 
 def _rights(facts: Facts) -> list[Finding]:
@@ -176,18 +216,20 @@ def _quotas(facts: Facts) -> list[Finding]:
 
 
 def _leading(facts: Facts) -> int:
-    return max(1, sum(count > 0 for count in facts.leaders.values()))
+    return max(1, len(set(facts.leaders.values())))
 
 
 def _producing(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Finding]:
     leading = _leading(facts)
-    whole = effective_rate(limit, leading, max(leading, sum(facts.leaders.values()) or leading))
+    whole = effective_rate(limit, leading, max(leading, len(facts.leaders)))
     found = [Finding(OK, "produce", f"{leading} leading brokers give {number(whole)} B/s in all")]
     queue = _number(conf, "queue.buffering.max.kbytes", _DEFAULT_QUEUE_KB) * 1024
     timeout_s = (
         _number(conf, "message.timeout.ms", _number(conf, "delivery.timeout.ms", _DEFAULT_MESSAGE_TIMEOUT_MS)) / 1000
     )
     drain_s = queue / whole
+    words = f"a full queue of {number(float(queue))} B (queue.buffering.max.kbytes) takes {drain_s:,.0f} s at this rate"
+    found.append(Finding(OK, "produce", words))
     if timeout_s and drain_s > timeout_s:
         said = (
             f"a full queue of {number(float(queue))} B takes {drain_s:,.0f} s at this quota, longer than "
@@ -236,7 +278,84 @@ def _consuming(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Find
     if poll_ms < 2 * samples * window_s * 1000:
         said = f"max.poll.interval.ms={number(poll_ms)} is shorter than two windows: a throttle may cost the membership"
         found.append(Finding(CHANGE, "consume", said, f"max.poll.interval.ms={round(4 * samples * window_s * 1000)}"))
-    return found
+    return found + _stored_batches(facts, most)
+
+
+def _stored_batches(facts: Facts, most: float) -> list[Finding]:
+    """Of those that were looked at, whether one can never be delivered."""
+    if facts.stored is None or facts.stored.largest <= most:
+        return []
+    said = f"{facts.topic} has a batch of {facts.stored.largest} B: it is never delivered under this quota"
+    return [Finding(CHANGE, "consume", said, "a larger consumer_byte_rate, or a smaller batch.size of who produces")]
+
+
+def _worth(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
+    """What one setting would buy, by some of the topic's messages."""
+    if facts.unread:
+        return [Finding(NOTE, "worth", f"what compression would buy is not known: {facts.unread}")]
+    if facts.stored is None or not facts.stored.records:
+        return []
+    compression = str(conf.get("compression.type", conf.get("compression.codec", facts.stored.compression)))
+    together = len(facts.stored.records) / facts.stored.batches
+    best = worth(facts.stored.records[-SAMPLE:], compression=compression, together=together, most_together=SAMPLE)
+    if best is None:
+        said = f"{facts.topic} as it is stored, {together:.1f} messages in a batch, {compression}: no setting buys much"
+        return [Finding(OK, "worth", said)]
+    return [Finding(NOTE, "worth", best.sentence(str(facts.topic)), best.setting)]
+
+
+def _clock(facts: Facts) -> list[Finding]:
+    """Quotas are measured with brokers' clocks alone; what else goes by both."""
+    if facts.skew is None:
+        return [Finding(OK, "clock", "what time it is there nobody tells (Kafka 3.3, DESCRIBE on the cluster)")]
+    ahead_ms, uncertain_ms = facts.skew.ahead_ms, facts.skew.uncertain_ms
+    off_ms = max(0, abs(ahead_ms) - uncertain_ms)
+    where = "ahead of" if ahead_ms > 0 else "behind"
+    if off_ms < _SKEW_MS:
+        return [Finding(OK, "clock", f"the cluster's clock is within {off_ms + 2 * uncertain_ms} ms of this machine's")]
+    said = (
+        f"the cluster's clock is {off_ms / 1000:,.1f} s {where} this machine's: throttling does not mind, but messages "
+        "carry this machine's time, by which they expire (retention.ms), are searched and, when too far off, refused; "
+        "tokens and certificates are valid by it; and pushes of metrics stand at the wrong time"
+    )
+    return [Finding(CHANGE if off_ms >= _FAR_MS else NOTE, "clock", said, "synchronise both with NTP")]
+
+
+def watch(rows: list[Row], seconds: float) -> list[Finding]:
+    """What the pushes of a running client tell.
+
+    Args:
+        rows: of the client, a producer and a consumer perhaps.
+        seconds: for how long was watched.
+    """
+    if not rows:
+        said = f"nothing was pushed within {seconds:g} s by a client of this client-id and user"
+        remedy = "check that it runs, that enable.metrics.push is not false, and the subscription's interval"
+        return [Finding(NOTE, "live", said, remedy)]
+    return [_live(row) for row in rows]
+
+
+def _live(row: Row) -> Finding:
+    used = "" if row.use is None else f", {row.use:.0%} of the {number(row.limit or 0.0)} B/s of {row.quota}"
+    waits = f"calls wait {row.wait_ratio:.0%} of the time"
+    lag = "" if row.lag is None else f"; {row.lag:,.0f} records behind"
+    fill = "" if row.batch_fill is None else f"; batches {row.batch_fill:.0%} full"
+    said = (
+        f"the {row.kind} moves {row.rate:,.0f} B/s on its busiest broker{used}; throttled "
+        f"{row.throttle_avg_ms:,.0f} ms on average, {row.throttle_max_ms:,.0f} at most; {waits}{lag}{fill}"
+    )
+    if row.throttle_max_ms >= _LONG_THROTTLE_MS:
+        remedy = "throttles this long cost plain clients their requests' time-outs: use kclient_quota's"
+        return Finding(CHANGE, "live", said, remedy)
+    if row.use is not None and row.use >= _NEARLY and row.is_throttled:
+        return Finding(NOTE, "live", said, "it needs a larger quota, or has to send less; see what a setting would buy")
+    if row.use is not None and row.use < _HARDLY and row.is_throttled:
+        return Finding(NOTE, "live", said, "it is held up far below its limit: who else shares it? kclient-quota top")
+    return Finding(OK, "live", said)
+
+
+_LONG_THROTTLE_MS = 30_000
+_NEARLY, _HARDLY = 0.85, 0.6
 
 
 def _telemetry(facts: Facts) -> list[Finding]:

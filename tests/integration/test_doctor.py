@@ -1,15 +1,22 @@
 """`kclient-quota doctor` on the embedded broker: what it finds is what the configuration would meet."""
 
 import json
+import random
+import time
 
 import pytest
+from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
 
+from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
+from kclient_quota.operate.clocks import Skew
+from kclient_quota.operate.doctor import Facts, examine, watch
+from kclient_quota.operate.top import Row
 from kclient_quota.wire.error_codes import ErrorCode
-from kclient_quota.wire.messages import DescribeClientQuotasResponse
+from kclient_quota.wire.messages import DescribeClientQuotasResponse, FetchResponse
 
-DESCRIBE_QUOTAS = 48
+DESCRIBE_QUOTAS, FETCH = 48, 1
 
 
 @pytest.fixture
@@ -53,6 +60,7 @@ def test_which_quota_applies_from_where_and_what_it_comes_to(doctor, cluster):
     cluster.set_quota(default_user=True, producer_byte_rate=None)
     findings = doctor("--client-id", "shop", "--topic", "orders", status=3)
     assert "2 leading brokers give 40000 B/s in all" in said(findings, "produce", "ok")
+    assert "a full queue of 1073741824 B (queue.buffering.max.kbytes) takes 26,844 s" in said(findings, "produce", "ok")
     changes = said(findings, "produce", "change")
     assert "takes 26,844 s at this quota, longer than message.timeout.ms=300000" in changes
     assert "batch.size=1000000 is more than 220000 B" in changes
@@ -90,3 +98,110 @@ def test_text_wrong_options_and_no_cluster(cluster, capsys):
     assert "write it as KEY=VALUE" in capsys.readouterr().err
     assert main(["doctor", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def fill(cluster, value, count=120, **conf):
+    """A topic's partition 0, in batches of about fifty messages."""
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 500, "batch.num.messages": 50, **conf}
+    with Producer(conf) as producer:
+        for number in range(count):
+            producer.produce("orders", value(number), partition=0)
+        assert producer.flush(30) == 0
+
+
+def order(number):
+    return json.dumps({"order": number, "customer": f"customer-{number % 7}", "status": "accepted"} | ITEMS).encode()
+
+
+ITEMS = {"lines": [{"sku": f"SKU-{number:05}", "quantity": 1} for number in range(8)]}
+
+
+def test_what_compression_would_buy_is_measured_on_messages_of_the_topic(doctor, cluster):
+    fill(cluster, order)
+    requests = len([seen for seen in cluster.requests if seen.api_key == FETCH])
+    words = said(doctor("--topic", "orders"), "worth", "note")
+    assert "orders compress " in words
+    assert "compression.type=zstd would send " in words
+    assert "times the messages (measured on 100)" in words
+    assert len([seen for seen in cluster.requests if seen.api_key == FETCH]) - requests <= 3, "a sample, no more"
+    compressed = doctor("--topic", "orders", "--set=compression.type=zstd")
+    assert "compression.type=" not in said(compressed, "worth"), "it has that already"
+
+
+def test_what_does_not_compress_is_not_told_to(doctor, cluster):
+    chance = random.Random(1)
+    fill(cluster, lambda _number: chance.randbytes(500))
+    assert "no setting buys much" in said(doctor("--topic", "orders"), "worth", "ok")
+
+
+def test_a_batch_that_is_there_and_never_comes_is_named(doctor, cluster):
+    fill(cluster, lambda number: b"%05d" % number * 1_000)
+    cluster.set_quota(user="alice", consumer_byte_rate=2_000)
+    changes = said(doctor("--user", "alice", "--topic", "orders", status=3), "consume", "change")
+    assert "orders has a batch of " in changes
+    assert "it is never delivered under this quota" in changes
+
+
+def test_who_may_not_read_is_told_what_is_not_known(doctor, cluster):
+    cluster.control(FETCH, lambda _seen: FetchResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=None)
+    fill(cluster, order, 1)
+    assert "orders cannot be read: TOPIC_AUTHORIZATION_FAILED" in said(doctor("--topic", "orders"), "worth", "note")
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "level", "words"),
+    [
+        (-400, "ok", "within 405 ms"),
+        (5_000, "note", "5.0 s ahead of"),
+        (-3_600_000, "change", "3,600.0 s behind"),
+    ],
+)
+def test_clocks_that_differ_matter_for_all_but_throttling(ahead_ms, level, words):
+    (found,) = [each for each in examine(Facts(skew=Skew(ahead_ms, 5)), {}) if each.topic == "clock"]
+    assert (found.level, words in found.said) == (level, True), found
+    assert ("throttling does not mind" in found.said) == (level != "ok")
+
+
+def test_the_clocks_of_one_machine_agree(doctor):
+    assert "the cluster's clock is within " in said(doctor(), "clock", "ok")
+
+
+def test_what_a_running_client_pushes_is_held_against_its_quota(cluster, capsys):
+    endpoint = PrometheusEndpoint()
+    with EmbeddedBroker(topics={"t": 1}, exporters=[endpoint]) as broker:
+        broker.set_client_metrics("all", interval_ms=200)
+        broker.set_quota(client_id="slow", producer_byte_rate=20_000)
+        words = ["doctor", "--bootstrap-server", broker.bootstrap_servers, "--json", "--client-id", "slow"]
+        live = ["--prometheus", f"http://127.0.0.1:{endpoint.port}/metrics", "--live", "0.5"]
+        assert main([*words, *live]) in {0, 3}
+        assert "nothing was pushed within 0.5 s" in capsys.readouterr().out
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "slow"}) as producer:
+            end = time.monotonic() + 60
+            while len(broker.pushes) < 8 and time.monotonic() < end:
+                producer.produce("t", b"x" * 2_000)
+                producer.poll(0)
+            assert main([*words, *live]) in {0, 3}
+        (found,) = [each for each in json.loads(capsys.readouterr().out) if each["topic"] == "live"]
+        assert "of the 20000 B/s of {client-id=slow}" in found["said"]
+    assert main([*words, "--live", "1"]) == 1
+    assert "--from-topic NAME or --prometheus URL" in capsys.readouterr().err
+
+
+def row(**values):
+    return Row("c", "u", "producer", quota="{user=u}", **values)
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        (row(limit=100.0, rate=50.0), "ok", "50% of the 100 B/s of {user=u}"),
+        (row(limit=100.0, rate=95.0, throttle_avg_ms=20.0), "note", "it needs a larger quota"),
+        (row(limit=100.0, rate=30.0, wait_ratio=0.5), "note", "who else shares it?"),
+        (row(throttle_avg_ms=9_000.0, throttle_max_ms=45_000.0), "change", "cost plain clients their requests"),
+        (row(lag=7.0, batch_fill=0.5), "ok", "7 records behind; batches 50% full"),
+    ],
+)
+def test_what_pushes_tell(found, level, words):
+    (finding,) = watch([found], 5)
+    assert finding.level == level
+    assert words in finding.said + finding.remedy
