@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -28,6 +29,7 @@ SERIES = re.compile(r"\b(?:org_apache_kafka|kafka_client_telemetry|shared_by:kaf
 BYTES_OUT = "org_apache_kafka_producer_node_outgoing_byte_rate"
 RECEIVED = "org_apache_kafka_consumer_node_incoming_byte_rate"
 PROMTOOL = shutil.which("promtool")
+PROMETHEUS = shutil.which("prometheus")
 
 
 @pytest.fixture
@@ -170,6 +172,63 @@ if PROMTOOL is not None:  # of Debian's package prometheus; the suite must not a
         for words in (["check", "rules", str(rules)], ["test", "rules", str(file)]):
             done = subprocess.run([PROMTOOL, *words], capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
+
+
+if PROMETHEUS is not None:  # Debian's package; the suite must not ask for it
+
+    def asked(port, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=5) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
+    def test_a_real_prometheus_scrapes_the_page_and_evaluates_the_rules(written, tmp_path):
+        _, _, rules = written
+        with EmbeddedBroker(topics={"t": 1}, metrics_port=0) as cluster:
+            cluster.set_client_metrics("all", interval_ms=200)
+            cluster.set_quota(client_id="slow", producer_byte_rate=20_000)
+            target = cluster.metrics_url.removeprefix("http://").removesuffix("/metrics")
+            config = {
+                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                "rule_files": [str(rules)],
+                "scrape_configs": [{"job_name": "kafka", "static_configs": [{"targets": [target]}]}],
+            }
+            file = tmp_path / "prometheus.yml"
+            file.write_text(yaml.safe_dump(config))
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+            words = [PROMETHEUS, f"--config.file={file}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+            words.append(f"--web.listen-address=127.0.0.1:{port}")
+            with (
+                subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as prometheus,
+                Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "slow"}) as producer,
+            ):
+                try:
+                    found = scraped(producer, port)
+                finally:
+                    prometheus.terminate()
+        assert found["up"], "the page is one that Prometheus reads"
+        assert {result["metric"]["client_id"] for result in found[BYTES_OUT]} == {"slow"}
+        assert found["kafka_server_produce_byte_rate"], "brokers' own are on it, too"
+        assert found["rules"]
+        assert {rule["health"] for rule in found["rules"]} == {"ok"}
+
+    def scraped(producer, port):
+        """What it has of each series, and its rules once all are evaluated."""
+        found, end = {}, time.monotonic() + 90
+        while time.monotonic() < end:
+            for _ in range(5):
+                producer.produce("t", b"x" * 1_000)
+                producer.poll(0.05)
+            for name in ("up", BYTES_OUT, "kafka_server_produce_byte_rate"):
+                found[name] = (asked(port, f"query?query={name}") or {}).get("result", [])
+            groups = (asked(port, "rules") or {}).get("groups", [])
+            found["rules"] = [rule for group in groups for rule in group["rules"]]
+            is_evaluated = found["rules"] and all(rule["health"] != "unknown" for rule in found["rules"])
+            if is_evaluated and all(found.values()) and found["up"][0]["value"][1] == "1":
+                break
+        return found
 
 
 def test_a_limit_has_a_series_only_while_its_client_pushes():
