@@ -56,9 +56,13 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """`conf` with safe defaults where the user has set nothing and their other settings allow it.
 
     Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger. A batch
-    takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for speed.
+    takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for speed. When
+    all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the brokers it knew; a
+    `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so transactions go without.
     """
     out = dict(conf)
+    if conf.get("transactional.id"):
+        out.setdefault("metadata.recovery.strategy", "none")
     everything = {**conf, **(conf.get("default.topic.config") or {})}
     if allows_idempotence(everything):
         out["enable.idempotence"] = True

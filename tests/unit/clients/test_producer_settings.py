@@ -162,3 +162,11 @@ def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> No
 )
 def test_what_counts_as_a_batch(messages: Any, expected: bool) -> None:
     assert is_batch(messages) is expected
+
+
+def test_transactions_keep_the_brokers_they_know_when_all_connections_break() -> None:
+    """Librdkafka's bootstrapping anew gives the coordinator up, and `send_offsets_to_transaction()` waits for ever."""
+    key = "metadata.recovery.strategy"
+    assert with_defaults({"transactional.id": "t"}, NONE)[key] == "none"
+    assert with_defaults({"transactional.id": "t", key: "rebootstrap"}, NONE)[key] == "rebootstrap"
+    assert key not in with_defaults({}, NONE)
