@@ -36,6 +36,7 @@ class SharedPace:
         self.lock = threading.RLock()
         self._pacers: dict[int, Pacer] = {}
         self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
+        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def pacer(self, broker: int, new: Callable[[], Pacer]) -> Pacer:
         """That of a broker, made by whoever asks first."""
@@ -62,6 +63,11 @@ class SharedPace:
         """It has sent so much."""
         turns = self._turns.setdefault(broker, weakref.WeakKeyDictionary())
         turns.setdefault(who, _Turn()).had_bytes += nbytes
+
+    def join(self, who: Any) -> int:
+        """It is one of those that share; how many they are."""
+        self._members.add(who)
+        return len(self._members)
 
 
 _paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()

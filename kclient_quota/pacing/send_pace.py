@@ -194,15 +194,18 @@ class SendPace:
         """Raw bytes granted whose delivery is not known yet."""
         return max(0, self.granted - self._settled)
 
-    def on_wire(self, wire_bytes: int, now_ms: int) -> None:
+    def on_wire(self, wire_bytes: int, now_ms: int, *, learns: bool = True) -> None:
         """Librdkafka has sent so many bytes to this broker since the last call: learn framing and compression.
+
+        Nothing is learnt where messages that were not granted here are among them.
 
         What took more than was foretold is charged for. What took less makes up for later errors, but no more than
         a batch's worth: the window has no room to spare for what was not sent seconds ago.
         """
         batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
         self._seen = (self._granted_batches, self.granted)
-        self._cost.observe(batches, raw, wire_bytes)
+        if learns:
+            self._cost.observe(batches, raw, wire_bytes)
         self._owed += wire_bytes
         if self._owed > 0:
             self._pacer.on_sent(int(self._owed), now_ms)

@@ -42,6 +42,9 @@ NO_TENANT: Final = ()
 LOOK_MS: Final = 100
 """Of several lanes or tenants each has room for so much longer, so that none runs empty, and loses its part to another,
 before the adapter looks again."""
+ROUND_MS: Final = 20
+"""So much of the quota may wait however small its batches are: the adapter looks that often, and a quota of gigabytes a
+second would otherwise be used for the microseconds that a batch takes of it."""
 LEAST_MESSAGES: Final = 2
 """So many may wait whatever they take, so that one is there when the one before it has gone."""
 
@@ -216,7 +219,7 @@ class SendQueue:
         return min(self._room_for(waits, waits.turns.places), self._max_bytes)
 
     def _room_for(self, waits: _Waits, places: int) -> float:
-        room = self.pace.room_bytes(places)
+        room = max(self.pace.room_bytes(places), self.pace.raw_in(ROUND_MS))
         if len(self._lanes) > 1:
             room += self.pace.raw_in(LOOK_MS)
         return room * self._part_of(waits)

@@ -14,8 +14,7 @@ from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, Limi
 from kclient_quota.clients.producer import settings
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
-from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.queue_metrics import RECORD_BYTES
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Handed, Outbox
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.sorting import Sorting

@@ -16,6 +16,7 @@ from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Ro
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.lanes import DEFAULT_LANE
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.spare import Spare
 from kclient_quota.pacing.turns import Waiting
 
 CALM_MS: Final = 60_000
@@ -50,6 +51,10 @@ class Turns(Protocol):
 
     def on_sent(self, who: object, broker: int, nbytes: int) -> None:
         """It has sent so much."""
+        ...
+
+    def join(self, who: object) -> int:
+        """It is one of those that share; how many they are."""
         ...
 
 
@@ -99,6 +104,10 @@ class ProducerCore:
         self.turns: Turns | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
+        self._spare = Spare()
+        self._given = 0.0
+        self._granted = 0
+        self._passed_by = False  # bytes of callers' own are among those on the wire
 
     # Messages -----------------------------------------------------------------------------------------------------
 
@@ -244,6 +253,22 @@ class ProducerCore:
             return 0.0
         return queue.free_bytes(lane, MOST_FREE_BYTES)
 
+    def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
+        """So many bytes callers may hand over themselves, of a quota of which little is used; see `Spare`."""
+        is_calm = self.throttled_at_ms is None or now_ms - self.throttled_at_ms >= CALM_MS
+        limit = self.limit.byte_rate if self.limit.known and is_calm and not self.is_careful else None
+        self._spare.set_limit(limit, 1 if self.turns is None else self.turns.join(self))
+        granted = sum(broker.queue.pace.granted for broker in self.brokers)
+        queued, self._granted = granted - self._granted, granted
+        self._passed_by |= left < self._given
+        self._given = self._spare.step(now_ms, left, queued, may=may and self.is_empty)
+        return self._given
+
+    @property
+    def is_spare_due(self) -> bool:
+        """Whether they may, as soon as all that came before has been handed over."""
+        return self._spare.is_due
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
@@ -265,7 +290,8 @@ class ProducerCore:
         broker.wire_bytes += nbytes
         # What librdkafka has not sent yet must not pass for what compresses well.
         if pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding:
-            pace.on_wire(broker.wire_bytes, now_ms)
+            pace.on_wire(broker.wire_bytes, now_ms, learns=not self._passed_by)
+            self._passed_by = False
             broker.wire_bytes = 0
             broker.looked_at = pace.granted
 

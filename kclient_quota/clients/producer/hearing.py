@@ -125,9 +125,9 @@ class Hearing:
         outbox.notices.append(told)
         if not steps_in or self._backoff is Backoff.OFF:
             return
-        if outbox.is_open:
+        if outbox.is_open or outbox.is_spare:
             outbox.is_mixed = True
-            outbox.is_open = False
+            outbox.is_open = outbox.is_spare = False
             # Whatever serves this event is inside librdkafka, where it must not wait.
             outbox.calling[threading.get_ident()] = True
         # What was free before may not be any more: who comes until the sender has looked asks it.

@@ -22,6 +22,8 @@ Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple[Any, ...]
 """A callback of the application's and what it is called with."""
 
+RECORD_BYTES: Final = 12
+"""What a record of format 2 adds to its key and value, about."""
 MOST_NOTICES: Final = 1_000
 """While there is no sender, older ones mean nothing."""
 
@@ -100,29 +102,34 @@ class Bell:
 
 
 class Inbox:
-    """What one sender is to do, in order; it alone takes."""
+    """What one sender is to do, in order; it alone takes.
+
+    Attributes:
+        items: that.
+        bell: rung when there is more.
+    """
 
     def __init__(self) -> None:
-        self._items: deque[Any] = deque()
-        self._bell = Bell()
+        self.items: deque[Any] = deque()
+        self.bell = Bell()
 
     def put(self, item: Any) -> None:
         """Add something."""
-        self._items.append(item)
-        self._bell.ring()
+        self.items.append(item)
+        self.bell.ring()
 
     def empty(self) -> bool:
         """Whether nothing is there."""
-        return not self._items
+        return not self.items
 
     def get(self) -> Any:
         """The oldest, of which there has to be one."""
-        return self._items.popleft()
+        return self.items.popleft()
 
     def wait(self, timeout_s: float) -> None:
         """Until something is there, or not."""
-        if not self._items:
-            self._bell.wait(timeout_s)
+        if not self.items:
+            self.bell.wait(timeout_s)
 
 
 class Outbox:
@@ -137,6 +144,9 @@ class Outbox:
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
+        is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
+            `spare` is above 0.
+        spare: bytes that they may; several of them may each take from it what was left for the others.
         free_bytes: so much of each lane may be put into `inbox` without asking.
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
@@ -157,6 +167,8 @@ class Outbox:
         self.finished = 0
         self.is_open = False
         self.is_mixed = False
+        self.is_spare = False
+        self.spare = 0.0
         self.free_bytes: dict[str, int] = {}
         self.in_flight = 0
         self.is_running = False
@@ -169,13 +181,23 @@ class Outbox:
 
     # Callers ------------------------------------------------------------------------------------------------------
 
-    def put(self, message: Any) -> None:
-        """Hand a message to the sender."""
+    def put(self, message: Any) -> bool:
+        """Hand a message to the sender; False when its caller is to hand it over himself."""
         with self.lock:
+            if self.has_spare:
+                return False
+            self.is_spare = False  # what its caller produces next must not overtake it
             self.accepted += 1
-            self.inbox.put(message)
+            self.inbox.items.append(message)  # a call of C: an interrupt comes before both lines, or after them
+        self.inbox.bell.ring()
         if not self.is_running:
             self.wake()
+        return True
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether callers may hand messages over themselves."""
+        return self.is_spare and self.spare > 0
 
     def wake(self) -> None:
         """There is something to do for the sender."""
@@ -241,7 +263,7 @@ class Outbox:
         self.inbox = Inbox()
         self.news = Bell()
         self.is_forked = True
-        self.is_open = self.is_running = False
+        self.is_open = self.is_running = self.is_spare = False
 
 
 _all: Final["weakref.WeakSet[Outbox]"] = weakref.WeakSet()

@@ -193,7 +193,8 @@ class Producer(TakingProducer, TelemetryMethods):
         outbox = self._outbox
         if self._closed or not _is_number(timeout):
             return super().poll(timeout)  # which says what is wrong
-        if outbox.is_open and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
+        is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
+        if is_direct and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
             try:
                 return super().poll(timeout)
             except SystemError as error:

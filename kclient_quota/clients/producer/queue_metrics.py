@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kclient_quota.clients.producer.core import Lost, Sent
+from kclient_quota.clients.producer.outbox import RECORD_BYTES
 from kclient_quota.metrics import MetricName
 from kclient_quota.pacing.lanes import DEFAULT_LANE
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
 GROUP: Final = "producer-metrics"
-RECORD_BYTES: Final = 12
-"""What a record of format 2 adds to its key and value, about."""
 
 
 class _Times:

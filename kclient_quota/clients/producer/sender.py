@@ -111,7 +111,7 @@ class Sender:
                 if is_idle:
                     outbox.inbox.wait(max(1, min(wait_ms, POLL_MS if self.wants_flush else IDLE_MS)) / 1000)
         finally:
-            outbox.is_running = False
+            outbox.is_running = outbox.is_spare = False
             self.ident = 0
             self._one.release()
 
@@ -130,7 +130,7 @@ class Sender:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
         if outbox.is_mixed:
-            outbox.is_mixed = producer.with_librdkafka() > outbox.in_flight
+            outbox.is_mixed = outbox.is_spare or producer.with_librdkafka() > outbox.in_flight
             if outbox.is_mixed:
                 return True
         if not outbox.in_flight:
@@ -145,6 +145,14 @@ class Sender:
 
     def _step(self, producer: "Producer") -> float:
         """All that can be done now; returns after how many milliseconds to look again."""
+        wait_ms = self._pass_on(producer)
+        if self.core.is_spare_due:
+            # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied.
+            with self.outbox.lock:
+                wait_ms = self._pass_on(producer)
+        return wait_ms
+
+    def _pass_on(self, producer: "Producer") -> float:
         outbox, core = self.outbox, self.core
         while not outbox.inbox.empty():
             self._came.append(outbox.inbox.get())
@@ -174,10 +182,17 @@ class Sender:
         return FULL_MS if any(refused) else wait_ms
 
     def set_free(self, now_ms: int) -> None:
-        """Say how much of each lane may come without asking."""
-        self.outbox.free_bytes = {
-            lane: 0 if self.outbox.notices else self.core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
+        """Say how much of each lane may come without asking, and how much need not come here at all."""
+        outbox, core = self.outbox, self.core
+        outbox.free_bytes = {
+            lane: 0 if outbox.notices else core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
         }
+        with outbox.lock:
+            if outbox.is_running and len(self.metrics.lanes) == 1 and not self._transaction.possible:
+                may = outbox.inbox.empty() and not (self._came or outbox.notices)
+                outbox.spare = core.spare_bytes(now_ms, outbox.spare, may=may)
+                outbox.is_spare = outbox.spare > 0
+                outbox.is_mixed |= outbox.is_spare
 
     def hear(self, now_ms: int) -> None:
         """Tell the core what librdkafka and the cluster have said."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
-from kclient_quota.clients.producer.outbox import Callback, Handed
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ class TakingProducer(TransactingProducer):
     def _produce(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
-        """Put a message into the queue, or wait until there is room."""
+        """Hand a message over where the quota is to spare; else put it into the queue, or wait for room there."""
         outbox = self._outbox
+        if outbox.is_spare and outbox.spare > 0:
+            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
+            return
         if isinstance(value, memoryview) and value.readonly:
             value = value.tobytes()
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
@@ -78,25 +81,37 @@ class TakingProducer(TransactingProducer):
         )
         if self._asks_produce:
             handed.context = contextvars.copy_context()
-        now_ms = self._clock.now_ms()
-        message = self._new_waiting(topic, partition, handed, now_ms)
-        nbytes = message.raw_bytes
+        message = self._new_waiting(topic, partition, handed, self._clock.now_ms())
+        if not self._put(message, handed):
+            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
+
+    def _put(self, message: "Waiting", handed: Handed) -> bool:
+        """Put a message into the queue, or wait for room there; False: it is its caller's to hand over."""
+        outbox, free = self._outbox, self._outbox.free_bytes
         lane = self._sorting.sort(message)
-        free = outbox.free_bytes
-        is_free = free[lane.name] >= nbytes and not self._transaction.is_late(now_ms)
+        is_free = free[lane.name] >= message.raw_bytes and not self._transaction.is_late(message.queued_at_ms)
         if is_free or lane.drops or outbox.is_calling():
-            free[lane.name] -= nbytes
-            outbox.put(message)
-            return
+            free[lane.name] -= message.raw_bytes
+            return outbox.put(message)
         self._say_once_in_loop()
         handed.waits, handed.is_hasty = True, lane.raises
         handed.answered = threading.Lock()
         handed.answered.acquire()
-        outbox.put(message)
+        if not outbox.put(message):
+            return False
         if handed.is_hasty:
             self._ask_once(handed)
         else:
             self._wait_until_taken(handed)
+        return True
+
+    def _hand_over(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """As plain confluent_kafka does, while most of the quota is to spare."""
+        super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
+        self._outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
+        self._outbox.is_mixed = True
 
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any

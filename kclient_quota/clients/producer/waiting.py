@@ -102,8 +102,8 @@ class WaitingProducer(confluent_kafka.Producer):
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 served += self._inside(super().poll, slice_ms / 1000)
                 served += outbox.serve()
-                if not outbox.is_open:
-                    outbox.inbox.put(None)
+                if outbox.in_flight:
+                    outbox.inbox.put(None)  # there may be reports of what the sender has handed over
             elif not served and slice_ms:
                 outbox.wait_for_news(slice_ms / 1000)
                 served = outbox.serve()
@@ -249,7 +249,8 @@ class WaitingProducer(confluent_kafka.Producer):
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
                 if stop is not None and stop():
                     slice_ms = 0
-                if (outbox.is_open or not outbox.is_running) and not outbox.is_inside():
+                is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and not len(outbox))
+                if is_direct and not outbox.is_inside():
                     self._inside(super().flush, slice_ms / 1000)
                     outbox.serve()
                 elif len(self):

@@ -1,0 +1,79 @@
+"""While most of a large quota is unused messages go straight to librdkafka; the rest is paced, and none overtakes."""
+
+import threading
+import time
+from collections import defaultdict
+
+import pytest
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+from tests.read_committed import committed
+
+THREADS = 4
+
+
+def run(broker: EmbeddedBroker, each: int, size: int, pause_every: int) -> tuple[Producer, list[object]]:
+    """So many messages of each of four threads, with pauses in which the quota is to spare again."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 5})
+
+    def report(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    def produce(thread: int) -> None:
+        for number in range(each):
+            while True:
+                try:
+                    value = b"%d %06d" % (thread, number) + b"x" * size
+                    producer.produce("orders", value, partition=0, callback=report)
+                except BufferError:
+                    producer.poll(0.05)  # librdkafka's queue is full, as with plain
+                else:
+                    break
+            if not number % 100:
+                producer.poll(0)
+            if not number % pause_every:
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=produce, args=(thread,)) for thread in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert producer.flush(60) == 0
+    return producer, failed
+
+
+@pytest.mark.parametrize(
+    ("quota", "each", "size", "pause_every"),
+    [(1_000_000_000, 20_000, 20, 20_000), (12_000_000, 4_000, 1_500, 4_000), (12_000_000, 3_000, 1_500, 150)],
+    ids=["little-of-a-large-one", "more-than-there-is", "now-and-then"],
+)
+def test_each_threads_messages_come_once_and_in_order(quota: int, each: int, size: int, pause_every: int) -> None:
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        broker.set_quota(client_id="app", producer_byte_rate=quota)
+        producer, failed = run(broker, each, size, pause_every)
+        came = defaultdict(list)
+        for value in committed(broker, "orders"):
+            thread, number = value[:8].split()
+            came[int(thread)].append(int(number))
+        assert not failed
+        assert came == {thread: list(range(each)) for thread in range(THREADS)}
+        passed = sum(state.admitted for state in producer.quota_state().values())
+        if quota > 100_000_000:
+            assert passed < 1_200_000, "more went by way of the queue than what is free before its first look"
+        else:
+            assert passed > 0, "nothing was paced"
+        producer.close()
+
+
+def test_what_is_above_half_of_the_quota_is_paced() -> None:
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        broker.set_quota(client_id="app", producer_byte_rate=12_000_000)
+        producer, failed = run(broker, 12_000, 3_000, 12_000)
+        assert not failed
+        # 144 MB at 12 MB/s: the window of eleven seconds takes 132 of them without a throttle, and not what comes then.
+        assert producer.metric("produce-throttle-time-max") < 1_500
+        producer.close()
