@@ -184,9 +184,10 @@ class Outbox:
     def put(self, message: Any) -> bool:
         """Hand a message to the sender; False when its caller is to hand it over himself."""
         with self.lock:
-            if self.has_spare:
+            # Decided here, and not only where the caller has looked: what he produces next would overtake this one.
+            if self.is_open or self.has_spare:
                 return False
-            self.is_spare = False  # what its caller produces next must not overtake it
+            self.is_spare = False
             self.accepted += 1
             self.inbox.items.append(message)  # a call of C: an interrupt comes before both lines, or after them
         self.inbox.bell.ring()

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kclient_quota.clients.producer.outbox import Bell, Inbox
+from kclient_quota.clients.producer.outbox import Bell, Inbox, Outbox
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -49,3 +49,24 @@ def test_nobody_waits_for_longer_than_he_said_while_others_hear() -> None:
         listener.join(5)
     assert not any(listener.is_alive() for listener in listeners)
     assert all(turns)
+
+
+def test_who_finds_the_queue_opened_meanwhile_hands_his_message_over_himself() -> None:
+    """Put into the inbox it would be overtaken by what its caller produces next."""
+    outbox = Outbox()
+    outbox.is_open = True
+    assert not outbox.put(object())
+    assert (len(outbox), outbox.inbox.empty()) == (0, True)
+    outbox.is_open = False
+    assert outbox.put(object())
+    assert (len(outbox), outbox.inbox.empty()) == (1, False)
+
+
+def test_what_is_put_keeps_later_ones_from_overtaking_it() -> None:
+    outbox = Outbox()
+    outbox.is_spare, outbox.spare = True, 100.0
+    assert not outbox.put(object())
+    outbox.spare = 0.0
+    assert outbox.put(object())
+    outbox.spare = 100.0
+    assert not outbox.has_spare
