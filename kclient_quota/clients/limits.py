@@ -21,8 +21,8 @@ logger = logging.getLogger("kclient_quota")
 DEFAULT_CLIENT_ID = "rdkafka"
 REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
-FRESH_MS = 30_000
-"""Whoever looks again now and then takes what another client of this process was told so long ago."""
+FRESH_PART = 1 / 6
+"""Whoever looks again now and then takes what another client of this process was told in such a part of a minute."""
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
@@ -32,6 +32,7 @@ ASKS_AS = "kclient-quota"
 """The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
 # A throttle that contradicts the limit asks for it anew, but not more often than this.
 MIN_REFRESH_MS = 5_000
+_random = random.Random()  # noqa: S311 - nothing secret, and the application's own random numbers stay as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +247,12 @@ class LimitWatch:
         period_ms = CALLBACK_PERIOD_MS if self._finder.has_callback else REFRESH_MS
         while not self._stop.is_set():
             # A fleet that was started at once must not ask in step.
-            self._wake.wait(period_ms / 1000 * random.uniform(*JITTER))  # noqa: S311 - nothing secret
+            self._wake.wait(period_ms / 1000 * _random.uniform(*JITTER))
             if self._stop.is_set():
                 return
             asked = self._wake.is_set()
             if self._finder.due(asked=asked):
-                limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else FRESH_MS)
+                limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else int(REFRESH_MS * FRESH_PART))
                 # An unanswered question changes nothing: what was known before still holds.
                 if limit.known:
                     self._on_limit(limit)

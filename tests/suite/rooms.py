@@ -13,7 +13,7 @@ WORKERS = {MEASURED: 1, SPARK: 1, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {
-    "unit": 300,
+    "unit": 360,
     "property": 240,
     "contract": 300,
     "integration": 600,

@@ -165,7 +165,7 @@ def test_registry_has_kafkas_versions():
     assert (API[17].flexible_since, API[17].throttle_since) == (None, None)
     assert (API[48].throttle_since, API[48].client_throttles_since) == (0, None)
     assert API[44].client_throttles_since == 0
-    assert len(API) == 55
+    assert len(API) == 62
 
 
 def test_defaults_are_kafkas():
