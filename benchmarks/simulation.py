@@ -26,7 +26,7 @@ from benchmarks.simulation_cases import CASES, EMBEDDED, KAFKA, Case
 from benchmarks.simulation_clients import Done
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.request.node import REQUESTS_KEPT
-from kclient_quota.cli.simulate import play
+from kclient_quota.cli.simulation_run import play
 from kclient_quota.simulation import Network, figures
 from kclient_quota.simulation.outcome import RECORD_WIRE_BYTES, REQUEST_WIRE_BYTES
 from kclient_quota.simulation.rates import jain_index, percentile

@@ -3,14 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.certify.scene import Scene
 from kclient_quota.certify.stage import play
 from kclient_quota.certify.verdict import Grade, Verdict, agreed
-
-SIDE_BY_SIDE: Final = 6
-"""Scenes at a time: their clients and brokers together need less than two cores."""
 
 
 class Result(NamedTuple):

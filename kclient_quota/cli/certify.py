@@ -1,5 +1,7 @@
 """`kclient-quota certify`: does a client bear throttling, does a broker throttle as it should?"""
 
+# ruff: noqa: PLC0415 - scenes and brokers are loaded when they are played, and not for `--help`
+
 import argparse
 import json
 import platform
@@ -7,13 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from kclient_quota.certify import card
-from kclient_quota.certify.brokers.run import ALL as ROWS
-from kclient_quota.certify.brokers.run import certify as certify_broker
-from kclient_quota.certify.brokers.run import select as select_rows
-from kclient_quota.certify.run import SIDE_BY_SIDE, certify
-from kclient_quota.certify.scenes import ALL, select
-from kclient_quota.certify.verdict import Grade
+from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.errors import ConfigError
 
@@ -73,6 +69,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _client(options: argparse.Namespace) -> int:
+    from kclient_quota.certify import card
+    from kclient_quota.certify.run import certify
+    from kclient_quota.certify.scenes import select
+    from kclient_quota.certify.verdict import Grade
+
     if options.side_by_side < 1:
         raise ConfigError(f"--side-by-side must be at least 1, not {options.side_by_side}")
     if shutil.which(options.command[0]) is None:
@@ -92,8 +93,12 @@ def _client(options: argparse.Namespace) -> int:
 
 
 def _broker(options: argparse.Namespace) -> int:
+    from kclient_quota.certify import card
+    from kclient_quota.certify.brokers.run import certify, select
+    from kclient_quota.certify.verdict import Grade
+
     conf = configuration(options)
-    results = certify_broker(conf, select_rows(options.only), say=_say)
+    results = certify(conf, select(options.only), say=_say)
     rows = [(found.row.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
     made = card.card(options.name or str(conf["bootstrap.servers"]), rows, f"Python {platform.python_version()}")
     print(card.text(made))
@@ -103,18 +108,24 @@ def _broker(options: argparse.Namespace) -> int:
 
 
 def _rows(_options: argparse.Namespace) -> int:
-    for row in ROWS:
+    from kclient_quota.certify.brokers.run import ALL
+
+    for row in ALL:
         print(f"{row.name}\n    {row.expects}\n    {row.source}")
     return 0
 
 
 def _scenes(_options: argparse.Namespace) -> int:
+    from kclient_quota.certify.scenes import ALL
+
     for scene in ALL:
         print(f"{scene.name}\n    {scene.expects}\n    {scene.source}")
     return 0
 
 
 def _page(options: argparse.Namespace) -> int:
+    from kclient_quota.certify import card
+
     cards = []
     for path in options.cards:
         try:

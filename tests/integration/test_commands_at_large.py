@@ -25,7 +25,7 @@ HELPS = [
     *([QUOTAS, command] for command in COMMANDS),
     [METRICS],
     [MAIN],
-    *([MAIN, command.name] for command in kclient_quota_main._COMMANDS if command.name not in {"simulate", "certify"}),
+    *([MAIN, command.name] for command in kclient_quota_main._COMMANDS),
 ]
 HEAVY = "ssl yaml scramp confluent_kafka google.protobuf opentelemetry lz4 asyncio concurrent.futures"
 LOOK = """
