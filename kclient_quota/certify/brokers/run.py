@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from kclient_quota.certify.brokers import byte_rates, levels, requests, telemetry
 from kclient_quota.certify.brokers.probe import Probe
 from kclient_quota.certify.brokers.row import Row
+from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.verdict import Grade, Verdict
-from kclient_quota.errors import ConfigError
 
 ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS)
 _SIDE_BY_SIDE: Final = 6
@@ -36,10 +36,7 @@ def select(names: Sequence[str]) -> list[Row]:
     Raises:
         ConfigError: a name fits no row.
     """
-    for name in names:
-        if not any(row.name.startswith(name) for row in ALL):
-            raise ConfigError(f"no row {name!r}; known: {', '.join(row.name for row in ALL)}")
-    return [row for row in ALL if not names or row.name.startswith(tuple(names))]
+    return chosen("row", ALL, names)
 
 
 def certify(conf: Mapping[str, Any], rows: Sequence[Row], *, say: Callable[[str], object]) -> list[Result]:
