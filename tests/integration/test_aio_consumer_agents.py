@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -15,8 +13,8 @@ from confluent_kafka import KafkaException
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.security.bearer_tokens import TokenRules
 from kclient_quota.clients.aio import AIOConsumer
+from tests.integration.agents_runs import filled, printed
 
-MESSAGES = 60
 SCRIPT = """
 import asyncio, json, sys
 
@@ -72,21 +70,12 @@ print(json.dumps(spans))
 
 @pytest.fixture(scope="module")
 def servers() -> Any:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for number in range(MESSAGES):
-            producer.produce("orders", b"x" * 500, key=str(number))
-        assert producer.flush(10) == 0
-        yield cluster.bootstrap_servers
+    with filled() as address:
+        yield address
 
 
 def spans_of(servers: str, when: str, whose: str, limit: int | None, how: str) -> Any:
-    told = [servers, when, whose, limit, how, MESSAGES]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return json.loads(done.stdout)
+    return printed(SCRIPT, servers, when, whose, limit, how)
 
 
 @pytest.mark.parametrize("how", ["poll", "consume"])

@@ -1,16 +1,11 @@
 """Tracing agents: what they see of our Consumer is what they see of confluent_kafka's, with and without a quota."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
-import confluent_kafka
 import pytest
 
-from kclient_quota.broker import EmbeddedBroker
+from tests.integration.agents_runs import filled, printed
 
-MESSAGES = 60
 SCRIPT = """
 import json, sys
 import confluent_kafka
@@ -105,21 +100,12 @@ print(json.dumps(seen))
 
 @pytest.fixture(scope="module")
 def servers() -> Any:
-    with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for number in range(MESSAGES):
-            producer.produce("orders", b"x" * 500, key=str(number))
-        assert producer.flush(10) == 0
-        yield cluster.bootstrap_servers
+    with filled() as address:
+        yield address
 
 
 def seen_by(agent: str, servers: str, whose: str, limit: int | None, how: str) -> Any:
-    told = [servers, agent, whose, limit, how, MESSAGES]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return json.loads(done.stdout)
+    return printed(SCRIPT, servers, agent, whose, limit, how)
 
 
 @pytest.mark.parametrize("how", ["poll", "consume"])
