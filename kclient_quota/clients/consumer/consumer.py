@@ -191,6 +191,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
         self._store_received()
+        self._end_assignment()
         super().assign(partitions)
         self._forget(None)
         self._received.begin(partitions)
@@ -207,6 +208,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def unassign(self) -> None:
         """Receive of no partition any more."""
         self._store_received()
+        self._end_assignment()
         super().unassign()
         self._forget(None)
         self._follow_assignment()
@@ -228,6 +230,11 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._received.begin([partition])
         self._resume_ours()
 
+    def _end_assignment(self) -> None:
+        """What a callback of librdkafka's finds assigned is about to be so no longer, or anew."""
+        if self._in_doubt:
+            self._held.gone.update((part.topic, part.partition) for part in super().assignment())
+
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         nbytes = self._held.drop(partitions)
@@ -241,6 +248,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
             self._stored.clear()
             return
         gone = {(part.topic, part.partition) for part in partitions}
+        self._held.gone |= gone
         self._received.begin([TopicPartition(topic, number) for topic, number in gone])
         self._paused -= gone
         self._paused_by_us = [part for part in self._paused_by_us if (part.topic, part.partition) not in gone]

@@ -18,14 +18,16 @@ class HeldMessages:
         messages: what is held, after what has been handed over since `forget_handed`.
         first: index of the first one that is held.
         ready: index up to which messages may be handed over one by one, as none is of a partition that is paused.
+        gone: partitions that went away or were begun anew, since somebody has cleared it.
     """
 
-    __slots__ = ("first", "messages", "ready")
+    __slots__ = ("first", "gone", "messages", "ready")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.first = 0
         self.ready = 0
+        self.gone: set[Partition] = set()
 
     def __len__(self) -> int:
         return len(self.messages) - self.first
@@ -38,6 +40,28 @@ class HeldMessages:
     def add(self, messages: Iterable[Message]) -> None:
         """Hold these, in the order in which they came."""
         self.messages, self.ready = [*self.messages, *messages], 0
+
+    def add_unless_gone(self, messages: list[Message]) -> dict[Partition, int]:
+        """Hold those whose partition is not `gone`.
+
+        Returns:
+            the first offset of each partition whose messages are not held, or of what came after it was begun anew.
+        """
+        if not self.gone:
+            self.add(messages)
+            return {}
+        there = [each for each in messages if each.error() is not None or partition_of(each) not in self.gone]
+        if there:
+            self.add(there)
+        first: dict[Partition, int] = {}
+        last: dict[Partition, int] = {}
+        for message in messages:
+            offset, partition = message.offset(), partition_of(message)
+            if message.error() is None and partition in self.gone and offset is not None:
+                if offset <= last.get(partition, offset):
+                    first[partition] = offset
+                last[partition] = offset
+        return first
 
     def put_back(self, messages: list[Message]) -> None:
         """Hold these before everything else, as if they had not been handed over."""

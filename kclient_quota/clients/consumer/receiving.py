@@ -91,9 +91,9 @@ class Receiving(Fetching):
         if self._credit != ENDLESS or self._held or self._events or self._in_doubt or self._goes_round:
             return self._receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
-        self._in_doubt = num_messages
+        self._doubt(num_messages)
         messages = super().consume(num_messages, within)
-        if len(messages) < num_messages and within != timeout:
+        if (len(messages) < num_messages and within != timeout) or self._held.gone:
             self._hold(messages)
             return self._receive(num_messages, timeout, began)
         self._idle.polled(began, monotonic())
@@ -199,7 +199,7 @@ class Receiving(Fetching):
         if self._fetcher is not None:
             self._serve_member()
         most = self._core.most_messages(max(count, ahead), self._credit)
-        self._in_doubt = most
+        self._doubt(most)
         messages: list[Message] = []
         if most > 1 or not ahead:
             messages = self._pull(most, 0.0 if ahead else timeout_s)
@@ -217,9 +217,23 @@ class Receiving(Fetching):
             self._held.add([event])
         self._follow_assignment()
 
+    def _doubt(self, most: int) -> None:
+        """Up to so many messages are about to be taken."""
+        self._held.gone.clear()
+        self._in_doubt = most
+
     def _hold(self, messages: list[Message]) -> None:
+        """Hold what was taken, but for partitions that went away, or were begun anew, while it was being taken.
+
+        librdkafka calls back in the midst of a batch, and gives what it had put into it before all the same. But the
+        position of such a partition was stored before those, and the next member of the group begins there.
+        """
         if messages:
-            self._held.add(messages)
+            again = self._held.add_unless_gone(messages)
+            for part in super().assignment() if again else ():
+                offset = again.get((part.topic, part.partition))
+                if offset is not None:
+                    self._seek_back(part, offset)
         self._in_doubt = 0
 
     def _charge(self, messages: list[Message]) -> None:
@@ -279,7 +293,7 @@ class Receiving(Fetching):
         """Have fetches of these sizes from now on; what is prefetched already is held."""
         if self._in_doubt:
             self._recover()
-        self._in_doubt = MOST_AT_ONCE
+        self._doubt(MOST_AT_ONCE)
         self._hold(self._drain())
         received = self._received.offsets()
         # The other client knows no position before it has something to hand over.
@@ -308,12 +322,15 @@ class Receiving(Fetching):
             elif part.offset > offset:
                 self._sought[partition] = offset, None
             if part.offset > offset:
-                try:
-                    self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
-                except KafkaException as error:
-                    # It is being taken away; whoever gets it reads on from what is committed.
-                    logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
+                self._seek_back(part, offset)
         self._in_doubt = 0
+
+    def _seek_back(self, part: TopicPartition, offset: int) -> None:
+        try:
+            self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
+        except KafkaException as error:
+            # It is being taken away; whoever gets it reads on from what is committed.
+            logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
 
     def _first_offset(self, part: TopicPartition, doubtful: int) -> int:
         """Where a partition was begun of which nothing has been received yet."""

@@ -147,6 +147,7 @@ class WaitingProducer(confluent_kafka.Producer):
             if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
                 handed.is_refused = handed.decide()
                 handed.waits = False
+                self._outbox.wake()  # it is not counted any more from when the sender has seen that
         except BaseException:
             handed.decide()
             raise
@@ -244,6 +245,7 @@ class WaitingProducer(confluent_kafka.Producer):
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
         outbox, clock = self._outbox, self._clock
         self._sender.wants_flush = True
+        outbox.inbox.bell.ring()
         try:
             while True:
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
