@@ -1,6 +1,7 @@
 """Broker-side metrics by Kafka's names, and the same for a page of Prometheus."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from kclient_telemetry.receiver.exposition import Family, label_name, prometheus_name
 
@@ -18,7 +19,8 @@ def broker_metrics(nodes: Iterable[Node]) -> BrokerMetrics:
         broker_id = node.info.id
         now_ms = node.scheduler.now_ms()
         node.enforcement.unthrottle(now_ms)
-        for metric in node.enforcement.managers.metrics(now_ms):
+        enforcement = node.enforcement
+        for metric in chain(enforcement.managers.metrics(now_ms), enforcement.connections.metrics(now_ms)):
             tags = ",".join(f"{key}={value}" for key, value in metric.tags.items())
             found[broker_id, metric.group, metric.name, tags] = metric.value
         for name, value in _socket_metrics(node):

@@ -1,12 +1,11 @@
 """A cluster at run time, on its loop: nodes, their listeners and connections."""
 
 import asyncio
-import logging
 import random
 import socket
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from kclient_telemetry.receiver.exposition import Family, page
@@ -17,6 +16,7 @@ from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.metrics import broker_metrics, families_of
+from kclient_quota.broker.network.acceptor import Acceptor
 from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.endpoints import ListenerSpec, told_host
 from kclient_quota.broker.network.metrics_page import serve_metrics
@@ -32,7 +32,6 @@ from kclient_quota.errors import ConfigError
 _BACKLOG = 512
 _TURNS = 4
 _LOOKS_PER_IDLE = 10
-_LOG = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -78,7 +77,6 @@ class Runtime:
         self._metrics_server: asyncio.Server | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
-        self._by_address: Counter[tuple[int, str]] = Counter()
         self._servers: dict[int, list[asyncio.Server]] = {}
         self._bound: dict[tuple[int, str], int] = {}
         self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
@@ -158,38 +156,23 @@ class Runtime:
         ]
 
     def _connection_factory(self, node: Node, spec: ListenerSpec) -> Callable[[], Connection]:
+        acceptor = Acceptor(node, spec.name)
+
+        def opened(connection: Connection) -> None:
+            self._connections[connection] = node.info.id
+            acceptor.arrived(connection)
+
         return lambda: Connection(
             node,
             spec.name,
             self._receive,
-            self._opened,
+            opened,
             self._forget,
             needs_authentication=spec.needs_authentication,
         )
 
-    def _opened(self, connection: Connection) -> None:
-        node = connection.node
-        address = (node.info.id, connection.state.client_address)
-        self._connections[connection] = node.info.id
-        self._by_address[address] += 1
-        if not node.info.is_up:
-            # accepted just before its broker was stopped
-            connection.abort()
-        elif node.traffic.connections > node.limits.connections:
-            limit = node.limits.connections
-            _LOG.warning("broker %s: closed a connection: max.connections is %s", node.info.id, limit)
-            connection.abort()
-        elif self._by_address[address] > node.limits.connections_per_ip:
-            limit = node.limits.connections_per_ip
-            _LOG.warning("broker %s: closed a connection: max.connections.per.ip is %s", node.info.id, limit)
-            connection.abort()
-
     def _forget(self, connection: Connection) -> None:
-        if self._connections.pop(connection, None) is not None:
-            address = (connection.node.info.id, connection.state.client_address)
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+        self._connections.pop(connection, None)
 
     def _close_idle(self) -> None:
         assert self._scheduler is not None

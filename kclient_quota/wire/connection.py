@@ -9,6 +9,7 @@ Every operation has a deadline. A connection that failed once is closed: open a 
 from __future__ import annotations
 
 import socket
+from contextlib import contextmanager
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -18,9 +19,10 @@ from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS, RECEIVE_BYTES, Conne
 from kclient_quota.wire.session import authenticate, negotiate
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kclient_quota.clock import Clock
+    from kclient_quota.wire.messages import ProduceRequest
     from kclient_quota.wire.schema import Request, Response
     from kclient_quota.wire.session import Answer
 
@@ -84,6 +86,21 @@ class Connection(Speaker):
         deadline = self._deadline(timeout_ms, f"answer {names}")
         self._renew(deadline)
         return self._exchange([(request, self.pick_version(request)) for request in requests], deadline)
+
+    def tell(self, request: ProduceRequest, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        """Send a request that is never answered: one with acks=0. What becomes of it the broker does not say.
+
+        Raises:
+            ClusterError: it could not be sent in time, or the connection is lost.
+            WireError: the request cannot be written, or would be answered.
+        """
+        deadline = self._deadline(timeout_ms, "take a ProduceRequest")
+        self._renew(deadline)
+        frame = self._session.tell(request, self.pick_version(request))
+        connected = self._connected()
+        with self._failing(deadline):
+            connected.settimeout(deadline.left_seconds())
+            connected.sendall(b"".join(frame))
 
     def pick_version(self, request: Request) -> int:
         """The newest version of the request's API that both ends speak.
@@ -177,18 +194,27 @@ class Connection(Speaker):
             return end.value
 
     def _exchange(self, asked: Sequence[tuple[Request, int]], deadline: Deadline) -> list[Response]:
-        connected = self._socket
-        if connected is None:
-            raise ClusterError(f"the connection to {self.settings.peer} is closed; open a new one")
+        connected = self._connected()
         ids, frames = [], []
         for request, version in asked:
             correlation_id, frame = self._session.send(request, version)
             ids.append(correlation_id)
             frames += frame
-        try:
+        with self._failing(deadline):
             connected.settimeout(deadline.left_seconds())
             connected.sendall(b"".join(frames))
             return self._await_answers(connected, ids, deadline)
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            raise ClusterError(f"the connection to {self.settings.peer} is closed; open a new one")
+        return self._socket
+
+    @contextmanager
+    def _failing(self, deadline: Deadline) -> Iterator[None]:
+        """Whatever fails in it ends the connection, and says so."""
+        try:
+            yield
         except TimeoutError:
             self.close()
             raise deadline.expired() from None

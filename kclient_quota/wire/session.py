@@ -125,12 +125,26 @@ class ClientSession:
             WireError: the request cannot be written in this version, or would never be answered.
         """
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            raise WireError("a ProduceRequest with acks=0 is never answered; use acks=1 or acks=-1")
+            raise WireError("a ProduceRequest with acks=0 is never answered; use acks=1 or acks=-1, or tell it")
+        correlation_id, frame = self._framed(request, version)
+        self._pending[correlation_id] = _Pending(type(request), version)
+        return correlation_id, frame
+
+    def tell(self, request: ProduceRequest, version: int) -> list[Part]:
+        """The frame of a request that is never answered: one with acks=0.
+
+        Raises:
+            WireError: the request cannot be written in this version, or would be answered.
+        """
+        if request.acks != 0:
+            raise WireError(f"a ProduceRequest with acks={request.acks} is answered; use send")
+        return self._framed(request, version)[1]
+
+    def _framed(self, request: Request, version: int) -> tuple[int, list[Part]]:
         correlation_id = self._next_correlation_id
         key = request.__schema__.api_key
         frame = encode_request(request, RequestHeader(key, version, correlation_id, self._client_id))
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
-        self._pending[correlation_id] = _Pending(type(request), version)
         return correlation_id, frame
 
     def receive(self, data: bytes | bytearray | memoryview, now_ms: int) -> list[Answer]:

@@ -36,6 +36,7 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "log.retention.bytes": Property("-1", LONG, -1, is_dynamic=True),
     "log.retention.ms": Property("-1", LONG, -1, is_dynamic=True),
     "log.segment.bytes": Property("1073741824", INT, 1024 * 1024, is_dynamic=True),
+    "max.connection.creation.rate": Property("2147483647", INT, 1, is_dynamic=True),
     "max.connections": Property("2147483647", INT),
     "max.connections.per.ip": Property("2147483647", INT),
     "message.max.bytes": Property("1048588", INT, is_dynamic=True),

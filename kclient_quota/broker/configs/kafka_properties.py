@@ -291,7 +291,6 @@ _DYNAMIC: Final = (
     ("log.roll.jitter.ms", None, LONG),
     ("log.roll.ms", None, LONG),
     ("log.segment.delete.delay.ms", "60000", LONG),
-    ("max.connection.creation.rate", "2147483647", INT),
     ("max.connections.per.ip.overrides", "", STRING),
     ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", LIST),
     ("num.io.threads", "8", INT),

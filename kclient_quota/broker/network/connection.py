@@ -26,13 +26,14 @@ class Connection(asyncio.BufferedProtocol):
         listener: name of the listener.
         needs_authentication: whether SASL must come first.
         receive: shared by all connections of the loop.
-        opened: called with this connection when it is there.
+        opened: called with this connection when it is there; sees to it that `admit`, `refuse` or `abort` is called.
         closed: called with this connection when it is gone.
 
     Attributes:
         state: what handlers know of it.
         session: requests and answers.
         active_ms: when it last received or wrote something.
+        is_admitted: whether requests are read from it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer_ms: int | None = None
         self._is_reading_paused = False
         self._is_writing_paused = False
+        self.is_admitted = False
 
     def _dispatch(self, frame: memoryview, length: int, done: Done) -> Cancellable | None:
         return dispatch(self.node, self.state, frame, length, done)
@@ -82,9 +84,22 @@ class Connection(asyncio.BufferedProtocol):
         if raw is not None and raw.family in {socket.AF_INET, socket.AF_INET6}:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.node.traffic.connections += 1
-        self.node.traffic.connections_made += 1
         self._opened(self)
+        if not self.is_admitted:
+            self._set_reading(transport, is_wanted=False)
+
+    def admit(self) -> None:
+        """Read requests from now on."""
+        traffic = self.node.traffic
+        traffic.connections += 1
+        traffic.connections_made += 1
+        traffic.by_address[self.state.client_address] += 1
+        self.is_admitted = True
+        self._continue()
+
+    def refuse(self, until_ms: int) -> None:
+        """Read nothing, and close at that time."""
+        self._timer = self.node.scheduler.call_at(until_ms, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """End, whoever wanted it."""
@@ -92,13 +107,26 @@ class Connection(asyncio.BufferedProtocol):
         self.session.lost()
         if self._timer is not None:
             self._timer.cancel()
-        self.node.traffic.connections -= 1
+        if self.is_admitted:
+            self._uncount()
         for tell in self.state.on_close:
             try:
                 tell()
             except Exception:  # noqa: BLE001 - whatever it is, the others are told as well
                 _LOG.exception("broker %s: after the end of a connection", self.node.info.id)
         self._closed(self)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended."""
+        return self._transport is None
+
+    def _uncount(self) -> None:
+        traffic, address = self.node.traffic, self.state.client_address
+        traffic.connections -= 1
+        traffic.by_address[address] -= 1
+        if not traffic.by_address[address]:
+            del traffic.by_address[address]
 
     def abort(self) -> None:
         """Close at once, without a word."""

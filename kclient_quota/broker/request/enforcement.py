@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
-from kclient_quota.quota.entity import IP, ClientQuotaEntity
+from kclient_quota.quota.connections import ConnectionQuotas
+from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.quota.managers import QuotaManagers, Throttle
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 from kclient_quota.quota.throttle import ThrottleRule
@@ -61,6 +62,7 @@ class Enforcement:
 
     Attributes:
         managers: what is measured, and the metrics of it.
+        connections: the same of connections.
     """
 
     def __init__(self, settings: QuotaSettings, thread_ns: Callable[[], int]) -> None:
@@ -68,13 +70,15 @@ class Enforcement:
         self.managers = QuotaManagers(
             settings.callback, samples=settings.samples, window_ms=settings.window_ms, rule=settings.rule
         )
+        self.connections = ConnectionQuotas(samples=settings.samples, window_ms=settings.window_ms)
         self._thread_ns = thread_ns
         self._limits: set[tuple[ClientQuotaEntity, str]] = set()
         self._is_idle = settings.callback is None
 
     def update_quota(self, entity: ClientQuotaEntity, key: str, value: float | None) -> None:
-        """Follow a quota that was set (None: removed) in the cluster. Quotas of addresses are kept, not enforced."""
-        if IP in entity.entries:
+        """Follow a quota that was set (None: removed) in the cluster."""
+        if entity.ip is not None:
+            self.connections.update_quota(entity.ip, key, value)
             return
         self.managers.update_quota(entity, key, value)
         if value is None:

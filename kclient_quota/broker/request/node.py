@@ -1,6 +1,6 @@
 """One broker of the cluster at run time: what its dispatcher and its listeners share."""
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
@@ -15,7 +15,7 @@ REQUESTS_KEPT = 100_000
 
 @dataclass(slots=True)
 class Traffic:
-    """What has gone through a broker since it was made."""
+    """What has gone through a broker since it was made; connections are those it has now, also by address."""
 
     requests: int = 0
     request_bytes: int = 0
@@ -23,6 +23,7 @@ class Traffic:
     throttled_responses: int = 0
     connections: int = 0
     connections_made: int = 0
+    by_address: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

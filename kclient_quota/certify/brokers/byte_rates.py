@@ -68,6 +68,19 @@ def _mutes(probe: Probe) -> Verdict:
     return passed(why) if told.throttle_ms * 0.9 <= waited_ms <= told.throttle_ms + _SLOW_MS else failed(why)
 
 
+def _mutes_unanswered(probe: Probe) -> Verdict:
+    topic, talker = _limited(probe)
+    talker.produce(topic, 1)  # the topic is served
+    wanted_ms = _over(probe) / _QUOTA * 1000 - probe.window().whole_ms
+    talker.produce_unanswered(topic, _over(probe))
+    took_ms = talker.idle().took_ms
+    others_ms = probe.talker(topic=topic).idle().took_ms
+    why = (
+        f"{wanted_ms:.0f} ms are due; the next request on the connection took {took_ms:.0f} ms, another {others_ms:.0f}"
+    )
+    return passed(why) if wanted_ms * 0.9 <= took_ms <= wanted_ms + _SLOW_MS else failed(why)
+
+
 def _mutes_one_connection(probe: Probe) -> Verdict:
     topic, talker = _limited(probe)
     other = probe.talker(topic=topic)
@@ -210,6 +223,12 @@ ROWS = (
         _answers_old_clients_first,
     ),
     Row("produce-muted", "Afterwards nothing is read from the connection for that time.", _KIP_219, _mutes),
+    Row(
+        "produce-unanswered-muted",
+        "So it is after a request that wants no answer (acks=0), though nobody is told.",
+        f"{_KIP_219}; Kafka, KafkaApis.handleProduceRequest",
+        _mutes_unanswered,
+    ),
     Row("produce-one-connection-muted", "Other connections are not muted.", _KIP_219, _mutes_one_connection),
     Row("produce-one-account", "All connections of a client-id share its quota.", _KIP_13, _one_account),
     Row("produce-reconnect", "A new connection does not start anew.", f"{_KIP_13}: usage by client-id", _remembers),

@@ -1,5 +1,6 @@
 """What a row asks a broker with: quotas of its own, topics of its own, connections that hide nothing."""
 
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -25,6 +26,7 @@ _LOOK_S = 0.02
 _SETTLE_S = 0.1
 """Brokers may tell of a quota a moment before they hold anybody to it."""
 _ANONYMOUS = "ANONYMOUS"
+_AGAIN_S = (1.0, 2.0, 4.0, 8.0)
 
 
 class Window(NamedTuple):
@@ -61,6 +63,7 @@ class Probe:
         self._topics: list[str] = []
         self._subscriptions: list[str] = []
         self._open = ExitStack()
+        self._any: tuple[str, int] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -72,8 +75,7 @@ class Probe:
         """Remove what was set and made."""
         self._open.close()
         for entity, keys in self._quotas.items():
-            with suppress(KclientQuotaError):
-                alter_client_quotas(self.client, [(entity, dict.fromkeys(keys))])
+            self._take_away(entity, dict.fromkeys(keys))
         for subscription in self._subscriptions:
             with suppress(KclientQuotaError):
                 client_metrics.delete_subscription(self.client, subscription, timeout_ms=10_000)
@@ -85,6 +87,17 @@ class Probe:
                 )
         self.client.close()
 
+    def _take_away(self, entity: ClientQuotaEntity, nothing: Mapping[str, None]) -> None:
+        """Again and again: a quota of connections may keep us from saying so at first."""
+        for wait_s in (*_AGAIN_S, None):
+            try:
+                alter_client_quotas(self.client, [(entity, nothing)])
+            except KclientQuotaError:
+                if wait_s is not None:
+                    time.sleep(wait_s)
+            else:
+                break
+
     # -- what there is
 
     def window(self) -> Window:
@@ -95,6 +108,11 @@ class Probe:
             entries = describe_configs(self.client, ResourceType.BROKER, str(broker.node_id))
             samples, sample_ms = window_of({key: entry.value for key, entry in entries.items()}) or (samples, sample_ms)
         return Window((samples - 1) * sample_ms, sample_ms)
+
+    def address(self) -> str:
+        """The address that we come from, as far as this machine knows."""
+        with socket.create_connection(self._any_address(), _FOLLOW_S) as connected:
+            return str(connected.getsockname()[0])
 
     def has_api(self, api_key: int) -> bool:
         """Whether the broker advertises an API."""
@@ -137,11 +155,12 @@ class Probe:
         """
         entity = ClientQuotaEntity(names)
         self._quotas.setdefault(entity, set()).update(values)
-        (result,) = alter_client_quotas(self.client, [(entity, values)])
-        if result.error_code:
-            raise ClusterError(f"the quota was refused: {result.error_message}", error_code=result.error_code)
-        until_s = time.monotonic() + _FOLLOW_S
+        # connected before it is set: it may be a quota of connections
         with self._connection(f"{self.name}-admin", topic) as connection:
+            (result,) = alter_client_quotas(self.client, [(entity, values)])
+            if result.error_code:
+                raise ClusterError(f"the quota was refused: {result.error_message}", error_code=result.error_code)
+            until_s = time.monotonic() + _FOLLOW_S
             while True:
                 known = dict(read_description(connection.send(describe_request([])))).get(entity, {})
                 if all(known.get(key) == value for key, value in values.items()):
@@ -169,8 +188,10 @@ class Probe:
         return Connection(security.settings(host, port), SYSTEM_CLOCK)
 
     def _any_address(self) -> tuple[str, int]:
-        (node, *_) = self.client.ask(MetadataRequest(topics=[])).brokers
-        return node.host, node.port
+        if self._any is None:
+            (node, *_) = self.client.ask(MetadataRequest(topics=[])).brokers
+            self._any = node.host, node.port
+        return self._any
 
     def own_user(self) -> dict[str, Name]:
         """The entity that we ourselves are."""

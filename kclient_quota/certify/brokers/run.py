@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
-from kclient_quota.certify.brokers import byte_rates, levels, requests, telemetry
+from kclient_quota.certify.brokers import byte_rates, connections, levels, requests, telemetry
 from kclient_quota.certify.brokers.probe import Probe
 from kclient_quota.certify.brokers.row import Row
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.verdict import Grade, Verdict
 
-ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS)
+ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS, *connections.ROWS)
 _SIDE_BY_SIDE: Final = 6
 
 

@@ -92,6 +92,11 @@ class Talker:
                 raise ClusterError(f"the record was refused: error {answer.error_code}", error_code=answer.error_code)
             time.sleep(0.05)
 
+    def produce_unanswered(self, topic: Topic, value_bytes: int) -> None:
+        """Write one record with acks=0, so that nobody says what became of it."""
+        batch = bytes(build_batch([Record(value=b"x" * value_bytes)]))
+        self._connection.tell(_produce(topic, batch, acks=0))
+
     def fetch(self, topic: Topic, offset: int, max_bytes: int = 50_000_000) -> tuple[Told, int]:
         """Read from the first partition; the answer and how many bytes of records were in it."""
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
@@ -109,7 +114,7 @@ class Talker:
         self._connection.close()
 
 
-def _produce(topic: Topic, batch: bytes) -> ProduceRequest:
+def _produce(topic: Topic, batch: bytes, acks: int = -1) -> ProduceRequest:
     data = ProduceRequest.PartitionProduceData(index=0, records=batch)
     rows = [ProduceRequest.TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])]
-    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=rows)
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=rows)

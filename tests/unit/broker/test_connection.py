@@ -105,11 +105,15 @@ class Client:
         )
         self.there, self.gone = [], []
         self.connection = Connection(
-            self.node, "PLAINTEXT", ReceiveBuffer(), self.there.append, self.gone.append, needs_authentication=False
+            self.node, "PLAINTEXT", ReceiveBuffer(), self._admit, self.gone.append, needs_authentication=False
         )
         self.transport = PaperTransport(self.connection, takes)
         self.connection.connection_made(self.transport)
         self.waiting = bytearray()
+
+    def _admit(self, connection):
+        self.there.append(connection)
+        connection.admit()
 
     def send(self, data=b"", piece=RECEIVE_BYTES):
         """Bytes reach the connection as long as it reads; the rest stays in the socket."""

@@ -131,6 +131,20 @@ def test_produce_without_acks_is_refused():
         ready().send(ProduceRequest(acks=0), 9)
 
 
+def test_produce_without_acks_is_told_and_nothing_is_expected():
+    made = ready()
+    first = b"".join(made.tell(ProduceRequest(acks=0), 9))
+    correlation_id, _ = made.send(MetadataRequest(), 9)
+    assert int.from_bytes(first[8:12]) == correlation_id - 1
+    (answer,) = made.receive(frame_of(correlation_id, MetadataResponse(), 9), 1000)
+    assert answer.correlation_id == correlation_id
+
+
+def test_what_is_answered_is_not_told():
+    with pytest.raises(WireError, match="acks=1 is answered"):
+        ready().tell(ProduceRequest(acks=1), 9)
+
+
 def test_plain():
     asked, lifetime_ms = converse(
         authenticate(ready(), Credentials("PLAIN", "alice", "sécret")),

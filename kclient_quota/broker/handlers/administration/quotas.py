@@ -6,7 +6,7 @@ Behaviour: filters, validation and messages as in Kafka's `ClientQuotasImage.des
 Quotas take effect at once on every broker. Beside Kafka's keys this broker takes `request_rate`, requests per second,
 of the draft of KIP-124.
 Versions: 1 flexible, both.
-Gaps: `connection_creation_rate` of addresses is kept and described, not enforced.
+Gaps: addresses are named by number only; over TLS a connection is refused after its handshake.
 """
 
 from kclient_quota.broker.cluster_state import QuotaEntity

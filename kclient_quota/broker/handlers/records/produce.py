@@ -74,6 +74,9 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
         for data in request.topic_data
     ]
     if request.acks == 0:
+        # who asked for no answer learns that something is wrong by this, and asks who leads
+        failed = any(part.error_code for data in responses for part in data.partition_responses)
+        context.connection.close_after_response |= failed
         return None
     response = ProduceResponse(responses=responses)
     return _leaders(context, response) if context.api_version >= _LEADERS_SINCE else response
