@@ -17,6 +17,10 @@ WORTH: Final = 0.0075
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
 milliseconds late with what comes after a grant, and batches would be smaller by that (58 orders instead of 64)."""
+UNEVEN: Final = 3.0
+"""So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
+has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
+carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
 MAX_DELAY_MS: Final = 1_000
 NEVER_MS: Final = -(2**62)
 AWAY_MS: Final = 2_000
@@ -122,14 +126,14 @@ class SendPace:
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))
 
-    def lump_ms(self, places: int) -> float:
-        """How much time's worth of the quota should leave at once while messages for so many partitions wait."""
+    def lump_ms(self, places: float) -> float:
+        """How much time's worth of the quota should leave at once, of which so many are to leave in a round."""
         rate = self._pacer.rate()
         if rate == inf:
             return 0.0
         samples = WINDOW_SAMPLES
         alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
-        most = self._max_delay_ms / 1000 / max(places, 1)
+        most = self._max_delay_ms / 1000 / max(places, 1.0)
         best = min(sqrt(samples * alone), most)
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
@@ -138,7 +142,10 @@ class SendPace:
         return 1000.0 * max(min(lump, most), least)
 
     def lump_bytes(self, places: int) -> int:
-        """The raw bytes of the largest batch to send at once."""
+        """The raw bytes of the largest batch to send at once, while messages for so many partitions wait."""
+        return self._lump_bytes(places / UNEVEN)
+
+    def _lump_bytes(self, places: float) -> int:
         rate = self._pacer.rate()
         if rate == inf:
             # Slow start: one message at first, then half of what may be on its way.
@@ -150,7 +157,7 @@ class SendPace:
         if self._pacer.rate() == inf:
             return inf
         late = LATE_ROOM if places > 1 else 1.0
-        return late * (max(places, 1) + 1) / 2 * self.lump_bytes(places)
+        return late * (max(places, 1) + 1) / 2 * self._lump_bytes(places)
 
     def time_of_ms(self, raw_bytes: float) -> int:
         """How long so many raw bytes take to leave, once the window has room for them."""

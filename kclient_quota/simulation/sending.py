@@ -53,7 +53,7 @@ class Cell:
 
     Attributes:
         batching: data and compression.
-        partitions: to which keys are spread evenly; 0: without keys.
+        partitions: to which keys are spread; 0: without keys.
         quota: bytes per second.
         told: whether the producer knows it.
         max_delay_ms: `quota.max.delay.ms`.
@@ -62,6 +62,7 @@ class Cell:
         warm_up_s: what the figures leave out.
         network: how long things take.
         lanes: as the queue has them.
+        keys: how many there are, each of which has a partition: the fewer, the less even; 0: messages choose evenly.
     """
 
     batching: Batching
@@ -74,6 +75,7 @@ class Cell:
     warm_up_s: int = 15
     network: Network = field(default_factory=lambda: Network(linger_ms=5))
     lanes: tuple[Lane, ...] = ()
+    keys: int = 0
 
 
 @dataclass(slots=True)
@@ -150,6 +152,7 @@ class SendingWorld:
     def __init__(self, cell: Cell, randomness: Randomness) -> None:
         self._cell = cell
         self._random = randomness.random
+        self._places = [int(self._random() * cell.partitions) for _ in range(cell.keys)]
         network = cell.network
         limit = cell.quota if cell.told else None
         compressed = cell.batching.compression != "none"
@@ -225,6 +228,8 @@ class SendingWorld:
     def _message(self, source: Source, now_ms: int) -> Waiting:
         partitions = self._cell.partitions
         partition = int(self._random() * partitions) if partitions else ANY_PARTITION
+        if self._places:
+            partition = self._places[int(self._random() * len(self._places))]
         nbytes = self._cell.batching.raw_bytes
         return Waiting("orders", partition, nbytes, now_ms, None, None, source.lane, source.tenant)
 

@@ -39,6 +39,14 @@ def test_known_anchors():
     assert play(("noise", "none", 3, QUOTA)).ours * 1_000 >= 0.94 * QUOTA
 
 
+@pytest.mark.parametrize("partitions", [12, 100])
+def test_popular_partitions_cost_the_others_nothing(partitions):
+    batching = Batching("readings", "lz4")
+    sent = SendingWorld(Cell(batching, partitions, QUOTA, seconds=45, keys=5 * partitions), random.Random(1)).run()
+    assert sent.messages_per_s >= 0.98 * ideal(batching, QUOTA, partitions, 1_000).messages_per_s
+    assert sent.latency_ms() <= 1_300
+
+
 @pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec, partitions):
