@@ -3,11 +3,15 @@
 import argparse
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 SHELLS = ("bash", "zsh", "fish")
 
 Parsers = Callable[[], Iterable[argparse.ArgumentParser]]
+
+FLAG: Final = None
+"""Of an option that takes no value; one that takes any has no choices."""
+Words = dict[str, tuple[str, ...] | None]
 
 
 def add_completion(commands: Any, parsers: Parsers) -> None:
@@ -40,79 +44,93 @@ def completion(shell: str, parsers: list[argparse.ArgumentParser]) -> str:
         parsers: of one program.
     """
     program = parsers[0].prog
-    words: dict[str, dict[str, tuple[str, ...]]] = {"": {}}
+    words: dict[str, Words] = {}
     for parser in parsers:
         _collect(parser, "", words)
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](program, words)
 
 
-def _collect(parser: argparse.ArgumentParser, command: str, words: dict[str, dict[str, tuple[str, ...]]]) -> None:
-    """Options of each command with their choices; of the empty one also the commands."""
-    found = words.setdefault(command, {})
+def _collect(parser: argparse.ArgumentParser, path: str, words: dict[str, Words]) -> None:
+    """What may stand after each command, such as "/certify/broker": commands, choices, options with theirs."""
+    found = words.setdefault(path, {})
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
-        choices = action.choices
-        if isinstance(choices, dict) and not action.option_strings:
-            for name, known in choices.items():
-                words[""][name] = ()
-                _collect(known, name, words)
-        elif action.option_strings:
-            for option in action.option_strings:
-                if option.startswith("--"):
-                    found[option] = tuple(map(str, choices or ()))
+        choices = tuple(map(str, action.choices or ()))
+        if action.option_strings:
+            takes = FLAG if action.nargs == 0 else choices
+            found.update((option, takes) for option in action.option_strings if option.startswith("--"))
         else:
-            for choice in choices or ():
-                found[str(choice)] = ()
+            found.update((choice, FLAG) for choice in choices)
+        if isinstance(action.choices, dict):
+            for name, known in action.choices.items():
+                _collect(known, f"{path}/{name}", words)
 
 
-def _bash(program: str, words: dict[str, dict[str, tuple[str, ...]]]) -> str:
+def _bash(program: str, words: dict[str, Words]) -> str:
     function = f"_{program.replace('-', '_')}"
     values = _cases(
-        f"{command or '-'}:{option}) words={shlex.quote(' '.join(choices))} ;;"
-        for command, options in words.items()
+        f"{path}:{option}) words={shlex.quote(' '.join(choices))} ;;"
+        for path, options in words.items()
         for option, choices in options.items()
-        if choices
+        if choices is not FLAG
     )
-    names = _cases(f"{command or '-'}) words={shlex.quote(' '.join(options))} ;;" for command, options in words.items())
-    commands = "|".join(command for command in words if command) or "-"
+    # what may stand there first, then options, which begin with "-"
+    names = _cases(
+        f"{path or chr(39) * 2}) words={shlex.quote(' '.join(sorted(options, reverse=True)))} ;;"
+        for path, options in words.items()
+    )
     return f"""{function}() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command=- words= each
-    for each in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        case $each in {commands}) command=$each; break ;; esac
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} at= words= each
+    for each in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
+        case $at/$each in {_commands(words, "|")}) at=$at/$each ;; esac
     done
-    case $command:$before in
+    case $at:$before in
 {values}
-    esac
-    if [ -z "$words" ]; then
-        case $command in
+    *) case $at in
 {names}
-        esac
-    fi
+        esac ;;
+    esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
-    if [ -z "$word" ] || [ "${{word#-}}" = "$word" ]; then
-        COMPREPLY+=($(compgen -f -- "$word"))
-    fi
+    case ${{words:--}}/$word in [!-]*|*/-*) ;; *) COMPREPLY+=($(compgen -f -- "$word")) ;; esac
 }}
 complete -o filenames -F {function} {program}"""
+
+
+def _commands(words: dict[str, Words], between: str) -> str:
+    return between.join(path for path in words if path) or "-"
 
 
 def _cases(lines: Iterable[str]) -> str:
     return "\n".join(f"        {line}" for line in lines) or "        -) ;;"
 
 
-def _zsh(program: str, words: dict[str, dict[str, tuple[str, ...]]]) -> str:
-    return f"autoload -U +X bashcompinit && bashcompinit\n{_bash(program, words)}"
+def _zsh(program: str, words: dict[str, Words]) -> str:
+    return f"""(( $+functions[compdef] )) || {{ autoload -U compinit && compinit -i; }}
+autoload -U +X bashcompinit && bashcompinit
+{_bash(program, words)}"""
 
 
-def _fish(program: str, words: dict[str, dict[str, tuple[str, ...]]]) -> str:
-    commands = " ".join(command for command in words if command)
-    lines = []
-    for command, options in words.items():
-        none_yet = f"not __fish_seen_subcommand_from {commands}" if commands else "true"
-        when = shlex.quote(f"__fish_seen_subcommand_from {command}" if command else none_yet)
-        for option, choices in options.items():
-            if not option.startswith("--"):
-                lines.append(f"complete -c {program} -n {when} -a {shlex.quote(option)}")
-                continue
-            given = f" -x -a {shlex.quote(' '.join(choices))}" if choices else ""
-            lines.append(f"complete -c {program} -n {when} -l {option[2:]}{given}")
+def _fish(program: str, words: dict[str, Words]) -> str:
+    at = f"__{program.replace('-', '_')}_at"
+    lines = [
+        f"""function {at}
+    set -l at ''
+    for each in (commandline -opc)[2..]
+        switch "$at/$each"
+            case {_commands(words, " ")}
+                set at "$at/$each"
+        end
+    end
+    test "$at" = "$argv[1]"
+end"""
+    ]
+    for path, options in words.items():
+        when = f"complete -c {program} -n {shlex.quote(f'{at} {path}' if path else at + ' ' + chr(34) * 2)}"
+        lines += [f"{when} -f -a {shlex.quote(option)}" for option in options if not option.startswith("--")]
+        lines += [f"{when} -l {option[2:]}{_taken(choices)}" for option, choices in options.items() if option[0] == "-"]
     return "\n".join(lines)
+
+
+def _taken(choices: tuple[str, ...] | None) -> str:
+    if choices is FLAG:
+        return ""
+    return f" -x -a {shlex.quote(' '.join(choices))}" if choices else " -r"
