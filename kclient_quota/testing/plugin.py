@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kclient_quota.errors import ConfigError
 from kclient_quota.testing.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -59,9 +60,13 @@ def kafka_broker(kafka_broker_factory: "Callable[..., KafkaBroker]", request: py
     broker = kafka_broker_factory()
     for mark in request.node.iter_markers(MARK):
         if mark.args or not mark.kwargs:
-            raise pytest.UsageError(
-                f"@pytest.mark.{MARK} takes names: @pytest.mark.{MARK}(client_id='shop', producer_byte_rate=20_000)"
+            pytest.fail(
+                f"@pytest.mark.{MARK} takes names: @pytest.mark.{MARK}(client_id='shop', producer_byte_rate=20_000)",
+                pytrace=False,
             )
         everybody: dict[str, Any] = {} if mark.kwargs.keys() & _ENTITIES else {"default_client_id": True}
-        broker.set_quota(**everybody, **mark.kwargs)
+        try:
+            broker.set_quota(**everybody, **mark.kwargs)
+        except ConfigError as error:
+            pytest.fail(f"@pytest.mark.{MARK}: {error}", pytrace=False)
     return broker

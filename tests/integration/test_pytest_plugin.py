@@ -82,7 +82,8 @@ def test_a_wrong_mark_is_said_in_words(pytester: pytest.Pytester, mark: str, sai
         pytester, f"\n    @pytest.mark.kafka_quota({mark})\n    def test_it(kafka_broker):\n        raise SystemExit\n"
     )
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines([f"*{said}*"])
+    done.stdout.fnmatch_lines([f"@pytest.mark.kafka_quota*{said}*"])
+    done.stdout.no_fnmatch_line("*kclient_quota/*.py:*")
 
 
 def test_records_leave_out_what_was_aborted_and_keep_what_is_doubled(kafka_broker) -> None:
