@@ -14,7 +14,7 @@ from kclient_quota.cli.completion import SHELLS, completion
 from kclient_quota.cli.printing import notice
 from kclient_quota.cli.properties import read_command_config
 from kclient_quota.cli.quantities import seconds
-from kclient_quota.cli.running import guarded, script
+from kclient_quota.cli.running import guarded, parsed, script
 
 if TYPE_CHECKING:
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["completion"]:
         return _completion(words[1:])
-    options = parser.parse_args(words)
+    options = parsed(parser, words)
     problem = _problem(options)
     if problem:
         parser.print_usage(sys.stderr)

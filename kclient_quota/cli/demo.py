@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from kclient_quota.cli.printing import ListHelpFormatter
+from kclient_quota.cli.quantities import rate
 
 _SCENES = {
     "producers": "with a backlog",
@@ -26,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only this one, or several (default: the first three below)",
     )
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="play on this cluster instead of the embedded broker")
+    parser.add_argument(
+        "--bootstrap-server",
+        dest="bootstrap",
+        metavar="HOST:PORT",
+        help="play on this cluster instead of the embedded broker",
+    )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="send this file's lines instead of generated messages"
     )
@@ -37,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long to play, 1 to 300 (default: %(default)g); from 150 on, requests that librdkafka gave up after "
         "60 s are seen twice",
     )
-    parser.add_argument("--quota", type=float, default=51_200.0, help="bytes per second (default: %(default)g)")
+    parser.add_argument(
+        "--quota", type=rate, default=51_200.0, metavar="RATE", help="such as 51200 or 50KiB/s (default: %(default)g)"
+    )
     parser.add_argument(
         "--output", type=Path, default=Path("demo-report"), help="directory of the report (default: %(default)s)"
     )

@@ -1,17 +1,14 @@
 """`kclient-quota`: options in, a call, text out."""
 
 import argparse
-import difflib
-import re
 import sys
 from collections.abc import Container
 from dataclasses import dataclass
 from importlib import import_module
-from typing import NoReturn
 
 from kclient_quota import __version__
 from kclient_quota.cli.completion import add_completion
-from kclient_quota.cli.running import guarded, script
+from kclient_quota.cli.running import guarded, parsed, script
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +91,13 @@ def main(argv: list[str] | None = None) -> int:
         the exit status: 0 done, 1 failed with one line of reason, 2 wrong options, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
-    parser = _parser(words)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        _refuse(getattr(options, "parser", parser), unknown)
+    options = parsed(_parser(words), words)
 
     def told(error: Exception) -> int:
         print(f"kclient-quota: {error}", file=sys.stderr)
         return 1
 
     return guarded(lambda: int(options.run(options)), told)
-
-
-def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
-    """Say what the command does not know, which of its options is meant, and how to see them all."""
-    known = sorted(set(re.findall(r"--[a-z][a-z-]+", parser.format_help())))
-    near = difflib.get_close_matches(unknown[0].partition("=")[0], known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}{'' if near else '.'} See {parser.prog} --help")
 
 
 def entry() -> None:
@@ -131,6 +117,6 @@ def _parser(words: Container[str]) -> argparse.ArgumentParser:
         if command.name in words:
             module = import_module(command.module)
             module.add_arguments(known)
-            known.set_defaults(run=module.run, parser=known)
+            known.set_defaults(run=module.run)
     add_completion(commands, lambda: (_parser([command.name for command in _COMMANDS]),))
     return parser

@@ -6,7 +6,7 @@ import sys
 
 from kclient_quota.cli.quota_arguments import COMMANDS, MODES, command_parser, draft_parser
 from kclient_quota.cli.quota_options import CONFLICT, FAILED, WRONG
-from kclient_quota.cli.running import guarded, script
+from kclient_quota.cli.running import guarded, parsed, script
 from kclient_quota.errors import ConfigError
 
 _WITH_VALUE = ("--bootstrap-server", "--command-config", "--timeout", "--units-store")
@@ -42,14 +42,14 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     """Of the command that is named, with whatever options stand before its name; else of the draft's options."""
     before, rest = _split(words)
     if rest and rest[0] in COMMANDS:
-        return command_parser().parse_args([rest[0], *before, *rest[1:]])
+        return parsed(command_parser(), [rest[0], *before, *rest[1:]])
     if rest and rest[0] in MODES:
-        return draft_parser().parse_args([*before, f"--{rest[0]}", *rest[1:]])
+        return parsed(draft_parser(), [*before, f"--{rest[0]}", *rest[1:]])
     if rest and not rest[0].startswith("-"):
         near = difflib.get_close_matches(rest[0], (*COMMANDS, *MODES), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         draft_parser().error(f"there is no command {rest[0]!r}{hint} Commands: {', '.join(COMMANDS)}")
-    return draft_parser().parse_args(words)
+    return parsed(draft_parser(), words)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -14,6 +14,7 @@ from kclient_telemetry.receiver.otlp_options import add_otlp_arguments
 
 from kclient_quota.cli.quantities import port, seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
+from kclient_quota.cli.telemetry_sources import subscribed
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
 
@@ -68,24 +69,21 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("nowhere to put it: give --otlp, --metrics-port, --jsonl or --parquet")
     if options.limits and options.metrics_port is None:
         raise ConfigError("--limits is for the page: give --metrics-port, too")
-    from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
-    from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - as above
+    from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - slow to load for --help
 
     conf: dict[str, Any] = {
-        **configuration(options),
         "group.id": options.group,
         "client.id": "kclient-quota-receive",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest" if options.from_beginning else "latest",
-        "enable.metrics.push": False,  # or it would receive what it pushes about receiving
     }
     sinks, closers = _sinks(options)
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        consumer = Consumer(conf)
+        consumer = subscribed(options, conf, stopped.is_set)
+        print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
         try:
-            consumer.subscribe([options.from_topic])
             receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK)
             idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
             receiver.run(stopped.is_set, idle_ms=idle_ms)
@@ -140,7 +138,6 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
         for close in closers:
             close(0)
         raise
-    print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
     return sinks, closers
 
 

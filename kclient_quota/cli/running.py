@@ -1,14 +1,49 @@
-"""What all commands have in common: how they end."""
+"""What all commands have in common: how they say what they do not know, and how they end."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from kclient_telemetry.errors import MissingExtraError
 
 from kclient_quota.errors import KclientQuotaError
 
 INTERRUPTED = 130
+
+
+def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The options; an unknown one is told by its own command, with the one that is probably meant.
+
+    Args:
+        parser: of the program.
+        words: the command line.
+    """
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        _refuse(_called(parser, words), unknown)
+    return options
+
+
+def _called(parser: argparse.ArgumentParser, words: list[str]) -> argparse.ArgumentParser:
+    """The parser of the command that was called, of its own command, and so on."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+        if isinstance(action.choices, dict):
+            for at, word in enumerate(words):
+                if word in action.choices:
+                    return _called(action.choices[word], words[at + 1 :])
+    return parser
+
+
+def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
+    """Say what the command does not know, which of its options is meant, and how to see them all."""
+    from difflib import get_close_matches  # noqa: PLC0415 - slow to load, and seldom needed
+
+    known = sorted(option for action in parser._actions for option in action.option_strings)  # noqa: SLF001 - as above
+    near = get_close_matches(unknown[0].partition("=")[0], known, 1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint} See {parser.prog} --help")
 
 
 def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:

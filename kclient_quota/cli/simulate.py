@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from kclient_quota.cli.quantities import rate, size
+
 DEFAULT_CLIENTS: Final = 8
 
 
@@ -13,13 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_client_arguments(parser)
     parser.add_argument(
         "--quota",
-        type=float,
+        type=rate,
         default=1_048_576,
         metavar="T",
-        help="bytes per second on each broker, for all producers together, and as many again for all consumers "
-        "(default: 1 MiB)",
+        help="on each broker, such as 1048576 or 1MiB/s, for all producers together, and as many bytes again "
+        "for all consumers (default: 1 MiB)",
     )
-    parser.add_argument("--message-bytes", type=int, default=1_000, metavar="BYTES", help="(default: %(default)s)")
+    parser.add_argument("--message-bytes", type=size, default=1_000, metavar="BYTES", help="(default: %(default)s)")
     parser.add_argument(
         "--batch-messages",
         type=int,

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from kclient_quota.cli.printing import warn
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, ConfigError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from kclient_telemetry.receiver.fanout import ReceivedPush
 
+    from kclient_quota.clients import KafkaError
+    from kclient_quota.clients.consumer import Consumer
     from kclient_quota.operate.top import Sample
 
     Take = Callable[[Sample], None]
@@ -51,18 +54,14 @@ def opened(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
 
 
 def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], bool]", *, whole: bool) -> "Source":
-    from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - librdkafka is slow to load for --help
-    from kclient_quota.operate.topic_receiver import Sink, TopicReceiver  # noqa: PLC0415 - as above
+    from kclient_quota.operate.topic_receiver import Sink, TopicReceiver  # noqa: PLC0415 - slow to load for --help
 
     conf = {
-        **configuration(options),
         "group.id": f"kclient-quota-watch-{unix_ms()}",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest" if whole else "latest",
-        "enable.metrics.push": False,
     }
-    consumer = Consumer(conf)
-    consumer.subscribe([options.from_topic])
+    consumer = subscribed(options, conf, stopped)
 
     def accept(push: "ReceivedPush") -> None:
         for sample in _samples(push):
@@ -75,6 +74,58 @@ def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
         receiver.run(lambda: stopped() or SYSTEM_CLOCK.now_ms() >= end_ms)
 
     return look, consumer.close
+
+
+def subscribed(options: argparse.Namespace, conf: dict[str, Any], stopped: "Callable[[], bool]") -> "Consumer":
+    """A consumer of the topic that the options name, on a cluster that has answered.
+
+    Args:
+        options: with `from_topic` and those of the cluster.
+        conf: beside the connection's.
+        stopped: whether asking shall end early.
+
+    Raises:
+        ClusterError: no broker answers within `--timeout`.
+    """
+    from kclient_quota.clients import KafkaError  # noqa: PLC0415 - librdkafka is slow to load for --help
+    from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - as above
+
+    # telemetry is switched off, or it would receive what it pushes about receiving
+    consumer = Consumer({**configuration(options), "enable.metrics.push": False, **conf})
+    try:
+        problem = _asked(consumer, options, stopped)
+        if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            warn(f"there is no topic {options.from_topic} yet; waiting for it")
+        consumer.subscribe([options.from_topic])
+    except BaseException:
+        consumer.close()
+        raise
+    return consumer
+
+
+def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]") -> "KafkaError | None":
+    """What the cluster says of the topic, in slices that Ctrl-C can end.
+
+    Raises:
+        ClusterError: nothing within `--timeout`.
+    """
+    from kclient_quota.clients import KafkaException  # noqa: PLC0415 - as above
+
+    end_ms = SYSTEM_CLOCK.now_ms() + round(options.timeout * 1000)
+    while not stopped():
+        left_ms = end_ms - SYSTEM_CLOCK.now_ms()
+        try:
+            metadata = consumer.list_topics(options.from_topic, max(1, min(_SLICE_MS * 10, left_ms)) / 1000)
+        except KafkaException as error:
+            if left_ms <= _SLICE_MS * 10:
+                raise ClusterError(
+                    f"{options.bootstrap_server} did not answer within {options.timeout:g} s; check "
+                    "--bootstrap-server and, in --command-config, security.protocol"
+                ) from error
+        else:
+            problem: KafkaError | None = metadata.topics[options.from_topic].error
+            return problem
+    return None
 
 
 def _samples(push: "ReceivedPush") -> "Iterator[Sample]":

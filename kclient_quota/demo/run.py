@@ -136,12 +136,10 @@ def _close_loop(console: Console) -> LoopAct:
 def _check(options: DemoOptions) -> None:
     if options.bootstrap and PIPELINE in options.scenes:
         raise ConfigError(
-            f"--scene {PIPELINE} plays on the embedded broker, which has a receiver: leave out --bootstrap"
+            f"--scene {PIPELINE} plays on the embedded broker, which has a receiver: leave out --bootstrap-server"
         )
     if not 1 <= options.seconds <= LONGEST_SCENE_S:
         raise ConfigError(f"--seconds {options.seconds:g}: give 1 to {LONGEST_SCENE_S:g}")
-    if options.quota <= 0:
-        raise ConfigError(f"--quota {options.quota:g}: a quota is greater than 0")
     if options.input_file is not None:
         with contextlib.suppress(OSError):
             if options.input_file.read_bytes().strip():

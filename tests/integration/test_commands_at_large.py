@@ -87,6 +87,8 @@ def test_versions(main, capsys):
         (["aply", "x.yaml"], "there is no command 'aply'; did you mean apply?"),
         (["--bootstrap-server", "b:1", "aply"], "did you mean apply?"),
         (["frobnicate"], "Commands: plan, diff, apply"),
+        (["apply", "x.yaml", "--prnue"], "apply: error: unrecognized arguments: --prnue; did you mean --prune?"),
+        (["list", "--prefxi", "user=a"], "did you mean --prefix?"),
         (["plan", "x.yaml", "--timeout", "nan"], "write seconds, greater than 0"),
     ],
 )

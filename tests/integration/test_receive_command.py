@@ -88,3 +88,17 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
 def test_wrong_options(arguments, words, capsys):
     assert main(["receive", "--bootstrap-server", "127.0.0.1:1", "--from-topic", "t", *arguments]) == 1
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["receive", "--jsonl", "x"], ["top", "--plain"]])
+def test_a_cluster_that_does_not_answer_is_one_line(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--from-topic", "t", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]) == 1
+    assert "127.0.0.1:1 did not answer within 0.5 s; check --bootstrap-server" in capsys.readouterr().err
+
+
+def test_a_topic_that_is_not_there_yet_is_said(tmp_path, capsys):
+    with EmbeddedBroker() as cluster:
+        where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetri"]
+        assert main(["receive", *where, "--jsonl", str(tmp_path), "--idle-exit", "0.3"]) == 0
+    assert "there is no topic telemetri yet; waiting for it" in capsys.readouterr().err

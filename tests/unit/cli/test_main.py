@@ -39,6 +39,11 @@ def test_wrong_options_end_with_two(argv: list[str], capsys: pytest.CaptureFixtu
         ),
         (["simulate", "--client=8", "--sedds=3"], "did you mean --seed"),
         (["doctor", "--zzz"], "unrecognized arguments: --zzz. See kclient-quota doctor --help"),
+        (
+            ["certify", "broker", "--onyl", "x"],
+            "certify broker: error: unrecognized arguments: --onyl x; did you mean --only",
+        ),
+        (["demo", "--quota", "0"], "write a number such as 1048576, 10MB or 1MiB/s"),
         (["completion", "bash", "--zzz"], "unrecognized arguments: --zzz"),
     ],
 )

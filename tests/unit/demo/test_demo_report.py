@@ -82,7 +82,6 @@ def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
     ("argv", "message"),
     [
         (["demo", "--seconds", "400"], "--seconds 400: give 1 to 300"),
-        (["demo", "--quota", "0"], "--quota 0: a quota is greater than 0"),
         (["demo", "--input", "no-such-file"], "--input no-such-file: not a readable file"),
         (["demo", "--scene", "pipeline", "--bootstrap", "h:1"], "--scene pipeline plays on the embedded broker"),
     ],
