@@ -36,6 +36,7 @@ class _InnerConsumer(Consumer):
             is_last: whether the application's time is over then.
         """
         self._settle()
+        self._serve_if_due(time.monotonic())
         wanted = 1 if count is None else count
         there = self._gather(wanted, time.monotonic() + within_s)
         if not is_last and there < wanted:

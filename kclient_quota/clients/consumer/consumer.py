@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition,
 
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_watch import POLL_WATCH, Watched
 from kclient_quota.clients.consumer.receiving import Receiving
@@ -191,7 +192,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
         self._store_received()
-        self._end_assignment()
+        self._no_more_of(super().assignment())
         super().assign(partitions)
         self._forget(None)
         self._received.begin(partitions)
@@ -208,7 +209,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
     def unassign(self) -> None:
         """Receive of no partition any more."""
         self._store_received()
-        self._end_assignment()
+        self._no_more_of(super().assignment())
         super().unassign()
         self._forget(None)
         self._follow_assignment()
@@ -225,36 +226,37 @@ class PacedConsumer(Receiving, TelemetryMethods):
         # A seek makes librdkafka forget the position.
         self._store_received([partition])
         self._seek_in_source(partition)
-        self._core.on_forgotten(self._held.drop([partition]), [(partition.topic, partition.partition)])
-        self._sought.pop((partition.topic, partition.partition), None)
+        self._note_handed()
+        self._no_more_of([partition])
+        self._core.on_forgotten(self._held.drop([partition]), [key_of(partition)])
+        self._sought.pop(key_of(partition), None)
         self._received.begin([partition])
+        self._note_starts([partition])
         self._resume_ours()
-
-    def _end_assignment(self) -> None:
-        """What a callback of librdkafka's finds assigned is about to be so no longer, or anew."""
-        if self._in_doubt:
-            self._held.gone.update((part.topic, part.partition) for part in super().assignment())
 
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
+        self._note_handed()
         nbytes = self._held.drop(partitions)
-        named = None if partitions is None else [(part.topic, part.partition) for part in partitions]
+        named = None if partitions is None else list(map(key_of, partitions))
         self._core.on_forgotten(nbytes, named)
         if partitions is None:
             self._received.forget()
             self._sought.clear()
+            self._starts.clear()
             self._paused.clear()
             self._paused_by_us = []
             self._stored.clear()
             return
-        gone = {(part.topic, part.partition) for part in partitions}
+        gone = set(map(key_of, partitions))
         self._held.gone |= gone
         self._received.begin([TopicPartition(topic, number) for topic, number in gone])
         self._paused -= gone
-        self._paused_by_us = [part for part in self._paused_by_us if (part.topic, part.partition) not in gone]
+        self._paused_by_us = [part for part in self._paused_by_us if key_of(part) not in gone]
         for partition in gone:
             self._stored.pop(partition, None)
             self._sought.pop(partition, None)
+            self._starts.pop(partition, None)
 
     # Being seen and ending ----------------------------------------------------------------------------------------
 

@@ -8,23 +8,38 @@ serves rebalances, and is polled beside the other one. What is fetched twice is 
 sizes change.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_INVALID, KafkaException, Message, TopicPartition, cimpl
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaException,
+    Message,
+    TopicPartition,
+    cimpl,
+)
 
-from kclient_quota.clients.consumer.held import Partition
+from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
+logger = logging.getLogger("kclient_quota")
+
 COMMITTED_S: Final = 5.0
+EARLIEST: Final = {"earliest", "smallest", "beginning"}
 LATEST: Final = {"latest", "largest", "end"}
-DRAIN_MESSAGES: Final = 100_000
 STATISTICS_MS: Final = 250
 _MEMBERS_OWN: Final = ("on_commit", "group.instance.id", "statistics.interval.ms", "error_cb")
 
 
 class Fetching(cimpl.Consumer):
-    """confluent_kafka's Consumer whose messages may come by way of another one."""
+    """confluent_kafka's Consumer whose messages may come by way of another one.
+
+    `_starts` tells where the application has had partitions begun; where it leaves that to the group they are missing.
+    """
 
     _fetcher: cimpl.Consumer | None = None
     _fetcher_conf: Mapping[str, Any]
@@ -68,6 +83,12 @@ class Fetching(cimpl.Consumer):
         else:
             self._fetcher.seek(partition)
 
+    def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka's: first offset and the one after the last; `cached=True` says what fetches have told."""
+        named = {**dict(zip(("timeout", "cached"), args, strict=False)), **kwargs}
+        source: Any = super() if self._fetcher is None or not named.get("cached") else self._fetcher
+        return source.get_watermark_offsets(partition, *args, **kwargs)
+
     def _pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
         source: Any = super() if self._fetcher is None else self._fetcher
         (source.pause if is_paused else source.resume)(partitions)
@@ -77,41 +98,53 @@ class Fetching(cimpl.Consumer):
     def _begin_at(self, partitions: list[TopicPartition]) -> None:
         """The application wants these read from there."""
         self._times_assigned += 1
-        self._starts.update({(part.topic, part.partition): part.offset for part in partitions})
+        self._note_starts(partitions)
+
+    def _note_starts(self, partitions: list[TopicPartition]) -> None:
+        for part in partitions:
+            if part.offset in {OFFSET_INVALID, OFFSET_STORED}:
+                self._starts.pop(key_of(part), None)
+            else:
+                self._starts[key_of(part)] = part.offset
+
+    def _first_offset(self, part: TopicPartition) -> int:
+        """Where a partition of the assignment was begun; librdkafka's signs for beginning and end are possible."""
+        start = self._starts.get(key_of(part))
+        if start is not None:
+            return start
+        committed = super().committed([part], COMMITTED_S)[0].offset
+        if committed >= 0:
+            return committed
+        return OFFSET_BEGINNING if self._reset in EARLIEST else OFFSET_END
 
     def _assign_anew(self, partitions: list[TopicPartition]) -> None:
         """The application reads these and no others, from where it says, whatever was read before."""
         if self._fetcher is None:
             return
         super().pause(partitions)
-        keys = [(part.topic, part.partition) for part in partitions]
-        self._fetcher.assign([TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in keys])
-        for key in keys:
-            self._starts.pop(key, None)
+        self._fetcher.assign(self._at_starts(map(key_of, partitions)))
 
     def _follow_assignment(self) -> None:
         """Have the other client fetch what is assigned to this one, and nothing else."""
         fetcher = self._fetcher
         if fetcher is None:
             return
-        assigned = {(part.topic, part.partition) for part in super().assignment()}
-        fetched = {(part.topic, part.partition) for part in fetcher.assignment()}
+        assigned = set(map(key_of, super().assignment()))
+        fetched = set(map(key_of, fetcher.assignment()))
         if fetched - assigned:
             fetcher.incremental_unassign([TopicPartition(*key) for key in fetched - assigned])
         if assigned - fetched:
             super().pause([TopicPartition(*key) for key in assigned - fetched])
-            new = assigned - fetched
-            fetcher.incremental_assign([TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in new])
-            for key in new:
-                self._starts.pop(key, None)
+            fetcher.incremental_assign(self._at_starts(assigned - fetched))
+
+    def _at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
+        return [TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in keys]
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """These go to others: fetch them no longer."""
-        gone = {(part.topic, part.partition) for part in partitions}
-        for key in gone:
-            self._starts.pop(key, None)
+        gone = set(map(key_of, partitions))
         if self._fetcher is not None:
-            mine = [part for part in self._fetcher.assignment() if (part.topic, part.partition) in gone]
+            mine = [part for part in self._fetcher.assignment() if key_of(part) in gone]
             if mine:
                 self._fetcher.incremental_unassign(mine)
 
@@ -121,13 +154,6 @@ class Fetching(cimpl.Consumer):
         super().pause(partitions)
 
     # Changing sizes ------------------------------------------------------------------------------------------------
-
-    def _drain(self) -> list[Message]:
-        """All that has been prefetched."""
-        drained: list[Message] = []
-        while messages := self._pull(DRAIN_MESSAGES, 0.0):
-            drained += messages
-        return drained
 
     def _fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int]) -> None:
         """Have a client with these sizes fetch from now on.
@@ -149,17 +175,18 @@ class Fetching(cimpl.Consumer):
                 "stats_cb": self._fetcher_events,
             }
         )
-        starts = {**self._unread(assigned, expected), **expected}
+        unread = self._unread(assigned, expected)
+        starts = {**unread, **expected}
         fetcher = cimpl.Consumer(conf)
         for part in assigned:
-            part.offset = starts.get((part.topic, part.partition), OFFSET_INVALID)
+            part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:
             fetcher.assign(assigned)
         if self._paused:
             fetcher.pause([TopicPartition(*key) for key in self._paused])
         # A signal may end any line: the new one is in its place when it knows where to begin, and not before.
         before, self._fetcher = self._fetcher, fetcher
-        self._starts.clear()
+        self._starts.update(unread)
         if before is not None:
             before.close()
         elif assigned:
@@ -168,16 +195,17 @@ class Fetching(cimpl.Consumer):
     def _unread(self, assigned: list[TopicPartition], expected: Mapping[Partition, int]) -> dict[Partition, int]:
         """Where partitions are to be begun of which nothing has been received yet."""
         starts = dict(self._starts)
-        rest = [part for part in assigned if (part.topic, part.partition) not in {**expected, **starts}]
-        if not rest or self._reset not in LATEST:
-            return starts
-        try:
-            unknown = [part for part in super().committed(rest, COMMITTED_S) if part.offset < 0]
-        except KafkaException:
-            return starts
-        for part in unknown:
+        unread = [part for part in assigned if key_of(part) not in expected]
+        at_end = [part for part in unread if starts.get(key_of(part)) == OFFSET_END]
+        rest = [part for part in unread if key_of(part) not in starts]
+        if rest and self._reset in LATEST:
+            try:
+                at_end += [part for part in super().committed(rest, COMMITTED_S) if part.offset < 0]
+            except KafkaException:
+                logger.debug("What is committed could not be asked for")
+        for part in at_end:
             # It was begun at its end, of which another client would see another one.
-            marks = super().get_watermark_offsets(part, cached=True)
-            if marks[1] >= 0:
-                starts[part.topic, part.partition] = marks[1]
+            marks = self.get_watermark_offsets(part, cached=True)
+            if marks is not None and marks[1] >= 0:
+                starts[key_of(part)] = marks[1]
         return starts

@@ -18,7 +18,7 @@ class HeldMessages:
         messages: what is held, after what has been handed over since `forget_handed`.
         first: index of the first one that is held.
         ready: index up to which messages may be handed over one by one, as none is of a partition that is paused.
-        gone: partitions that went away or were begun anew, since somebody has cleared it.
+        gone: partitions that went away, were begun anew or paused, since somebody has cleared it.
     """
 
     __slots__ = ("first", "gone", "messages", "ready")
@@ -41,27 +41,15 @@ class HeldMessages:
         """Hold these, in the order in which they came."""
         self.messages, self.ready = [*self.messages, *messages], 0
 
-    def add_unless_gone(self, messages: list[Message]) -> dict[Partition, int]:
-        """Hold those whose partition is not `gone`.
-
-        Returns:
-            the first offset of each partition whose messages are not held, or of what came after it was begun anew.
-        """
+    def add_unless_gone(self, messages: list[Message]) -> set[Partition]:
+        """Hold those whose partition is not `gone`; returns the partitions of the others."""
         if not self.gone:
             self.add(messages)
-            return {}
-        there = [each for each in messages if each.error() is not None or partition_of(each) not in self.gone]
+            return set()
+        there = [message for message in messages if partition_of(message) not in self.gone]
         if there:
             self.add(there)
-        first: dict[Partition, int] = {}
-        last: dict[Partition, int] = {}
-        for message in messages:
-            offset, partition = message.offset(), partition_of(message)
-            if message.error() is None and partition in self.gone and offset is not None:
-                if offset <= last.get(partition, offset):
-                    first[partition] = offset
-                last[partition] = offset
-        return first
+        return {partition_of(message) for message in messages} & self.gone
 
     def put_back(self, messages: list[Message]) -> None:
         """Hold these before everything else, as if they had not been handed over."""
@@ -112,7 +100,7 @@ class HeldMessages:
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
         """Forget what is held of these partitions, of all where none are named; returns its bytes."""
-        gone = None if partitions is None else {(part.topic, part.partition) for part in partitions}
+        gone = None if partitions is None else set(map(key_of, partitions))
         there = self.messages[self.first :]
         kept = [] if gone is None else [message for message in there if partition_of(message) not in gone]
         self.messages, self.first, self.ready = kept, 0, 0
@@ -151,7 +139,7 @@ class ReceivedOffsets:
 
     def replace(self, positions: Iterable[TopicPartition]) -> None:
         """Librdkafka's positions, asked for while nothing is in doubt."""
-        found = {(part.topic, part.partition): part.offset for part in positions}
+        found = {key_of(part): part.offset for part in positions}
         if any(offset < 0 for offset in found.values()):
             # librdkafka knows no position where it has just been made to seek: what was noted must tell.
             self.offsets()
@@ -173,14 +161,19 @@ class ReceivedOffsets:
         self.offsets()
         for part in partitions:
             if part.offset >= 0:
-                self._next[part.topic, part.partition] = part.offset
+                self._next[key_of(part)] = part.offset
             else:
-                self._next.pop((part.topic, part.partition), None)
+                self._next.pop(key_of(part), None)
 
     def forget(self) -> None:
         """Nothing is assigned any more."""
         self.offsets()
         self._next.clear()
+
+
+def key_of(part: TopicPartition) -> Partition:
+    """Topic and partition."""
+    return part.topic, part.partition
 
 
 def partition_of(message: Message) -> Partition:

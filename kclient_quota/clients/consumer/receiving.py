@@ -4,23 +4,22 @@ Messages are taken out of librdkafka's queue in batches, as many as the quota gr
 `poll()` takes a few more while it is called in quick succession. They are held until they are handed over: position,
 commit, revocation and close speak of what the application has received.
 
-A signal may end any line here. Two rules keep messages safe. `_in_doubt` is set from before librdkafka is asked for
-messages until they are held or about to be returned: if it is still set when the next call comes, whatever
-confluent_kafka has destroyed meanwhile is sought back. And nothing is called between taking messages out of `_held`
-and returning them, as Python looks for signals after calls.
+A signal may end any line here. Two rules keep messages safe: what was taken and is not held yet is sought back, see
+`recovering`; and nothing is called between taking messages out of `_held` and returning them, as Python looks for
+signals after calls.
 """
 
 import logging
 from time import monotonic
 from typing import Final
 
-from confluent_kafka import KafkaException, Message, TopicPartition, cimpl
+from confluent_kafka import Message, TopicPartition, cimpl
 
 from kclient_quota.clients.consumer.core import ENDLESS
-from kclient_quota.clients.consumer.fetching import Fetching
-from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets
+from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
@@ -32,7 +31,9 @@ SLICE_S: Final = 0.1
 """Longest time that nothing of ours is heard in; as often confluent_kafka looks for signals, twice."""
 MOST_AT_ONCE: Final = 1_000_000
 """What confluent_kafka's `consume` takes at most."""
-SECONDS_OF_COMMITTED: Final = 5.0
+DRAIN_MESSAGES: Final = 100_000
+DRAIN_BATCHES: Final = 10
+"""More than librdkafka's own queue has room for; it may be filled as fast as it is emptied."""
 AHEAD_S: Final = 0.01
 """Callbacks and rebalances are served that often, while messages are taken ahead of what `poll` is asked for."""
 MOST_AHEAD: Final = 256
@@ -40,12 +41,10 @@ MOST_AHEAD: Final = 256
 _plain_consume: Final = cimpl.Consumer.consume
 
 
-class Receiving(Fetching):
+class Receiving(Recovering):
     """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
 
-    _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _is_open = False
-    _in_doubt = 0
     _reads_ahead = True
 
     def _prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
@@ -57,16 +56,14 @@ class Receiving(Fetching):
         self._interceptors = interceptors
         self._idle = PollIdle()
         self._waited = WaitTime()
-        self._held = HeldMessages()
-        self._received = ReceivedOffsets()
-        self._last: list[Message] = []  # what `consume` has returned last
-        self._sought: dict[Partition, tuple[int, int | None]] = {}  # where an interrupted call has made us seek back to
+        self._prepare_recovering()
         self._paused: set[Partition] = set()
         self._paused_by_us: list[TopicPartition] = []
         self._goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
         self._credit = 0.0  # bytes that may be taken; endless while nothing limits
         self._ahead = 1
         self._serve_at = 0.0
+        self._other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
 
     # Receiving ----------------------------------------------------------------------------------------------------
 
@@ -114,6 +111,7 @@ class Receiving(Fetching):
         if beat is Beat.TOUCH:
             _plain_consume(self, 0, 0)
         elif beat is Beat.POLL:
+            self._note_handed()
             self._take(1, 0.0)
             if self._held.full and not self._paused_by_us:
                 mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._paused]
@@ -126,9 +124,7 @@ class Receiving(Fetching):
             return super().poll(timeout)
         began = monotonic()
         self._settle()
-        if self._held and began >= self._serve_at:
-            # Held messages are no reason to let callbacks wait.
-            self._serve()
+        self._serve_if_due(began)
         quick = began < self._serve_at and not self._held
         self._ahead = min(2 * self._ahead, MOST_AHEAD) if quick and self._reads_ahead else 1
         there = self._gather(1, began + timeout if timeout >= 0 else ENDLESS, self._ahead)
@@ -154,6 +150,7 @@ class Receiving(Fetching):
             timeout: in seconds, endless below 0.
             began: when the application has called.
         """
+        self._serve_if_due(began)
         there = self._gather(count, began + timeout if timeout >= 0 else ENDLESS)
         return self._hand_over(min(there, count), began)
 
@@ -217,37 +214,20 @@ class Receiving(Fetching):
             self._held.add([event])
         self._follow_assignment()
 
-    def _doubt(self, most: int) -> None:
-        """Up to so many messages are about to be taken."""
-        self._held.gone.clear()
-        self._in_doubt = most
-
-    def _hold(self, messages: list[Message]) -> None:
-        """Hold what was taken, but for partitions that went away, or were begun anew, while it was being taken.
-
-        librdkafka calls back in the midst of a batch, and gives what it had put into it before all the same. But the
-        position of such a partition was stored before those, and the next member of the group begins there.
-        """
-        if messages:
-            again = self._held.add_unless_gone(messages)
-            for part in super().assignment() if again else ():
-                offset = again.get((part.topic, part.partition))
-                if offset is not None:
-                    self._seek_back(part, offset)
-        self._in_doubt = 0
-
     def _charge(self, messages: list[Message]) -> None:
         if self._credit == ENDLESS or not messages:
             return
         cost = self._core.charge(messages)
         self._credit = 0.0 if self._core.grants_one else self._credit - cost
 
-    def _serve(self) -> None:
-        """Have callbacks and rebalances served, which takes a message out of the queue when there is one."""
-        if self._ask() == 0:
-            self._take(1, 0.0)
-        else:
-            self.keep_alive()
+    def _serve_if_due(self, now: float) -> None:
+        """Held messages are no reason to let callbacks and rebalances wait; takes another one when there is one."""
+        if self._held and now >= self._serve_at:
+            if self._ask() == 0:
+                self._take(1, 0.0)
+            else:
+                self.keep_alive()
+            self._serve_at = monotonic() + AHEAD_S
 
     def _hand_over(self, count: int, began: float) -> list[Message]:
         """`count` messages that are held."""
@@ -267,15 +247,12 @@ class Receiving(Fetching):
 
     def _settle(self) -> None:
         """What was returned has been received."""
-        held = self._held
-        if held.first:
-            self._received.note(held.messages[: held.first])
-            held.forget_handed()
-        if self._last:
-            self._received.note(self._last)
-            self._last = []
-        if self._received.is_due and not self._held and not self._in_doubt:
-            self._received.replace(self._positions(super().assignment()))
+        self._note_handed()
+        if self._received.is_due:
+            if self._held or self._in_doubt:
+                self._received.offsets()
+            else:
+                self._received.replace(self._positions(super().assignment()))
 
     # What happens beside ------------------------------------------------------------------------------------------
 
@@ -284,17 +261,25 @@ class Receiving(Fetching):
         if self._events or self._listener.fetcher_events:
             if self._listener.hear():
                 self._after_statistics()
-                sizes = self._core.other_sizes(self._clock.now_ms())
-                if sizes is not None:
-                    self._change_sizes(sizes)
+                # What a signal has ended is done the next time.
+                self._other_sizes = self._core.other_sizes(self._clock.now_ms()) or self._other_sizes
+                if self._other_sizes is not None:
+                    self._change_sizes(self._other_sizes)
+                    self._other_sizes = None
             self._review()
 
     def _change_sizes(self, sizes: FetchSizes) -> None:
         """Have fetches of these sizes from now on; what is prefetched already is held."""
+        self._note_handed()
         if self._in_doubt:
             self._recover()
-        self._doubt(MOST_AT_ONCE)
-        self._hold(self._drain())
+        for _ in range(DRAIN_BATCHES):
+            # Each is held before the next one is asked for, in the midst of which its partitions may go.
+            self._doubt(DRAIN_MESSAGES)
+            messages = self._pull(DRAIN_MESSAGES, 0.0)
+            self._hold(messages)
+            if len(messages) < DRAIN_MESSAGES:
+                break
         received = self._received.offsets()
         # The other client knows no position before it has something to hand over.
         self._sought.update({key: (at, None) for key, at in received.items() if self._starts.get(key) != at})
@@ -311,36 +296,6 @@ class Receiving(Fetching):
     def _after_statistics(self) -> None:
         """Once a second or more often."""
 
-    def _recover(self) -> None:
-        """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
-        expected = {**self._received.offsets(), **self._held.next_offsets()}
-        for part in self._positions(super().assignment()):
-            partition = (part.topic, part.partition)
-            offset = expected.get(partition)
-            if offset is None:
-                offset = self._first_offset(part, self._in_doubt)
-            elif part.offset > offset:
-                self._sought[partition] = offset, None
-            if part.offset > offset:
-                self._seek_back(part, offset)
-        self._in_doubt = 0
-
-    def _seek_back(self, part: TopicPartition, offset: int) -> None:
-        try:
-            self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
-        except KafkaException as error:
-            # It is being taken away; whoever gets it reads on from what is committed.
-            logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
-
-    def _first_offset(self, part: TopicPartition, doubtful: int) -> int:
-        """Where a partition was begun of which nothing has been received yet."""
-        if part.offset < 0 or doubtful == 1:
-            return part.offset - 1
-        committed = super().committed([part], SECONDS_OF_COMMITTED)[0].offset
-        if committed >= 0:
-            return committed
-        return max(0, part.offset - doubtful)
-
     def _resume_ours(self) -> None:
         """Some of what was held is being handed over: there is room again."""
         if not self._paused_by_us:
@@ -355,7 +310,8 @@ class Receiving(Fetching):
             super().pause(partitions)
         self._pause_source(partitions, is_paused=True)
         self._held.ready = 0
-        self._paused.update((part.topic, part.partition) for part in partitions)
+        self._paused.update(map(key_of, partitions))
+        self._no_more_of(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Receive of them again."""

@@ -1,0 +1,109 @@
+"""What a consumer knows of messages in flight, so that whatever happens to a batch loses and repeats nothing.
+
+A batch that is taken out of librdkafka's queue may not arrive: a signal ends the call and confluent_kafka destroys what
+it has, or its partitions are revoked, sought or paused by a callback that librdkafka calls in the midst of it.
+`_in_doubt` is set from before librdkafka is asked for messages until they are held or about to be returned: if it is
+still set when the next call comes, what is missing is sought back.
+"""
+
+import logging
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
+
+from kclient_quota.clients.consumer.fetching import Fetching
+from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets, key_of, partition_of
+
+logger = logging.getLogger("kclient_quota")
+
+
+class Recovering(Fetching):
+    """confluent_kafka's Consumer that reads again what was taken and not received."""
+
+    _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
+    _in_doubt = 0
+    _received: ReceivedOffsets
+    _last: list[Message]
+    _sought: dict[Partition, tuple[int, int | None]]
+
+    def _prepare_recovering(self) -> None:
+        self._held = HeldMessages()
+        self._received = ReceivedOffsets()
+        self._last = []  # what `consume` has returned last
+        self._sought = {}  # where an interrupted call has made us seek back to
+
+    def _note_handed(self) -> None:
+        """Note what was returned, before anything else is done with its partitions."""
+        held = self._held
+        if held.first:
+            self._received.note(held.messages[: held.first])
+            held.forget_handed()
+        if self._last:
+            self._received.note(self._last)
+            self._last = []
+
+    def _doubt(self, most: int) -> None:
+        """Up to so many messages are about to be taken."""
+        self._held.gone.clear()
+        self._in_doubt = most
+
+    def _no_more_of(self, partitions: list[TopicPartition]) -> None:
+        """The application has said something of these: what is being taken of them right now came before that."""
+        if self._in_doubt:
+            self._held.gone.update(map(key_of, partitions))
+
+    def _hold(self, messages: list[Message]) -> None:
+        """Hold what was taken, but for partitions that went away, or were begun anew, while it was being taken.
+
+        librdkafka calls back in the midst of a batch, and gives what it had put into it before all the same. But the
+        position of such a partition was stored before those, and the next member of the group begins there.
+        """
+        if messages:
+            dropped = self._held.add_unless_gone(messages)
+            if dropped:
+                self._read_anew(dropped, messages)
+        self._in_doubt = 0
+
+    def _recover(self) -> None:
+        """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
+        self._note_handed()
+        expected = {**self._received.offsets(), **self._held.next_offsets()}
+        for part in self._positions(super().assignment()):
+            if part.offset < 0:
+                # Nothing has come of it since it was begun.
+                continue
+            offset = expected.get(key_of(part))
+            if offset is None:
+                offset = self._first_offset(part)
+                if offset < 0 and offset != OFFSET_BEGINNING:
+                    offset = max(0, part.offset - self._in_doubt)
+            elif part.offset > offset:
+                self._sought[key_of(part)] = offset, None
+            if part.offset > offset:
+                self._seek_back(part, offset)
+        self._in_doubt = 0
+
+    def _read_anew(self, dropped: set[Partition], messages: list[Message]) -> None:
+        """Begin partitions that are assigned once more where they were begun while messages were being taken.
+
+        Nobody knows which of these came after that, and librdkafka's position may be behind those that came before.
+        """
+        received = self._received.offsets()
+        for part in super().assignment():
+            key = key_of(part)
+            if key not in dropped:
+                continue
+            offset = received.get(key)
+            if offset is None:
+                offset = self._first_offset(part)
+                if offset < 0 and offset != OFFSET_BEGINNING and key not in self._starts:
+                    offset = min(message.offset() or 0 for message in messages if partition_of(message) == key)
+            elif self._starts.get(key) != offset:
+                self._sought[key] = offset, None
+            self._seek_back(part, offset)
+
+    def _seek_back(self, part: TopicPartition, offset: int) -> None:
+        try:
+            self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
+        except KafkaException as error:
+            # It is being taken away; whoever gets it reads on from what is committed.
+            logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)
