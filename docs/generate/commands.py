@@ -27,7 +27,7 @@ def page() -> str:
             "| 0 | done | done | done |\n"
             "| 1 | failed, one line says why | the cluster refused, did not answer, or did half | refused or wrong options "
             "(as Kafka's tool) |\n"
-            "| 2 | wrong options | wrong options or file | |\n"
+            "| 2 | wrong options or file | wrong options or file | |\n"
             "| 3 | | somebody changed quotas meanwhile; nothing was overwritten | |\n"
             "| 4 | | `diff`: there are differences | |\n"
             "| 130 | Ctrl-C | Ctrl-C | Ctrl-C |",

@@ -285,11 +285,19 @@ def format_quota_file(
     asked: Configured, capacity: Mapping[str, float], order: Callable[[ClientQuotaEntity], Any]
 ) -> str:
     """The file that describes what is configured; reading it gives the same back."""
+    document = quota_document(asked, capacity, order)
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+
+
+def quota_document(
+    asked: Configured, capacity: Mapping[str, float], order: Callable[[ClientQuotaEntity], Any]
+) -> dict[str, Any]:
+    """The same as a document; written as JSON it is such a file, too."""
     document: dict[str, Any] = {"version": 1}
     if capacity:
         document["capacity"] = {key: _number(value) for key, value in sorted(capacity.items())}
     document["quotas"] = [_exported(entity, asked[entity]) for entity in sorted(asked, key=order)]
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return document
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,6 +1,7 @@
 """`kclient-quota broker`, the same as `python -m kclient_quota.broker`: brokers on the command line until Ctrl-C."""
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -103,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="with --otlp or --metrics-port: how often every client shall push all its metrics (default: %(default)s)",
     )
+    parser.add_argument("--json", action="store_true", help="say where it listens as one line of JSON")
     add_otlp_arguments(parser)
 
 
@@ -162,23 +164,31 @@ def main(argv: list[str] | None = None) -> int:
         return run(parser.parse_args(argv))
     except (ConfigError, OSError, OverflowError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
 
 
 def _check(options: argparse.Namespace) -> None:
     """What argparse cannot say better, since several options are of one kind."""
+    if options.brokers not in range(1, _MOST_BROKERS + 1):
+        raise ConfigError(f"--brokers {options.brokers}: write a number from 1 to {_MOST_BROKERS}")
     for name in ("port", "sasl_port", "tls_port", "metrics_port"):
         number = getattr(options, name)
         last = (number or 0) + (options.brokers - 1 if number and name != "metrics_port" else 0)
         if number is not None and not 0 <= number <= last <= _LAST_PORT:
             raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {_LAST_PORT}")
-    if options.brokers not in range(1, _MOST_BROKERS + 1):
-        raise ConfigError(f"--brokers {options.brokers}: write a number from 1 to {_MOST_BROKERS}")
     if options.client_metrics_interval_ms < 1:
         raise ConfigError(f"--client-metrics-interval-ms {options.client_metrics_interval_ms}: write milliseconds")
 
 
 def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
+    if options.json:
+        listeners = {name: broker.bootstrap_servers_of(name) for name in broker.listeners}
+        found = {"bootstrap.servers": broker.bootstrap_servers, "listeners": listeners}
+        if options.metrics_port is not None:
+            found["metrics"] = broker.metrics_url
+        sys.stdout.write(f"{json.dumps(found)}\n")
+        sys.stdout.flush()
+        return
     lines = [f"bootstrap.servers={broker.bootstrap_servers}"]
     lines += [
         f"{name}: bootstrap.servers={broker.bootstrap_servers_of(name)}"

@@ -1,5 +1,6 @@
 """A client's score card as text, JSON and a badge, and the table of several clients as a page. Pure."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -18,6 +19,8 @@ _COLOURS: Final = {
 }
 _WORST_FIRST: Final = (Grade.FAIL, Grade.WEAK, Grade.PASS, Grade.ABSENT, Grade.NOT_PLAYED)
 _BADGE_HEIGHT, _LETTER, _PADDING = 20, 6.6, 12
+
+_BELOW: Final = " " * 11
 
 Card = Mapping[str, Any]
 
@@ -40,13 +43,19 @@ def score(made: Card) -> str:
     return ", ".join(parts)
 
 
-def text(made: Card, width: int = 100) -> str:
-    """The card for a terminal."""
+def text(made: Card, width: int = 80) -> str:
+    """The card for a terminal; a reason that has no room behind its row stands below it."""
     longest = max(map(len, made["scenes"]), default=0)
     lines = [f"{made['client']}: {score(made)}", ""]
     for name, row in made["scenes"].items():
         line = f"{row['grade']:10} {name.ljust(longest)}  {row['why']}"
-        lines.append(line if len(line) <= width else line[: width - 1] + "…")
+        if len(line) <= width:
+            lines.append(line)
+        else:
+            lines += [
+                f"{row['grade']:10} {name}",
+                *textwrap.wrap(row["why"], width, initial_indent=_BELOW, subsequent_indent=_BELOW),
+            ]
     return "\n".join(lines)
 
 

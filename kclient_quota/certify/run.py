@@ -9,6 +9,7 @@ from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.certify.scene import Scene
 from kclient_quota.certify.stage import play
 from kclient_quota.certify.verdict import Grade, Verdict, agreed
+from kclient_quota.testing.children import Children
 
 
 class Result(NamedTuple):
@@ -33,12 +34,22 @@ def certify(
     runs: int = 1,
     say: Callable[[str], object],
 ) -> list[Result]:
-    """Play all scenes, each `runs` times; results in their order. `say` hears of each as it ends."""
-    with ThreadPoolExecutor(side_by_side) as pool:
-        running = {pool.submit(_timed, scene, command): scene for _ in range(runs) for scene in scenes}
-        done: dict[str, list[Result]] = {scene.name: [] for scene in scenes}
+    """Play all scenes, each `runs` times; results in their order. `say` hears of each as it ends.
+
+    Whoever interrupts it waits for nothing: drivers are killed.
+    """
+    children = Children()
+    pool = ThreadPoolExecutor(side_by_side)
+    done: dict[str, list[Result]] = {scene.name: [] for scene in scenes}
+    try:
+        running = {pool.submit(_timed, scene, command, children): scene for _ in range(runs) for scene in scenes}
         for result in _ended(running, say, len(running)):
             done[result.scene.name].append(result)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        children.end()
+        raise
+    pool.shutdown()
     return [
         Result(
             scene,
@@ -56,10 +67,10 @@ def _ended(running: Mapping[Future[Result], Scene], say: Callable[[str], object]
         yield result
 
 
-def _timed(scene: Scene, command: Sequence[str]) -> Result:
+def _timed(scene: Scene, command: Sequence[str], children: Children) -> Result:
     begin = time.monotonic()
     try:
-        verdict, _ = play(scene, command)
+        verdict, _ = play(scene, command, children)
     except Exception as error:  # noqa: BLE001 - one scene's trouble must not take the others' results with it
         verdict = Verdict(Grade.NOT_PLAYED, f"{type(error).__name__}: {error}")
     return Result(scene, verdict, time.monotonic() - begin)

@@ -18,6 +18,7 @@ from kclient_quota.certify.seen import Seen
 from kclient_quota.certify.tap import Tap
 from kclient_quota.certify.verdict import Grade, Verdict
 from kclient_quota.errors import KclientQuotaError
+from kclient_quota.testing.children import Children
 from kclient_quota.testing.proxies import Proxies
 
 _WORDS_BYTES = 4_000
@@ -29,8 +30,8 @@ _LOOK_MS = 50
 _ID_DIGITS = 10
 
 
-def play(scene: Scene, command: Sequence[str]) -> tuple[Verdict, Seen | None]:
-    """Put the client to the scene."""
+def play(scene: Scene, command: Sequence[str], children: Children | None = None) -> tuple[Verdict, Seen | None]:
+    """Put the client to the scene; its process is among `children`."""
     with (
         Proxies(scene.brokers) as proxies,
         EmbeddedBroker(brokers=scene.brokers, **scene.broker) as cluster,
@@ -44,7 +45,7 @@ def play(scene: Scene, command: Sequence[str]) -> tuple[Verdict, Seen | None]:
         proxies.each(lambda proxy: proxy.listen(lambda number, chunk: tap.heard(number, chunk, _now_ms())))
         scene.prepare(cluster, scene.name)
         environment = {**os.environ, **scene.assignment.environment(proxies.bootstrap_servers, scene.name)}
-        run = _Run(command, environment)
+        run = (children or Children()).start(lambda: _Run(command, environment), _Run.kill)
         try:
             run.drive(scene, cluster)
         finally:
@@ -118,16 +119,20 @@ class _Run:
         """Whatever is left of it goes."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self.kill()
+        self._process.wait()
         self.ended_ms = _now_ms()
         for reader in self._readers:
             reader.join(5)
         for stream in (self._process.stdout, self._process.stderr):
             assert stream is not None
             stream.close()
+
+    def kill(self) -> None:
+        """End it, and what it has started, at once."""
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _begins(self) -> None:
         """Wait for its first word: starting may take longer than some scenes."""

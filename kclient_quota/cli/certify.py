@@ -8,10 +8,17 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from kclient_quota.certify import SIDE_BY_SIDE
+from kclient_quota.cli.printing import columns
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kclient_quota.certify.card import Card
+
+_STANDARD_OUTPUT: Final = Path("-")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="play each scene so often; not the same grade each time is weak",
     )
-    client.add_argument("--json", type=Path, metavar="FILE", help="keep the card there")
+    _add_card(client)
     client.add_argument("--badge", type=Path, metavar="FILE", help="write an SVG badge there")
     client.add_argument("command", nargs="+", metavar="COMMAND", help="the driver, after --")
     client.set_defaults(certify=_client)
@@ -44,9 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scenes.set_defaults(certify=_scenes)
     rows = kinds.add_parser("rows", help="the same for brokers")
     rows.set_defaults(certify=_rows)
+    for listed in (scenes, rows):
+        listed.add_argument("--json", action="store_true", help="print them as JSON")
     page = kinds.add_parser("page", help="the table of several clients as one HTML page")
     page.add_argument("cards", nargs="+", type=Path, metavar="CARD", help="what --json has kept")
     page.set_defaults(certify=_page)
+
+
+def _add_card(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json",
+        type=Path,
+        nargs="?",
+        const=_STANDARD_OUTPUT,
+        metavar="FILE",
+        help="keep the card there; without a file print it as JSON",
+    )
 
 
 def _add_broker(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -59,7 +79,7 @@ def _add_broker(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add_cluster_options(broker)
     broker.add_argument("--name", help="what to call the broker (default: its address)")
     broker.add_argument("--only", action="append", default=[], metavar="ROW", help="rows that begin so; repeatable")
-    broker.add_argument("--json", type=Path, metavar="FILE", help="keep the card there")
+    _add_card(broker)
     broker.set_defaults(certify=_broker)
 
 
@@ -84,42 +104,55 @@ def _client(options: argparse.Namespace) -> int:
     results = certify(scenes, options.command, side_by_side=options.side_by_side, runs=options.runs, say=_say)
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
     made = card.card(options.name or " ".join(options.command), rows, f"Python {platform.python_version()}")
-    print(card.text(made))
-    if options.json is not None:
-        _write(options.json, json.dumps(made, indent=1) + "\n")
+    _show(made, options.json)
     if options.badge is not None:
         _write(options.badge, card.badge(made))
     return int(any(found.verdict.grade in {Grade.FAIL, Grade.NOT_PLAYED} for found in results))
 
 
 def _broker(options: argparse.Namespace) -> int:
+    from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.certify import card
     from kclient_quota.certify.brokers.run import certify, select
     from kclient_quota.certify.verdict import Grade
 
     conf = configuration(options)
-    results = certify(conf, select(options.only), say=_say)
-    rows = [(found.row.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
-    made = card.card(options.name or str(conf["bootstrap.servers"]), rows, f"Python {platform.python_version()}")
-    print(card.text(made))
-    if options.json is not None:
-        _write(options.json, json.dumps(made, indent=1) + "\n")
+    rows = select(options.only)
+    with QuotaAdmin(conf) as admin:  # a cluster that is not there is told now, and not by every row
+        admin.describe_cluster(request_timeout=options.timeout).result()
+    results = certify(conf, rows, say=_say)
+    told = [(found.row.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
+    made = card.card(options.name or str(conf["bootstrap.servers"]), told, f"Python {platform.python_version()}")
+    _show(made, options.json)
     return int(any(found.verdict.grade in {Grade.FAIL, Grade.NOT_PLAYED} for found in results))
 
 
-def _rows(_options: argparse.Namespace) -> int:
+def _show(made: "Card", file: Path | None) -> None:
+    from kclient_quota.certify import card
+
+    as_json = json.dumps(made, indent=1)
+    print(as_json if file == _STANDARD_OUTPUT else card.text(made, columns()))
+    if file is not None and file != _STANDARD_OUTPUT:
+        _write(file, as_json + "\n")
+
+
+def _rows(options: argparse.Namespace) -> int:
     from kclient_quota.certify.brokers.run import ALL
 
-    for row in ALL:
-        print(f"{row.name}\n    {row.expects}\n    {row.source}")
-    return 0
+    return _list([(row.name, row.expects, row.source) for row in ALL], as_json=options.json)
 
 
-def _scenes(_options: argparse.Namespace) -> int:
+def _scenes(options: argparse.Namespace) -> int:
     from kclient_quota.certify.scenes import ALL
 
-    for scene in ALL:
-        print(f"{scene.name}\n    {scene.expects}\n    {scene.source}")
+    return _list([(scene.name, scene.expects, scene.source) for scene in ALL], as_json=options.json)
+
+
+def _list(found: list[tuple[str, str, str]], *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps([dict(zip(("name", "expects", "source"), each, strict=True)) for each in found], indent=2))
+    else:
+        print("\n".join(f"{name}\n    {expects}\n    {source}" for name, expects, source in found))
     return 0
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
     from kclient_quota.admin.quotas import QuotaAdmin
 
+_NONE = "there are no client metrics subscriptions"
 _ACTIONS = ("alter", "delete", "describe", "list")
 _VALUES = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 
@@ -77,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--timeout", type=seconds, default=30.0, metavar="SECONDS", help="default: %(default)g")
-    parser.add_argument("--json", action="store_true", help="print what is listed or described as JSON")
+    parser.add_argument("--json", action="store_true", help="print what is listed, described or done as JSON")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="the cluster")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties, as Kafka's tools take them")
     parser.add_argument("--alter", action="store_true", help="create a subscription, or change it")
@@ -112,17 +113,23 @@ def _run(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
     if options.list:
         names = admin.list_client_metrics_subscriptions(request_timeout=timeout).result()
         print(json.dumps(names) if options.json else "\n".join(names))
+        if not names:
+            notice(_NONE)
     elif options.describe:
         _describe(admin, options)
     elif options.delete:
         admin.delete_client_metrics_subscription(options.name, request_timeout=timeout).result()
-        print(f"Deleted client metrics config for {options.name}.")
+        _tell(options, "deleted", options.name, f"Deleted client metrics config for {options.name}.")
     else:
         name = options.name or _random_name()
         given = {key: getattr(options, option) for option, key in _VALUES.items()}
         values = {key: value or None for key, value in given.items() if value is not None}
         admin.alter_client_metrics_subscription(name, values, request_timeout=timeout).result()
-        print(f"Altered client metrics config for {name}.")
+        _tell(options, "altered", name, f"Altered client metrics config for {name}.")
+
+
+def _tell(options: argparse.Namespace, done: str, name: str, words: str) -> None:
+    print(json.dumps({"name": name, "done": done}) if options.json else words)
 
 
 def _describe(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
@@ -142,7 +149,7 @@ def _describe(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(rows, indent=2))
     elif not names:
-        notice("there are no client metrics subscriptions")
+        notice(_NONE)
 
 
 def _print(found: "ClientMetricsSubscription") -> None:

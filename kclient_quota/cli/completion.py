@@ -55,6 +55,8 @@ def _collect(parser: argparse.ArgumentParser, path: str, words: dict[str, Words]
     found = words.setdefault(path, {})
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
         choices = tuple(map(str, action.choices or ()))
+        if action.help == argparse.SUPPRESS:
+            continue
         if action.option_strings:
             takes = FLAG if action.nargs == 0 else choices
             found.update((option, takes) for option in action.option_strings if option.startswith("--"))

@@ -4,6 +4,7 @@ Quotas only: SCRAM credentials and the configuration of topics, brokers and grou
 """
 
 import argparse
+import json
 import re
 import sys
 from decimal import Decimal
@@ -16,9 +17,11 @@ from kclient_quota.admin.model import (
     ClientQuotaFilter,
     ClientQuotaFilterComponent,
 )
+from kclient_quota.admin.output import entity_row
 from kclient_quota.admin.quotas import QuotaAdmin, Quotas
 from kclient_quota.cli.printing import notice
 from kclient_quota.cli.quota_options import DONE, FAILED, configuration
+from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, QUOTA_KEYS, USER, ClientQuotaEntity, Name
 
@@ -36,8 +39,7 @@ def run(options: argparse.Namespace) -> int:
     entities = _entities(options)
     with QuotaAdmin(configuration(options)) as admin:
         if options.describe:
-            lines = _describe(admin, entities, options.timeout)
-            print("\n".join(lines)) if lines else notice("no quotas are configured for these entities")
+            _print(_describe(admin, entities, options.timeout), as_json=options.json)
             return DONE
         return _alter(admin, entities, options)
 
@@ -63,15 +65,25 @@ def _entities(options: argparse.Namespace) -> list[tuple[str, Name | None]]:
 # -- describe
 
 
-def _describe(admin: QuotaAdmin, entities: list[tuple[str, Name | None]], timeout: float) -> list[str]:
+def _print(found: Quotas, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"entity": entity_row(each), "quotas": values} for each, values in found.items()], indent=2))
+    else:
+        for entity, values in found.items():
+            print(f"Quota configs for {_words(entity)} are {_shown(values)}")
+    if not found:
+        notice("no quotas are configured for these entities")
+
+
+def _describe(admin: QuotaAdmin, entities: list[tuple[str, Name | None]], timeout: float) -> Quotas:
     components = [
         ClientQuotaFilterComponent.of_entity_type(_TYPES[kind])
         if name is None
         else ClientQuotaFilterComponent.of_entity(_TYPES[kind], name)
         for kind, name in entities
     ]
-    found = admin.describe_client_quotas(ClientQuotaFilter.contains_only(components), request_timeout=timeout).result()
-    return [f"Quota configs for {_words(entity)} are {_shown(values)}" for entity, values in found.items()]
+    wanted = ClientQuotaFilter.contains_only(components)
+    return admin.describe_client_quotas(wanted, request_timeout=timeout).result()
 
 
 def _words(entity: ClientQuotaEntity) -> str:
@@ -128,7 +140,9 @@ def _alter(admin: QuotaAdmin, entities: list[tuple[str, Name | None]], options: 
     ops: dict[str, float | None] = {**add, **dict.fromkeys(delete)}
     alteration = ClientQuotaAlteration(entity, tuple(ClientQuotaAlterationOp(*op) for op in ops.items()))
     admin.alter_client_quotas([alteration], request_timeout=options.timeout).all().result()
-    if isinstance(name, str):
+    if options.json:
+        print(json.dumps([{"entity": entity_row(entity), "altered": ops}], indent=2))
+    elif isinstance(name, str):
         print(f"Completed updating config for {kind[:-1]} {name}.")
     else:
         print(f"Completed updating default config for {kind} in the cluster.")
@@ -149,10 +163,20 @@ def _additions(text: str | None) -> dict[str, float]:
         if not equals:
             raise ConfigError(f"--add-config {part}: write key=value")
         try:
-            found[key.strip()] = float(re.sub(r"^\[(.*)\]$", r"\1", value.strip()))
-        except ValueError:
+            found[key.strip()] = _value(key.strip(), re.sub(r"^\[(.*)\]$", r"\1", value.strip()))
+        except (ValueError, ConfigError):
             raise ConfigError(f"Cannot parse quota configuration value for {key}: {value}") from None
     return found
+
+
+def _value(key: str, text: str) -> float:
+    """As Java reads a double, and byte rates with units as well."""
+    try:
+        return float(text)
+    except ValueError:
+        if not key.endswith("_byte_rate"):
+            raise
+    return quantity(text)
 
 
 def _keys(text: str | None) -> list[str]:

@@ -1,6 +1,7 @@
 """`kclient-quota dashboards`: a Grafana dashboard and Prometheus rules, written to files."""
 
 import argparse
+import json
 from pathlib import Path
 
 from kclient_quota.errors import ConfigError
@@ -10,6 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("--grafana", type=Path, metavar="FILE", help="write the dashboard there, as JSON to import")
     parser.add_argument("--rules", type=Path, metavar="FILE", help="write recording and alerting rules there, as YAML")
+    parser.add_argument("--json", action="store_true", help="print what was written as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,5 +30,8 @@ def run(options: argparse.Namespace) -> int:
             path.write_text(text(), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from error
-        print(f"wrote {path}")
+        if not options.json:
+            print(f"wrote {path}")
+    if options.json:
+        print(json.dumps([{"written": str(path)} for path, _ in wanted], indent=2))
     return 0

@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import textwrap
 from typing import TYPE_CHECKING
 
-from kclient_quota.cli.printing import notice
+from kclient_quota.cli.printing import columns, notice
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kclient_quota.operate.doctor import Finding
 
 TO_CHANGE = 3
+_NARROWEST = 40
 _ANONYMOUS = "ANONYMOUS"
 
 
@@ -106,5 +108,16 @@ def _watched(options: argparse.Namespace, admin: "QuotaAdmin", user: str, client
 
 def _text(finding: "Finding") -> str:
     mark = {"ok": "ok    ", "note": "note  ", "change": "CHANGE"}[finding.level]
-    remedy = f"\n        -> {finding.remedy}" if finding.remedy else ""
-    return f"{mark}  {finding.topic}: {finding.said}{remedy}"
+    lines = _wrapped(f"{mark}  ", f"{finding.topic}: {finding.said}")
+    return "\n".join(lines + (_wrapped("        -> ", finding.remedy) if finding.remedy else []))
+
+
+def _wrapped(begin: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        words,
+        max(columns(), _NARROWEST),
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -9,6 +9,9 @@ from importlib import import_module
 from kclient_quota import __version__
 from kclient_quota.cli.completion import add_completion
 from kclient_quota.cli.running import guarded, parsed, script
+from kclient_quota.errors import ConfigError
+
+_FAILED, _WRONG = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def told(error: Exception) -> int:
         print(f"kclient-quota: {error}", file=sys.stderr)
-        return 1
+        return _WRONG if isinstance(error, ConfigError) else _FAILED
 
     return guarded(lambda: int(options.run(options)), told)
 
@@ -114,6 +117,9 @@ def _parser(words: Container[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in _COMMANDS:
         known = commands.add_parser(command.name, help=command.help, description=command.description)
+        known.add_argument(
+            "--version", action="version", version=f"kclient-quota {__version__}", help=argparse.SUPPRESS
+        )
         if command.name in words:
             module = import_module(command.module)
             module.add_arguments(known)

@@ -1,6 +1,7 @@
 """`kclient-quota pipeline`: Spark jobs over client telemetry."""
 
 import argparse
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient_quota.cli.printing import ListHelpFormatter
 from kclient_quota.cli.progress import progress
+from kclient_quota.cli.quantities import rate
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
@@ -91,6 +93,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--partition-by", default="", metavar="NAME,...", help="columns that become directories; date and hour, too"
     )
     parser.add_argument("--files", type=int, metavar="N", help="so many files a batch at most; of compact, a directory")
+    parser.add_argument("--json", action="store_true", help="print what came of it as JSON")
     parser.add_argument("--dead-letters", metavar="DIR", help="for what cannot be decoded, with the reason")
 
 
@@ -145,7 +148,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--capacity",
         "--broker-capacity",
-        type=float,
+        type=rate,
         metavar="BYTES",
         help="what one broker can do in a second: outliers are shares of it, and recommended quotas of those who use a "
         "broker add up to no more",
@@ -153,7 +156,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     policy = parser.add_argument_group("only recommend")
     policy.add_argument("--entity", default="client-id", help="client-id (default), user or user,client-id")
     policy.add_argument(
-        "--most-bytes-per-second", type=float, metavar="BYTES", help="the highest quota (default: whatever is wanted)"
+        "--most-bytes-per-second", type=rate, metavar="BYTES", help="the highest quota (default: whatever is wanted)"
     )
     policy.add_argument(
         "--most-growth",
@@ -210,7 +213,10 @@ def run(options: argparse.Namespace) -> int:
         finally:
             drawn.ask(str)
             spark.stop()
-    print(words)
+    if options.json:
+        print(json.dumps({"job": options.job, "output": options.output, "said": words}, ensure_ascii=False))
+    else:
+        print(words)
     return 0
 
 

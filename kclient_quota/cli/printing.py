@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable
@@ -41,6 +42,11 @@ def rendered(output: str, text: Callable[[], str], table: Callable[[], str], row
 
         return yaml.safe_dump(rows(), sort_keys=False, allow_unicode=True).rstrip("\n")
     return table() if output == "table" else text()
+
+
+def columns() -> int:
+    """How wide the terminal is; 80 where there is none."""
+    return shutil.get_terminal_size().columns
 
 
 _COLOURS = {"+": "32", "-": "31", "~": "33"}

@@ -16,6 +16,7 @@ from kclient_quota.quota.entity import DEFAULT
 
 COMMANDS = ("plan", "diff", "apply", "undo", "export", "reconcile", "advise", "configs", "completion")
 MODES = ("list", "describe", "alter")
+_DOCUMENTS = ("text", "json", "yaml")
 
 
 def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
@@ -33,6 +34,8 @@ def command_parser() -> argparse.ArgumentParser:
     add_advise(commands)
     add_configs(commands)
     add_completion(commands, lambda: (command_parser(), draft_parser()))
+    for known in commands.choices.values():
+        known.add_argument("--version", action="version", version=f"kafka-quotas {__version__}", help=argparse.SUPPRESS)
     return parser
 
 
@@ -97,7 +100,8 @@ def add_code_commands(commands: Any) -> None:
         parser.add_argument(
             "--allow-empty", action="store_true", help="with --prune, also when the file sets nothing at all"
         )
-        add_output_option(parser, ("text", "json", "yaml"))
+    for parser in (plan, diff, apply, reconcile):
+        add_output_option(parser, _DOCUMENTS)
     for parser, name in ((plan, "plan"), (diff, "diff"), (apply, "apply"), (reconcile, "reconcile")):
         parser.set_defaults(run=_later("quota_code", name))
     undo = commands.add_parser(
@@ -116,10 +120,12 @@ def add_code_commands(commands: Any) -> None:
         help="a journal, or the file or folder beside which it lies (default: this folder)",
     )
     undo.add_argument("--run", type=int, metavar="N", dest="number", help="this run (default: the last that stands)")
+    add_output_option(undo, _DOCUMENTS)
     undo.set_defaults(run=_later("quota_code", "undo"))
     for parser in (apply, undo):
         parser.add_argument("--yes", "-y", action="store_true", help="do not ask; needed for removals by a script")
     export = commands.add_parser("export", help="print a file that says what is configured", epilog=EXIT_CODES)
+    export.add_argument("--json", action="store_true", help="a file in JSON, which the commands read as well")
     export.set_defaults(run=_later("quota_code", "export"))
     for parser in (undo, export):
         add_cluster_options(parser)
@@ -189,6 +195,7 @@ def add_configs(commands: Any) -> None:
     for flag in ("user", "client", "ip"):
         parser.add_argument(f"--{flag}", metavar="NAME")
         parser.add_argument(f"--{flag}-defaults", action="store_true")
-    parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="with --alter")
+    parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="with --alter; rates may have units, as 10MB")
     parser.add_argument("--delete-config", metavar="KEY,...", help="with --alter")
+    parser.add_argument("--json", action="store_true", help="print what is described or altered as JSON")
     parser.set_defaults(run=_later("configs", "run"))

@@ -12,9 +12,15 @@ from typing import Any
 
 from kclient_quota.admin.applying import Applier, ConflictError
 from kclient_quota.admin.journal import Applied, Journal
-from kclient_quota.admin.output import alteration_lines
+from kclient_quota.admin.output import alteration_lines, entity_row
 from kclient_quota.admin.plan import Plan, asked_after, make_plan
-from kclient_quota.admin.quota_file import FileEntry, QuotaFile, format_quota_file, parse_quota_file
+from kclient_quota.admin.quota_file import (
+    FileEntry,
+    QuotaFile,
+    format_quota_file,
+    parse_quota_file,
+    quota_document,
+)
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
 from kclient_quota.cli.printing import agreed, notice, painted, rendered, warn
@@ -83,18 +89,23 @@ def apply(options: argparse.Namespace) -> int:
         result = {**plan.rows(), "altered": done, "journal": str(journal)}
         print(rendered(options.output, str, str, lambda: [result]))
     elif done:
-        print(f"{done} {'entity' if done == 1 else 'entities'} altered; journal: {journal}")
+        print(f"{_entities(done)} altered; journal: {journal}")
     return DONE
 
 
 def undo(options: argparse.Namespace) -> int:
     """Show what a run did, ask, take it back."""
+    is_text = options.output == "text"
+    seen: list[Progress] = []
+    result: dict[str, Any] = {}
 
     def agrees(run: Applied, state: QuotaState, target: Target) -> bool:
-        print(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, taken back:")
-        lines = list(_alterations(state, target))
-        print("\n".join(lines) or "nothing of it is there any more", flush=True)
-        is_agreed = agreed(options, "undo this?")
+        result.update(run=run.number, at=run.at, ended=run.is_ended, changes=_alteration_rows(state, target))
+        if is_text:
+            print(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, taken back:")
+            lines = list(_alterations(state, target))
+            print(painted("\n".join(lines)) or "nothing of it is there any more", flush=True)
+        is_agreed = agreed(options, "undo this?", may_ask=is_text)
         if is_agreed:
             seen.append(during.enter_context(progress("taking back")))
         return is_agreed
@@ -102,13 +113,13 @@ def undo(options: argparse.Namespace) -> int:
     def tell(done: int, whole: int) -> None:
         _tell(seen[0], done, whole)
 
-    seen: list[Progress] = []
     with QuotaAdmin(configuration(options)) as admin, ExitStack() as during:
         cluster = _cluster_id(admin, options)
         journal = journal_of(options.journal, cluster)
         applier = _applier(unit_quotas(admin, options), journal, cluster, tell)
         done = applier.undo(options.number, agrees=agrees)
-    print("nothing was altered" if done is None else f"{done} {'entity' if done == 1 else 'entities'} altered")
+    words = "nothing was altered" if done is None else f"{_entities(done)} altered"
+    print(rendered(options.output, lambda: words, str, lambda: [{**result, "altered": done or 0}]))
     return DONE
 
 
@@ -116,7 +127,10 @@ def export(options: argparse.Namespace) -> int:
     """Print a file of what is configured."""
     with QuotaAdmin(configuration(options)) as admin:
         state = unit_quotas(admin, options).state()
-    sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
+    if options.json:
+        print(json.dumps(quota_document(state.asked, state.sources.capacity, in_order), indent=2, ensure_ascii=False))
+    else:
+        sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
     return DONE
 
 
@@ -126,11 +140,20 @@ def reconcile(options: argparse.Namespace) -> int:
     with QuotaAdmin(configuration(options)) as admin:
         quotas = unit_quotas(admin, options)
         state, target, _ = _planned(quotas, file)
-        print("\n".join(_alterations(state, target)) or "nothing to work out anew", flush=True)
+        if options.output == "text":
+            print(painted("\n".join(_alterations(state, target))) or "nothing to work out anew", flush=True)
+        done = 0
         if not options.dry_run:
             cluster = _cluster_id(admin, options)
-            _apply(quotas, _journal(options, cluster), cluster, state, target)
+            done = _apply(quotas, _journal(options, cluster), cluster, state, target)
+    if options.output != "text":
+        result = {"changes": _alteration_rows(state, target), "altered": done}
+        print(rendered(options.output, str, str, lambda: [result]))
     return DONE
+
+
+def _entities(count: int) -> str:
+    return f"{count} {'entity' if count == 1 else 'entities'}"
 
 
 def _alterations(state: QuotaState, target: Target) -> Iterator[str]:
@@ -139,6 +162,15 @@ def _alterations(state: QuotaState, target: Target) -> Iterator[str]:
         yield from alteration_lines(
             entity, before, {key: value for key, value in ops.items() if value != before.get(key)}
         )
+
+
+def _alteration_rows(state: QuotaState, target: Target) -> list[dict[str, Any]]:
+    return [
+        {"entity": entity_row(entity), "quota": key, "before": before, "after": value}
+        for entity, ops in target.changes.items()
+        for key, value in sorted(ops.items())
+        if (before := state.written.get(entity, {}).get(key)) != value
+    ]
 
 
 def _planned(quotas: UnitQuotas, file: QuotaFile, *, prune: bool = False) -> tuple[QuotaState, Target, Plan]:

@@ -7,6 +7,7 @@ from kclient_quota.admin.output import (
     describe_rows,
     describe_table,
     describe_text,
+    entity_row,
     entity_text,
     list_rows,
     list_table,
@@ -86,4 +87,5 @@ def _alter(admin: QuotaAdmin, options: argparse.Namespace) -> str:
     )
     done = "would be altered" if options.validate_only else "altered"
     notice(f"{done}: {', '.join(map(entity_text, changed)) or 'nothing, it is so already'}")
-    return ""
+    rows = [{"entity": entity_row(each), "altered": not options.validate_only} for each in changed]
+    return rendered(options.output, str, str, lambda: rows)

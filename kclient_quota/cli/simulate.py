@@ -1,10 +1,11 @@
 """`kclient-quota simulate`: many producers or consumers under one quota, in virtual time."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Final
 
-from kclient_quota.cli.quantities import rate, size
+from kclient_quota.cli.quantities import count, rate, size
 
 DEFAULT_CLIENTS: Final = 8
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="messages in each batch of the log that consumers read (default: %(default)s)",
     )
-    parser.add_argument("--seconds", type=int, default=120, help="simulated time (default: %(default)s)")
+    parser.add_argument("--seconds", type=count, default=120, help="simulated time (default: %(default)s)")
     parser.add_argument("--warm-up", type=int, default=30, metavar="SECONDS", help="left out (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same figures (default: 1)")
     parser.add_argument(
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--demand",
-        type=float,
+        type=_demand,
         action="append",
         metavar="RATE",
         help="bytes per second that each client has to send, or that come for it; again for more, which clients have "
@@ -77,9 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--departures", type=_change, action="append", default=[], metavar="SECOND:CLIENTS", help="the oldest leave"
     )
-    parser.add_argument("--round-trip-ms", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument("--jitter-ms", type=int, default=1, help="added to each way at most (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, help="processes (default: one for each processor where it is worth it)")
+    parser.add_argument("--round-trip-ms", type=_not_below_0, default=2, help="(default: %(default)s)")
+    parser.add_argument(
+        "--jitter-ms", type=_not_below_0, default=1, help="added to each way at most (default: %(default)s)"
+    )
+    parser.add_argument("--jobs", type=count, help="processes (default: one for each processor where it is worth it)")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it (any format that matplotlib writes)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
@@ -112,6 +115,14 @@ def run(options: argparse.Namespace) -> int:
     from kclient_quota.cli.simulation_run import run as simulate  # noqa: PLC0415
 
     return simulate(options)
+
+
+def _demand(text: str) -> float:
+    return math.inf if text == "inf" else rate(text)
+
+
+def _not_below_0(text: str) -> int:
+    return 0 if text == "0" else count(text)
 
 
 def _leaders(text: str) -> tuple[int, ...]:

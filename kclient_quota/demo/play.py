@@ -11,6 +11,7 @@ from kclient_quota.demo.scenes import Finding, Scene, judge
 from kclient_quota.demo.spec import FLAVOURS, Outcome, Sample, WorkSpec, parse_line
 from kclient_quota.demo.stage import Stage
 from kclient_quota.errors import KclientQuotaError
+from kclient_quota.testing.children import Children
 
 # A worker that has not ended this long after its time is stuck in its client; on a busy machine it begins late.
 GRACE_S = 60.0
@@ -81,21 +82,22 @@ class Worker:
         self._process.wait()
 
 
-def play(stage: Stage, scene: Scene, show: Callable[[str, list[Sample]], None]) -> list[Finding]:
-    """Play one scene with all flavours at the same time and judge them."""
+def play(stage: Stage, scene: Scene, children: Children, show: Callable[[str, list[Sample]], None]) -> list[Finding]:
+    """Play one scene with all flavours at the same time and judge them; their processes are among `children`."""
     workers: dict[str, Worker] = {}
     try:
         for flavour in FLAVOURS:
-            workers[flavour] = Worker(scene.specs[flavour], partial(show, flavour))
+            begin = partial(Worker, scene.specs[flavour], partial(show, flavour))
+            workers[flavour] = children.start(begin, Worker.kill)
         deadline = time.monotonic() + scene.seconds + GRACE_S
         outcomes = {flavour: worker.finish(deadline) for flavour, worker in workers.items()}
     finally:
         for worker in workers.values():
             worker.kill()
-    for flavour in FLAVOURS:
-        stage.set_quota(
-            scene.specs[flavour].producer_conf.get("client.id") or scene.specs[flavour].conf["client.id"],
-            scene.quota_key,
-            None,
-        )
+        for flavour in FLAVOURS:
+            stage.set_quota(
+                scene.specs[flavour].producer_conf.get("client.id") or scene.specs[flavour].conf["client.id"],
+                scene.quota_key,
+                None,
+            )
     return [judge(stage, scene, flavour, outcomes[flavour], workers[flavour].samples) for flavour in FLAVOURS]

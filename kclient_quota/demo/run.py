@@ -22,6 +22,7 @@ from kclient_quota.demo.scenes import plan
 from kclient_quota.demo.stage import Stage, embedded, real
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.session import session
+from kclient_quota.testing.children import Children
 
 LONGEST_SCENE_S = 300.0
 COMPARED = ("producers", "consumers", "transforms")
@@ -104,9 +105,14 @@ def _compare(options: DemoOptions, stage: Stage, console: Console) -> list[repor
     scenes = list(plan(stage, run_id, seconds=options.seconds, quota=options.quota, input_file=source, names=names))
     if not scenes:
         return []
+    children = Children()
     with live.watching(console, scenes) as watcher, ThreadPoolExecutor(len(scenes)) as pool:
-        played = [pool.submit(play, stage, scene, watcher(scene)) for scene in scenes]
-        return [report.Act(scene, future.result()) for scene, future in zip(scenes, played, strict=True)]
+        try:
+            played = [pool.submit(play, stage, scene, children, watcher(scene)) for scene in scenes]
+            return [report.Act(scene, future.result()) for scene, future in zip(scenes, played, strict=True)]
+        except BaseException:
+            children.end()  # so that nobody waits for what is left of the scenes
+            raise
 
 
 def _close_loop(console: Console) -> LoopAct:
@@ -138,6 +144,10 @@ def _check(options: DemoOptions) -> None:
         raise ConfigError(
             f"--scene {PIPELINE} plays on the embedded broker, which has a receiver: leave out --bootstrap-server"
         )
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)  # now, and not when all has been played
+    except OSError as error:
+        raise ConfigError(f"--output {options.output}: {error.strerror}; name a directory that can be made") from error
     if not 1 <= options.seconds <= LONGEST_SCENE_S:
         raise ConfigError(f"--seconds {options.seconds:g}: give 1 to {LONGEST_SCENE_S:g}")
     if options.input_file is not None:

@@ -122,5 +122,5 @@ def test_faults_of_a_file(broker, tmp_path, capsys):
     for text, message in (("[1]", "write a mapping"), ("faults: [{wait: {}}]", "entry 1: there is no wait")):
         path = tmp_path / "faults.yaml"
         path.write_text(text)
-        assert main(["--port", "0", "--faults", str(path)]) == 1
+        assert main(["--port", "0", "--faults", str(path)]) == 2
         assert message in capsys.readouterr().err

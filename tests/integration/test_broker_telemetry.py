@@ -157,7 +157,7 @@ def test_a_subscription_that_kafka_would_refuse(wrong):
 
 
 def test_a_collector_needs_a_url(capsys):
-    assert main(["--port", "0", "--otlp", "4318"]) == 1
+    assert main(["--port", "0", "--otlp", "4318"]) == 2
     assert "--otlp 4318: write http://" in capsys.readouterr().err
 
 

@@ -3,11 +3,8 @@
 import os
 import resource
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from kclient_quota import __version__
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli import client_metrics, quotas
 from kclient_quota.cli import main as kclient_quota_main
-from kclient_quota.cli.quota_arguments import COMMANDS
+from kclient_quota.cli.quota_arguments import COMMANDS, command_parser, draft_parser
 from kclient_quota.errors import ConfigError
 
 QUOTAS, METRICS, MAIN = "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics", "kclient_quota.cli.main"
@@ -80,6 +77,41 @@ def test_versions(main, capsys):
     assert capsys.readouterr().out.endswith(f" {__version__}\n")
 
 
+def parsers():
+    """Every command of all three programs, and those below them."""
+    queue = [
+        kclient_quota_main._parser([each.name for each in kclient_quota_main._COMMANDS]),
+        command_parser(),
+        draft_parser(),
+        client_metrics._parser(),
+    ]
+    for parser in queue:
+        named = [action.choices for action in parser._actions if isinstance(action.choices, dict)]
+        below = [each for choices in named for each in choices.values()]
+        queue += below
+        if not below:
+            yield pytest.param(parser, id=parser.prog)
+
+
+DOCUMENTS = ("completion", "certify page")
+"""What prints a script or a page has no JSON."""
+
+
+@pytest.mark.parametrize("parser", list(parsers()))
+def test_every_command_speaks_json(parser):
+    assert parser.prog.endswith(DOCUMENTS) or "--json" in parser.format_help()
+
+
+@pytest.mark.parametrize("main", [quotas.main, kclient_quota_main.main], ids=["quotas", "main"])
+def test_every_command_says_its_version(main, capsys):
+    commands = COMMANDS if main is quotas.main else [each.name for each in kclient_quota_main._COMMANDS]
+    for command in commands:
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--version"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.endswith(f" {__version__}\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -121,40 +153,6 @@ def test_options_of_the_cluster_may_stand_before_the_command_and_modes_need_no_d
             assert quotas.main([*words, *server]) == 0
             out, err = capsys.readouterr()
             assert (out.strip(), err.count("\n")) == ("", 1), "nothing is found, and that is said"
-
-
-@pytest.fixture
-def silent():
-    """A broker that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-@pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        (QUOTAS, ["configs", "--describe", "--user=a"]),
-        (QUOTAS, ["--list"]),
-        (QUOTAS, ["export"]),
-        (METRICS, ["--list"]),
-    ],
-)
-def test_ctrl_c_ends_within_a_second(module, words, silent):
-    given = [*words, "--bootstrap-server", silent]
-    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
-    named = f"import sys; sys.argv[1:] = {given!r}; import {module} as m"
-    code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "on\n"
-        time.sleep(1)  # it asks by now
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-        assert time.monotonic() - began < 1
-    assert process.returncode == 130
-    assert "Traceback" not in err
 
 
 def test_who_reads_a_few_lines_only_hears_no_complaint():

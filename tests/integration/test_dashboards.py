@@ -263,9 +263,9 @@ def test_limits_that_are_not_known_are_not_shown_and_that_is_said_once(caplog):
 
 
 def test_wrong_calls(tmp_path, capsys):
-    assert main(["dashboards"]) == 1
+    assert main(["dashboards"]) == 2
     assert "--grafana FILE" in capsys.readouterr().err
-    assert main(["dashboards", "--rules", str(tmp_path / "none" / "x")]) == 1
+    assert main(["dashboards", "--rules", str(tmp_path / "none" / "x")]) == 2
     assert "No such file" in capsys.readouterr().err
-    assert main(["receive", "--from-topic", "t", "--limits", "--jsonl", str(tmp_path)]) == 1
+    assert main(["receive", "--from-topic", "t", "--limits", "--jsonl", str(tmp_path)]) == 2
     assert "--metrics-port" in capsys.readouterr().err

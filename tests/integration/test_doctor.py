@@ -94,7 +94,7 @@ def test_text_wrong_options_and_no_cluster(cluster, capsys):
     out = capsys.readouterr().out
     assert "CHANGE  topic: topic none cannot be described: UNKNOWN_TOPIC_OR_PARTITION" in out
     assert out.endswith("\n1 to change\n")
-    assert main([*server, "--set", "linger.ms"]) == 1
+    assert main([*server, "--set", "linger.ms"]) == 2
     assert "write it as KEY=VALUE" in capsys.readouterr().err
     assert main(["doctor", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_what_a_running_client_pushes_is_held_against_its_quota(cluster, capsys)
             assert main([*words, *live]) in {0, 3}
         (found,) = [each for each in json.loads(capsys.readouterr().out) if each["topic"] == "live"]
         assert "of the 20000 B/s of {client-id=slow}" in found["said"]
-    assert main([*words, "--live", "1"]) == 1
+    assert main([*words, "--live", "1"]) == 2
     assert "--from-topic NAME or --prometheus URL" in capsys.readouterr().err
 
 

@@ -86,7 +86,7 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
     ],
 )
 def test_wrong_options(arguments, words, capsys):
-    assert main(["receive", "--bootstrap-server", "127.0.0.1:1", "--from-topic", "t", *arguments]) == 1
+    assert main(["receive", "--bootstrap-server", "127.0.0.1:1", "--from-topic", "t", *arguments]) == 2
     assert words in capsys.readouterr().err
 
 

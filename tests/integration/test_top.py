@@ -198,5 +198,5 @@ def test_sources_that_are_none(capsys):
         port = server.getsockname()[1]
     assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
     assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
-    assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 1
+    assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 2
     assert "write http://HOST:PORT/metrics" in capsys.readouterr().err

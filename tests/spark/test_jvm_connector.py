@@ -119,5 +119,5 @@ def test_the_command_says_it_before_a_jvm_is_started(tmp_path, capsys):
         "--output",
         str(tmp_path / "out"),
     ]
-    assert main([*given, "--connector", "jvm", "--connector-jars", str(tmp_path)]) == 1
+    assert main([*given, "--connector", "jvm", "--connector-jars", str(tmp_path)]) == 2
     assert "no jars there; put Spark's Kafka connector" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def test_a_sweep_shows_spark_s_tasks_on_a_terminal_and_prints_its_result_alone(
     ],
 )
 def test_what_does_not_fit_is_one_message(ours, tmp_path, capsys, given, words):
-    assert main(["pipeline", *given, "--output", str(tmp_path / "out")]) == 1
+    assert main(["pipeline", *given, "--output", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1

@@ -84,7 +84,7 @@ def test_a_missing_extra_is_named(module, missing, extra, monkeypatch) -> None:
 def test_a_command_that_needs_an_extra_says_so_in_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     monkeypatch.delitem(sys.modules, "kclient_telemetry.receiver.otlp_grpc", raising=False)
-    assert main.main(["broker", "--otlp", "grpc://127.0.0.1:4317"]) == 1
+    assert main.main(["broker", "--otlp", "grpc://127.0.0.1:4317"]) == 2
     said = capsys.readouterr().err
     assert "kclient-quota[grpc]" in said
     assert said.count("\n") == 1

@@ -64,6 +64,7 @@ class Probe:
         self._subscriptions: list[str] = []
         self._open = ExitStack()
         self._any: tuple[str, int] | None = None
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +73,10 @@ class Probe:
         self.close()
 
     def close(self) -> None:
-        """Remove what was set and made."""
+        """Remove what was set and made, once; another thread may do so while the row is asking."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._open.close()
         for entity, keys in self._quotas.items():
             self._take_away(entity, dict.fromkeys(keys))
@@ -153,6 +157,8 @@ class Probe:
         Raises:
             ClusterError: it refuses, or never learns of them.
         """
+        if self._is_closed:
+            raise ClusterError("no more is set: what was is being removed")
         entity = ClientQuotaEntity(names)
         self._quotas.setdefault(entity, set()).update(values)
         # connected before it is set: it may be a quota of connections

@@ -1,6 +1,7 @@
 """Puts a broker to rows: most of them side by side, those that set quotas of defaults one after the other."""
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,11 @@ from kclient_quota.certify.brokers.probe import Probe
 from kclient_quota.certify.brokers.row import Row
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.verdict import Grade, Verdict
+from kclient_quota.testing.children import Children
 
 ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS, *connections.ROWS)
 _SIDE_BY_SIDE: Final = 6
+_REMOVE_S: Final = 0.8
 
 
 class Result(NamedTuple):
@@ -40,21 +43,39 @@ def select(names: Sequence[str]) -> list[Row]:
 
 
 def certify(conf: Mapping[str, Any], rows: Sequence[Row], *, say: Callable[[str], object]) -> list[Result]:
-    """Ask everything; results in the order of rows. `say` hears of each as it ends."""
+    """Ask everything; results in the order of rows. `say` hears of each as it ends.
+
+    Whoever interrupts it waits for nothing but that what was set is removed.
+    """
     run = secrets.token_hex(3)
+    children = Children()
 
     def ask(row: Row) -> Result:
         begin = time.monotonic()
         try:
-            with Probe(conf, f"certify-{run}-{row.name}") as probe:
+            with children.start(lambda: Probe(conf, f"certify-{run}-{row.name}"), Probe.close) as probe:
                 verdict = row.judge(probe)
         except Exception as error:  # noqa: BLE001 - one row's trouble must not take the others' results with it
             verdict = Verdict(Grade.NOT_PLAYED, f"{type(error).__name__}: {error}")
         say(f"{verdict.grade.value:10} {row.name}: {verdict.why}")
         return Result(row, verdict, time.monotonic() - begin)
 
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+    pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
+    try:
         together = [row for row in rows if not row.alone]
         done = {result.row.name: result for result in pool.map(ask, together)}
-    done |= {row.name: ask(row) for row in rows if row.alone}
+        done |= {row.name: ask(row) for row in rows if row.alone}
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _remove(children, run, say)
+        raise
+    pool.shutdown()
     return [done[row.name] for row in rows]
+
+
+def _remove(children: Children, run: str, say: Callable[[str], object]) -> None:
+    remover = threading.Thread(target=children.end, daemon=True)
+    remover.start()
+    remover.join(_REMOVE_S)
+    if remover.is_alive():
+        say(f"the cluster does not answer: quotas and topics whose names begin with certify-{run} may be left")

@@ -57,7 +57,7 @@ def test_a_misspelt_option_is_told_by_its_command(
 
 
 def test_a_driver_that_there_is_not_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["certify", "client", "--", "no-such-driver"]) == 1
+    assert main(["certify", "client", "--", "no-such-driver"]) == 2
     assert capsys.readouterr().err == (
         "kclient-quota: no-such-driver: there is no such program to start; name the driver after --\n"
     )

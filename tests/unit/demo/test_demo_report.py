@@ -87,7 +87,7 @@ def test_rows_say_what_a_scene_can_say(name: str, has: str, lacks: str) -> None:
     ],
 )
 def test_bad_options_are_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(argv) == 1
+    assert main(argv) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
