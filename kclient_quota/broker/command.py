@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
 _LAST_PORT = 65_535
+_LOOK_S = 0.2
 _MOST_BROKERS = 1_000
 
 
@@ -147,7 +148,8 @@ def run(options: argparse.Namespace) -> int:
             if options.otlp or options.metrics_port is not None:
                 broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
             _say(broker, options)
-            stopped.wait()
+            while not stopped.wait(_LOOK_S):  # a wait without end may not hear of a signal
+                continue
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.certify.scene import Scene
 from kclient_quota.certify.stage import play
 from kclient_quota.certify.verdict import Grade, Verdict, agreed
-from kclient_quota.testing.children import Children
+from kclient_quota.testing.children import Children, as_they_end
 
 
 class Result(NamedTuple):
@@ -61,7 +61,7 @@ def certify(
 
 
 def _ended(running: Mapping[Future[Result], Scene], say: Callable[[str], object], count: int) -> Iterator[Result]:
-    for number, future in enumerate(as_completed(running), start=1):
+    for number, future in enumerate(as_they_end(running), start=1):
         result = future.result()
         say(f"[{number}/{count}] {result.verdict.grade.value:10} {result.scene.name}: {result.verdict.why}")
         yield result

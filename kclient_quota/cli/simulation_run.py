@@ -4,11 +4,12 @@ import argparse
 import json
 import os
 import random
+import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from math import inf
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any, Final
 
 from kclient_quota.cli.progress import progress
@@ -27,6 +28,7 @@ from kclient_quota.simulation import (
     parts,
     simulate,
 )
+from kclient_quota.testing.children import as_they_end
 
 LONG: Final = 1_000_000
 """From how many client-seconds on more than one process is worth its start."""
@@ -78,8 +80,24 @@ def play(
     one = partial(_play_part, scenario, seed)
     if jobs <= 1 or len(todo) <= 1:
         return _told(map(one, todo), len(todo), tell)
-    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as pool:
-        return _told(pool.map(one, todo), len(todo), tell)
+    pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _leave_ctrl_c_to_who_waits)
+    try:
+        running = [pool.submit(one, part) for part in todo]
+        for number, future in enumerate(as_they_end(running), start=1):
+            future.result()
+            if tell is not None:
+                tell(number, len(todo), "parts")
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():
+            child.terminate()
+        raise
+    pool.shutdown()
+    return [future.result() for future in running]
+
+
+def _leave_ctrl_c_to_who_waits() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _told(outcomes: Iterable[Outcome], whole: int, tell: Callable[[int, int, str], None] | None) -> list[Outcome]:

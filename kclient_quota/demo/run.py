@@ -22,7 +22,7 @@ from kclient_quota.demo.scenes import plan
 from kclient_quota.demo.stage import Stage, embedded, real
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.session import session
-from kclient_quota.testing.children import Children
+from kclient_quota.testing.children import Children, as_they_end
 
 LONGEST_SCENE_S = 300.0
 COMPARED = ("producers", "consumers", "transforms")
@@ -109,6 +109,8 @@ def _compare(options: DemoOptions, stage: Stage, console: Console) -> list[repor
     with live.watching(console, scenes) as watcher, ThreadPoolExecutor(len(scenes)) as pool:
         try:
             played = [pool.submit(play, stage, scene, children, watcher(scene)) for scene in scenes]
+            for each in as_they_end(played):
+                each.result()
             return [report.Act(scene, future.result()) for scene, future in zip(scenes, played, strict=True)]
         except BaseException:
             children.end()  # so that nobody waits for what is left of the scenes

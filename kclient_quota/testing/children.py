@@ -1,7 +1,8 @@
 """What threads have started and must not outlive an interruption, such as Ctrl-C while they wait for it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -9,6 +10,16 @@ from typing import TypeVar
 from kclient_quota.errors import KclientQuotaError
 
 T = TypeVar("T")
+
+_LOOK_S = 0.1
+
+
+def as_they_end(futures: Iterable[Future[T]]) -> Iterator[Future[T]]:
+    """Futures as they end. Waits a moment at a time: who waits for a lock without end may not hear of Ctrl-C."""
+    left = set(futures)
+    while left:
+        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+        yield from done
 
 
 class Children:

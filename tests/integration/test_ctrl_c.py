@@ -93,6 +93,12 @@ def test_ctrl_c_ends_what_plays_within_a_second(tmp_path):
     assert interrupted(process)[0] < 1
     assert process.returncode == 130
     soon(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
+    process = started(MAIN, "simulate", "--clients", "400", "--brokers", "4", "--seconds", "90000", "--jobs", "2")
+    soon(lambda: len(children_of(process.pid)) >= 2)
+    workers = children_of(process.pid)
+    assert interrupted(process)[0] < 1
+    assert process.returncode == 130
+    soon(lambda: not any(map(is_alive, workers)))
     process = started(MAIN, "demo", "--scene", "producers", "--output", str(tmp_path / "report"))
     soon(lambda: len(children_of(process.pid)) == 3)
     workers = children_of(process.pid)

@@ -2,8 +2,9 @@
 
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Lock
 from typing import Any, NamedTuple, Self
 
 from kclient_quota.admin import client_metrics
@@ -65,6 +66,7 @@ class Probe:
         self._open = ExitStack()
         self._any: tuple[str, int] | None = None
         self._is_closed = False
+        self._changing = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -74,9 +76,10 @@ class Probe:
 
     def close(self) -> None:
         """Remove what was set and made, once; another thread may do so while the row is asking."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._changing:
+            if self._is_closed:
+                return
+            self._is_closed = True
         self._open.close()
         for entity, keys in self._quotas.items():
             self._take_away(entity, dict.fromkeys(keys))
@@ -90,6 +93,14 @@ class Probe:
                     DeleteTopicsRequest(topics=states, topic_names=self._topics, timeout_ms=_DELETE_MS)
                 )
         self.client.close()
+
+    @contextmanager
+    def _leaving_something(self) -> Iterator[None]:
+        """Nothing is set or made any more once what was is being removed."""
+        with self._changing:
+            if self._is_closed:
+                raise ClusterError("interrupted")
+            yield
 
     def _take_away(self, entity: ClientQuotaEntity, nothing: Mapping[str, None]) -> None:
         """Again and again: a quota of connections may keep us from saying so at first."""
@@ -132,7 +143,8 @@ class Probe:
         topic = CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=-1, assignments=[], configs=[]
         )
-        (made,) = self.client.ask_controller(CreateTopicsRequest(topics=[topic])).topics
+        with self._leaving_something():
+            (made,) = self.client.ask_controller(CreateTopicsRequest(topics=[topic])).topics
         if made.error_code:
             raise ClusterError(f"the topic {name} was not made: {made.error_message or made.error_code}")
         until_s = time.monotonic() + _FOLLOW_S
@@ -157,13 +169,12 @@ class Probe:
         Raises:
             ClusterError: it refuses, or never learns of them.
         """
-        if self._is_closed:
-            raise ClusterError("no more is set: what was is being removed")
         entity = ClientQuotaEntity(names)
         self._quotas.setdefault(entity, set()).update(values)
         # connected before it is set: it may be a quota of connections
         with self._connection(f"{self.name}-admin", topic) as connection:
-            (result,) = alter_client_quotas(self.client, [(entity, values)])
+            with self._leaving_something():
+                (result,) = alter_client_quotas(self.client, [(entity, values)])
             if result.error_code:
                 raise ClusterError(f"the quota was refused: {result.error_message}", error_code=result.error_code)
             until_s = time.monotonic() + _FOLLOW_S
@@ -180,7 +191,8 @@ class Probe:
         """Ask for the metrics of one client (KIP-714)."""
         self._subscriptions.append(client_id)
         values = {"interval.ms": str(interval_ms), "metrics": "org.apache.kafka.", "match": f"client_id={client_id}"}
-        client_metrics.alter_subscription(self.client, client_id, values, timeout_ms=10_000)
+        with self._leaving_something():
+            client_metrics.alter_subscription(self.client, client_id, values, timeout_ms=10_000)
         time.sleep(_SETTLE_S * 5)
 
     def talker(self, client_id: str = "", topic: Topic | None = None) -> Talker:

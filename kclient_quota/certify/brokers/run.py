@@ -12,7 +12,7 @@ from kclient_quota.certify.brokers.probe import Probe
 from kclient_quota.certify.brokers.row import Row
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.verdict import Grade, Verdict
-from kclient_quota.testing.children import Children
+from kclient_quota.testing.children import Children, as_they_end
 
 ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS, *connections.ROWS)
 _SIDE_BY_SIDE: Final = 6
@@ -63,7 +63,8 @@ def certify(conf: Mapping[str, Any], rows: Sequence[Row], *, say: Callable[[str]
     pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
     try:
         together = [row for row in rows if not row.alone]
-        done = {result.row.name: result for result in pool.map(ask, together)}
+        found = (future.result() for future in as_they_end([pool.submit(ask, row) for row in together]))
+        done = {result.row.name: result for result in found}
         done |= {row.name: ask(row) for row in rows if row.alone}
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
