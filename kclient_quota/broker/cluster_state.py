@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import Authorizer
-from kclient_quota.broker.log.log_config import LogConfig
+from kclient_quota.broker.log.log_config import LOG_KEYS, OTHER_LOG_KEYS, LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.manners import KAFKA, ThrottleManner
 from kclient_quota.errors import ConfigError
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's `ConfigResource.Type` ids."""
-
-LOG_KEYS = {
-    "cleanup.policy": "log.cleanup.policy",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-}
-"""Topic keys that logs obey, and the broker's keys of their defaults."""
 
 Change = tuple[str | int | None, ...]
 QuotaEntity = ClientQuotaEntity
@@ -307,22 +295,9 @@ class ClusterState:
 
     def _log_config(self, topic: str) -> LogConfig:
         values = self.configs.get((TOPIC, topic), {})
-        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in LOG_KEYS.items()}
-        default = LogConfig()
-        after_ms = found["message.timestamp.after.max.ms"]
-        return LogConfig(
-            max_message_bytes=int(found["max.message.bytes"] or default.max_message_bytes),
-            retention_bytes=int(found["retention.bytes"] or default.retention_bytes),
-            retention_ms=int(found["retention.ms"] or default.retention_ms),
-            segment_bytes=int(found["segment.bytes"] or default.segment_bytes),
-            before_max_ms=int(found["message.timestamp.before.max.ms"] or default.before_max_ms),
-            after_max_ms=None if after_ms is None else int(after_ms),
-            uses_log_append_time=found["message.timestamp.type"] == "LogAppendTime",
-            producer_expiration_ms=int(
-                self.config(BROKER, "", "producer.id.expiration.ms") or default.producer_expiration_ms
-            ),
-            needs_keys="compact" in (found["cleanup.policy"] or ""),
-        )
+        keys = {**LOG_KEYS, **OTHER_LOG_KEYS}
+        found = {key: values.get(key) or self.config(BROKER, "", broker_key) for key, broker_key in keys.items()}
+        return LogConfig.of(found)
 
     # -- quotas
 

@@ -15,6 +15,7 @@ from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.log_cleaner import LogCleaner
 from kclient_quota.broker.metrics import broker_metrics, families_of
 from kclient_quota.broker.network.acceptor import Acceptor
 from kclient_quota.broker.network.connection import Connection
@@ -122,6 +123,7 @@ class Runtime:
             except OSError as error:
                 raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
             storage.sync_every(scheduler)
+        LogCleaner(self.cluster, scheduler).look()
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)
         if self._limits.idle_ms > 0:

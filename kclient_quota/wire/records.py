@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kclient_telemetry.compression import CompressionType, compress, decompress
 from kclient_telemetry.errors import TelemetryError
@@ -111,6 +111,75 @@ def build_batch(
         record_count=len(records),
     )
     return _sealed(header, body)
+
+
+class KeyedBytes(NamedTuple):
+    """A record as it stands in its batch.
+
+    Attributes:
+        key: None when there is none.
+        has_value: whether it is no tombstone.
+        offset: its place in the log.
+        timestamp_ms: milliseconds since the epoch.
+        encoded: all of it.
+    """
+
+    key: bytes | None
+    has_value: bool
+    offset: int
+    timestamp_ms: int
+    encoded: bytes
+
+
+def iterate_keys(
+    buffer: Buffer, header: BatchHeader, max_inflated_bytes: int = MAX_INFLATED_BYTES
+) -> Iterator[KeyedBytes]:
+    """The records of a batch, none of them taken apart further than its key; the checksum is not looked at.
+
+    Raises:
+        WireError: the batch inflates to too much or holds other records than it says.
+    """
+    body = bytes(memoryview(buffer)[HEADER_BYTES : header.size])
+    if header.compression:
+        body = _decompress(body, header.compression, max_inflated_bytes)
+    position = 0
+    for _ in range(header.record_count):
+        start = position
+        try:
+            size, position = read_varint(body, position)
+            end = position + size
+            timestamp_delta, position = read_varint(body, position + 1)
+            offset_delta, position = read_varint(body, position)
+            key, position = _read_bytes(body, position)
+            value_size, _ = read_varint(body, position)
+        except IndexError as error:
+            raise WireError(f"a record is malformed: {error}") from None
+        if not start < position < end <= len(body):
+            raise WireError(f"a record of {size} bytes does not fill its size")
+        timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+        yield KeyedBytes(key, value_size >= 0, header.base_offset + offset_delta, timestamp, body[start:end])
+        position = end
+
+
+def with_records(header: BatchHeader, records: Sequence[KeyedBytes]) -> bytearray:
+    """A batch that holds some of its records only, each at the offset it had; the others' offsets are gaps.
+
+    Args:
+        header: of the batch as it was.
+        records: those that stay, at least one.
+
+    Raises:
+        WireError: the compression id is unknown.
+    """
+    body = b"".join(record.encoded for record in records)
+    if header.compression:
+        body = _compress(body, header.compression)
+    changed = header._replace(
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body),
+        max_timestamp=max(record.timestamp_ms for record in records),
+        record_count=len(records),
+    )
+    return _sealed(changed, body)
 
 
 def _sealed(header: BatchHeader, body: bytes) -> bytearray:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.configs.kafka_properties import KEPT_PROPERTIES
-from kclient_quota.broker.configs.property import BOOLEAN, INT, LIST, LONG, STRING, Property, value_problem
+from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property, value_problem
 from kclient_quota.broker.request.enforcement import FETCH_MAX_BYTES, QuotaSettings
 from kclient_quota.broker.request.node import Limits
 from kclient_quota.errors import ConfigError
@@ -29,12 +29,18 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "group.max.session.timeout.ms": Property("1800000", INT),
     "group.max.size": Property("2147483647", INT, 1),
     "group.min.session.timeout.ms": Property("6000", INT),
+    "log.cleaner.backoff.ms": Property("15000", LONG, is_dynamic=True),
+    "log.cleaner.delete.retention.ms": Property("86400000", LONG, is_dynamic=True),
+    "log.cleaner.max.compaction.lag.ms": Property("9223372036854775807", LONG, 1, is_dynamic=True),
+    "log.cleaner.min.cleanable.ratio": Property("0.5", DOUBLE, is_dynamic=True),
+    "log.cleaner.min.compaction.lag.ms": Property("0", LONG, is_dynamic=True),
     "log.cleanup.policy": Property("delete", LIST, is_dynamic=True),
     "log.message.timestamp.after.max.ms": Property("3600000", LONG, is_dynamic=True),
     "log.message.timestamp.before.max.ms": Property("9223372036854775807", LONG, is_dynamic=True),
     "log.message.timestamp.type": Property("CreateTime", STRING, is_dynamic=True),
     "log.retention.bytes": Property("-1", LONG, -1, is_dynamic=True),
     "log.retention.ms": Property("-1", LONG, -1, is_dynamic=True),
+    "log.roll.ms": Property("", LONG, 1, is_dynamic=True, has_default=False),
     "log.segment.bytes": Property("1073741824", INT, 1024 * 1024, is_dynamic=True),
     "max.connection.creation.rate": Property("2147483647", INT, 1, is_dynamic=True),
     "max.connections": Property("2147483647", INT),

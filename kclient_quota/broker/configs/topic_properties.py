@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from kclient_quota.broker.cluster_state import LOG_KEYS
 from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
+from kclient_quota.broker.log.log_config import LOG_KEYS
 
 TOPIC_PROPERTIES: Mapping[str, Property] = {
     "cleanup.policy": Property("delete", LIST),

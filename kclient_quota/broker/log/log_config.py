@@ -1,6 +1,8 @@
 """What a partition's log is told to do, and what it answers to a batch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Self
 
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -9,6 +11,24 @@ UNLIMITED_MS = 9_223_372_036_854_775_807
 AFTER_MAX_MS = 3_600_000
 """Kafka's default of `message.timestamp.after.max.ms`."""
 FIRST_DATE_MS = 1_000_000_000_000
+
+LOG_KEYS: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+}
+"""Topic keys that logs obey, and the broker's keys of their defaults."""
+OTHER_LOG_KEYS: Final = {"segment.ms": "log.roll.ms", "producer.id.expiration.ms": "producer.id.expiration.ms"}
+"""The same, where one of the two has no default or does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +50,7 @@ class Appended:
     record_errors: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogConfig:
     """A topic's configuration, as far as its logs obey it.
 
@@ -43,7 +63,13 @@ class LogConfig:
         before_max_ms: Kafka's `message.timestamp.before.max.ms`.
         after_max_ms: Kafka's `message.timestamp.after.max.ms`, None while nobody has set it.
         producer_expiration_ms: Kafka's `producer.id.expiration.ms`.
-        needs_keys: Kafka's `cleanup.policy` contains `compact`.
+        is_compacted: Kafka's `cleanup.policy` contains `compact`: records need keys, and the newest of each is kept.
+        segment_ms: Kafka's `segment.ms`, by the times of records; of compacted topics no more than
+            `max.compaction.lag.ms`.
+        dirty_ratio: Kafka's `min.cleanable.dirty.ratio`.
+        delete_retention_ms: Kafka's `delete.retention.ms`: for so long compaction keeps records without a value.
+        min_lag_ms: Kafka's `min.compaction.lag.ms`: for so long it keeps every record.
+        max_lag_ms: Kafka's `max.compaction.lag.ms`.
     """
 
     max_message_bytes: int = 1_048_588
@@ -54,7 +80,42 @@ class LogConfig:
     before_max_ms: int = UNLIMITED_MS
     after_max_ms: int | None = None
     producer_expiration_ms: int = 86_400_000
-    needs_keys: bool = False
+    is_compacted: bool = False
+    segment_ms: int = UNLIMITED_MS
+    dirty_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_lag_ms: int = 0
+    max_lag_ms: int = UNLIMITED_MS
+
+    @classmethod
+    def of(cls, values: Mapping[str, str | None]) -> Self:
+        """From what is configured by the topic's keys; None or nothing is the default."""
+        given = {key: value for key, value in values.items() if value is not None}
+
+        def number(key: str, default: int) -> int:
+            return int(given.get(key, default))
+
+        after_ms = given.get("message.timestamp.after.max.ms")
+        policy = given.get("cleanup.policy", "delete")
+        is_compacted, deletes = "compact" in policy, "delete" in policy
+        max_lag_ms = number("max.compaction.lag.ms", UNLIMITED_MS)
+        segment_ms = number("segment.ms", UNLIMITED_MS)
+        return cls(
+            max_message_bytes=number("max.message.bytes", cls.max_message_bytes),
+            retention_bytes=number("retention.bytes", cls.retention_bytes) if deletes else -1,
+            retention_ms=number("retention.ms", cls.retention_ms) if deletes else -1,
+            segment_bytes=number("segment.bytes", cls.segment_bytes),
+            before_max_ms=number("message.timestamp.before.max.ms", UNLIMITED_MS),
+            after_max_ms=None if after_ms is None else int(after_ms),
+            uses_log_append_time=given.get("message.timestamp.type") == "LogAppendTime",
+            producer_expiration_ms=number("producer.id.expiration.ms", cls.producer_expiration_ms),
+            is_compacted=is_compacted,
+            segment_ms=min(segment_ms, max_lag_ms) if is_compacted else segment_ms,
+            dirty_ratio=float(given.get("min.cleanable.dirty.ratio", cls.dirty_ratio)),
+            delete_retention_ms=number("delete.retention.ms", cls.delete_retention_ms),
+            min_lag_ms=number("min.compaction.lag.ms", 0),
+            max_lag_ms=max_lag_ms,
+        )
 
     def timestamps(self, now_ms: int) -> tuple[int, int]:
         """The earliest and the latest timestamp that a producer may give a record."""

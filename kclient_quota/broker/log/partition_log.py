@@ -9,10 +9,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from kclient_quota.broker.log.compacted import Compacted
 from kclient_quota.broker.log.log_config import NO_TIMESTAMP, Appended, LogConfig
 from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
 from kclient_quota.broker.log.record_validation import RecordsSeen, UnsoundRecords, see_records
-from kclient_quota.broker.log.segments import Segment, SegmentPool
+from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.log.stored_batches import StoredBatches
 from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import (
@@ -51,7 +53,9 @@ class PartitionLog:
         end_offset: the offset that the next record gets; also the high watermark, replicas being one.
         producers: sequence numbers of idempotent producers.
         transactions: those that are open and those that were aborted.
+        stored: the batches.
         damaged: stretches of offsets (first and last) whose batches on the disk are damaged, lowest first.
+        compacted: how far compaction has come.
         store: keeps every batch, or None; an OSError of it refuses the batch.
     """
 
@@ -63,14 +67,14 @@ class PartitionLog:
         self.transactions = TransactionIndex()
         self.damaged: list[tuple[int, int]] = []
         self.store: LogStore | None = None
-        self._pool = pool
-        self._segments: list[Segment] = []
+        self.compacted = Compacted()
+        self.stored = StoredBatches(pool)
         self._watchers: dict[Callable[[], None], None] = {}
 
     @property
     def size_bytes(self) -> int:
         """Bytes held."""
-        return sum(segment.size for segment in self._segments)
+        return self.stored.size_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -100,7 +104,7 @@ class PartitionLog:
             return refusal
         least_ms, most_ms = self.config.timestamps(now_ms)
         try:
-            seen = see_records(batch, header, least_ms, most_ms, needs_keys=self.config.needs_keys)
+            seen = see_records(batch, header, least_ms, most_ms, needs_keys=self.config.is_compacted)
         except UnsoundRecords as error:
             return _refuse(ErrorCode.INVALID_RECORD, str(error))
         if seen.untimely or seen.keyless:
@@ -142,10 +146,10 @@ class PartitionLog:
         header = parse_header(batch)
         if header.base_offset < self.end_offset:
             raise WireError(f"a batch at offset {header.base_offset} behind offset {self.end_offset}")
-        if not self._segments and not self.damaged:
+        if not self.stored.segments and not self.damaged:
             self.start_offset = header.base_offset
-        self.end_offset = header.base_offset
-        self._copy_in(batch, header)
+        self.stored.copy_in(batch, header, header.base_offset, self.config.segment_bytes)
+        self.end_offset = header.last_offset + 1
         self.transactions.on_batch(header, header.base_offset, batch)
         if header.is_control:
             self.producers.fence(header.producer_id, header.producer_epoch, header.max_timestamp)
@@ -154,7 +158,7 @@ class PartitionLog:
 
     def restore_damage(self, first_offset: int, last_offset: int) -> None:
         """Note that the next batch on the disk is damaged: its offsets can neither be read nor be used again."""
-        if not self._segments and not self.damaged:
+        if not self.stored.segments and not self.damaged:
             self.start_offset = first_offset
         self.damaged.append((first_offset, last_offset))
         self.end_offset = last_offset + 1
@@ -177,6 +181,14 @@ class PartitionLog:
             return _refuse(ErrorCode.INVALID_RECORD, "clients write no control batches and no gaps")
         return None
 
+    def _is_old_enough(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the segment that is written to has been for `segment.ms`, by the times of records."""
+        segments = self.stored.segments
+        if not segments or not segments[-1].size:
+            return False
+        time_ms = now_ms if self.config.uses_log_append_time else header.max_timestamp
+        return time_ms - segments[-1].max_timestamps[0] > self.config.segment_ms
+
     def _remember(self, header: BatchHeader, base_offset: int, timestamp_ms: int, now_ms: int) -> None:
         last = last_sequence(header.base_sequence, header.record_count)
         batch = SequencedBatch(header.base_sequence, last, base_offset, timestamp_ms)
@@ -184,8 +196,9 @@ class PartitionLog:
 
     def _store(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         base_offset = self.end_offset
-        at = self._copy_in(batch, header)
-        segment = self._segments[-1]
+        segment, at = self.stored.copy_in(
+            batch, header, base_offset, self.config.segment_bytes, begins_segment=self._is_old_enough(header, now_ms)
+        )
         patch(segment.view, at, base_offset=base_offset, leader_epoch=leader_epoch)
         append_time_ms = NO_TIMESTAMP
         if self.config.uses_log_append_time:
@@ -197,33 +210,13 @@ class PartitionLog:
             try:
                 self.store.append(segment.view[at : segment.size], begins_segment=at == 0)
             except OSError as error:
-                self._take_back(segment, base_offset)
+                segment.take_back()
                 return _refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self.end_offset = base_offset + header.last_offset_delta + 1
         self.transactions.on_batch(header, base_offset, batch)
         self.retain(now_ms)
         self.wake()
         return Appended(ErrorCode.NONE, base_offset, append_time_ms)
-
-    def _copy_in(self, batch: Buffer, header: BatchHeader) -> int:
-        size = len(batch)
-        if not self._segments or self._segments[-1].room(self.config.segment_bytes) < size:
-            self._segments.append(self._pool.take(self.end_offset, size))
-        segment = self._segments[-1]
-        at = segment.size
-        segment.view[at : at + size] = batch
-        segment.offsets.append(self.end_offset)
-        segment.positions.append(at)
-        segment.note_time(header.max_timestamp)
-        segment.size = at + size
-        self.end_offset += header.last_offset_delta + 1
-        return at
-
-    def _take_back(self, segment: Segment, base_offset: int) -> None:
-        """Undo the last `_copy_in`."""
-        segment.size = segment.positions.pop()
-        segment.offsets.pop()
-        segment.forget_time()
-        self.end_offset = base_offset
 
     # -- reading
 
@@ -245,7 +238,10 @@ class PartitionLog:
                 end_offset = min(self.damaged[following][0], self.end_offset if end_offset is None else end_offset)
         if offset >= (self.end_offset if end_offset is None else end_offset):
             return memoryview(b"")
-        segment, batch = self._find(offset)
+        found = self.stored.find(offset)
+        if found is None:
+            return memoryview(b"")
+        segment, batch = found
         start = segment.positions[batch]
         first_size = segment.end_of(batch) - start
         if max_bytes < first_size:
@@ -267,59 +263,27 @@ class PartitionLog:
 
     def aborted_in(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
         """Aborted transactions that concern a read of `size_bytes` from `offset` on."""
-        if not self.transactions.aborted or not size_bytes:
+        found = self.stored.find(offset) if self.transactions.aborted and size_bytes else None
+        if found is None:
             return []
-        segment, batch = self._find(offset)
-        last = bisect_left(segment.positions, segment.positions[batch] + size_bytes) - 1
-        return self.transactions.aborted_between(offset, self._end_offset_of(segment, last))
+        return self.transactions.aborted_between(offset, self.stored.end_of_offsets(*found, size_bytes))
 
     def available_bytes(self, offset: int) -> int:
         """How many bytes a read without limit could return from `offset` on, over all segments."""
-        if offset >= self.end_offset:
-            return 0
-        segment, batch = self._find(offset)
-        later = self._segments[self._segments.index(segment) + 1 :]
-        return segment.size - segment.positions[batch] + sum(other.size for other in later)
+        return self.stored.available_bytes(offset)
 
     def batch_at(self, timestamp_ms: int) -> memoryview | None:
         """The first batch with a record at `timestamp_ms` or later, or None."""
-        for segment in self._segments:
-            index = segment.first_at(timestamp_ms, self._first_batch_in(segment))
-            if index is not None:
-                return segment.view[segment.positions[index] : segment.end_of(index)]
-        return None
-
-    def _first_batch_in(self, segment: Segment) -> int:
-        """Index of the first batch that has not been forgotten."""
-        if self.start_offset <= segment.base_offset:
-            return 0
-        if self.start_offset >= self._end_offset_of(segment, len(segment.offsets) - 1):
-            return len(segment.offsets)
-        return bisect_right(segment.offsets, self.start_offset) - 1
-
-    def newest_batch(self) -> memoryview | None:
-        """The first of the batches that hold the largest timestamp, or None when there are none."""
-        newest = max((segment.newest_ms for segment in self._segments if segment.size), default=None)
-        return None if newest is None else self.batch_at(newest)
+        return self.stored.batch_at(timestamp_ms, self.start_offset)
 
     def batches(self) -> Iterator[memoryview]:
         """Every batch, oldest first."""
-        for segment in self._segments:
-            for index, start in enumerate(segment.positions):
-                yield segment.view[start : segment.end_of(index)]
+        return iter(self.stored)
 
-    def _find(self, offset: int) -> tuple[Segment, int]:
-        segments = self._segments
-        segment = segments[-1]
-        if offset < segment.base_offset:
-            segment = segments[bisect_right(segments, offset, key=_base_offset) - 1]
-        return segment, bisect_right(segment.offsets, offset) - 1
-
-    def _end_offset_of(self, segment: Segment, batch: int) -> int:
-        if batch + 1 < len(segment.offsets):
-            return segment.offsets[batch + 1]
-        following = bisect_left(self._segments, segment.base_offset + 1, key=_base_offset)
-        return self._segments[following].base_offset if following < len(self._segments) else self.end_offset
+    def newest_batch(self) -> memoryview | None:
+        """The first of the batches that hold the largest timestamp, or None when there are none."""
+        newest = self.stored.newest_ms
+        return None if newest is None else self.batch_at(newest)
 
     # -- forgetting
 
@@ -328,37 +292,36 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         self.transactions.forget_before(self.start_offset)
         self.damaged = [stretch for stretch in self.damaged if stretch[1] >= self.start_offset]
-        while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset:
-            self._pool.give_back(self._segments.pop(0))
+        self.stored.drop_before(self.start_offset)
         if self.store is not None:
             self.store.start_moved()
 
     def close(self) -> None:
         """Give all memory back and wake whoever waits; the log is empty afterwards."""
-        for segment in self._segments:
-            self._pool.give_back(segment)
-        self._segments.clear()
+        self.stored.clear()
         self.start_offset = self.end_offset
         self.wake()
 
     def retain(self, now_ms: int) -> None:
         """Forget segments beyond `retention.bytes` and, by the time of their newest record, `retention.ms`."""
         retention_bytes, retention_ms = self.config.retention_bytes, self.config.retention_ms
+        segments = self.stored.segments
         if retention_bytes >= 0:
             total = self.size_bytes
-            while len(self._segments) > 1 and total - self._segments[0].size >= retention_bytes:
-                total -= self._segments[0].size
-                self.delete_before(self._segments[1].base_offset)
+            while len(segments) > 1 and total - segments[0].size >= retention_bytes:
+                total -= segments[0].size
+                self.delete_before(segments[1].base_offset)
         if retention_ms >= 0:
-            while self._segments and self._segments[0].newest_ms < now_ms - retention_ms:
+            while segments and segments[0].newest_ms < now_ms - retention_ms:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        if len(self._segments) > 1:
-            self.delete_before(self._segments[1].base_offset)
+        segments = self.stored.segments
+        if len(segments) > 1:
+            self.delete_before(segments[1].base_offset)
             return
         self.delete_before(self.end_offset)
-        self._pool.give_back(self._segments.pop())
+        self.stored.drop_last()
 
     # -- being watched
 
@@ -379,10 +342,6 @@ class PartitionLog:
 
 def _first(stretch: tuple[int, int]) -> int:
     return stretch[0]
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _refuse(error: ErrorCode, message: str) -> Appended:

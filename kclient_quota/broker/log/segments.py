@@ -3,6 +3,9 @@
 import mmap
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
+
+from kclient_quota.wire.batches import BatchHeader, Buffer
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 _KEPT_FREE = 4
@@ -19,11 +22,12 @@ class Segment:
         view: the whole buffer.
         size: bytes in use.
         offsets: base offset of each batch.
+        ends: the offset behind the last one of each batch.
         positions: where each batch begins.
         max_timestamps: the largest record timestamp of each batch.
     """
 
-    __slots__ = ("_newest", "base_offset", "buffer", "max_timestamps", "offsets", "positions", "size", "view")
+    __slots__ = ("_newest", "base_offset", "buffer", "ends", "max_timestamps", "offsets", "positions", "size", "view")
 
     def __init__(self, buffer: mmap.mmap, base_offset: int) -> None:
         self.buffer = buffer
@@ -31,9 +35,36 @@ class Segment:
         self.view = memoryview(buffer)
         self.size = 0
         self.offsets = array("q")
+        self.ends = array("q")
         self.positions = array("q")
         self.max_timestamps = array("q")
         self._newest = array("q")
+
+    def add(self, batch: Buffer, header: BatchHeader, base_offset: int) -> int:
+        """Put a batch, for which there is room, behind the others; where it begins."""
+        at, size = self.size, len(batch)
+        self.view[at : at + size] = batch
+        self.offsets.append(base_offset)
+        self.ends.append(base_offset + header.last_offset_delta + 1)
+        self.positions.append(at)
+        self.note_time(header.max_timestamp)
+        self.size = at + size
+        return at
+
+    def take_back(self) -> None:
+        """Undo the last `add`."""
+        self.size = self.positions.pop()
+        self.offsets.pop()
+        self.ends.pop()
+        self.forget_time()
+
+    def batch(self, index: int) -> memoryview:
+        """A batch."""
+        return self.view[self.positions[index] : self.end_of(index)]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for index in range(len(self.positions)):
+            yield self.batch(index)
 
     def room(self, segment_bytes: int) -> int:
         """Bytes not in use yet, if it may have so many."""
@@ -53,6 +84,11 @@ class Segment:
         """Undo the last `note_time`."""
         self.max_timestamps.pop()
         self._newest.pop()
+
+    def take_over(self, other: "Segment") -> None:
+        """Be what `other` was, whose bytes have been copied."""
+        self.size, self.offsets, self.ends, self.positions = other.size, other.offsets, other.ends, other.positions
+        self.max_timestamps, self._newest = other.max_timestamps, other._newest  # noqa: SLF001 - of the same class
 
     def first_at(self, timestamp_ms: int, first: int) -> int | None:
         """Index of the first batch from `first` on with a record at `timestamp_ms` or later, or None."""
@@ -84,6 +120,16 @@ class SegmentPool:
         if needed_bytes <= self.segment_bytes and self._free:
             return Segment(self._free.pop(), base_offset)
         return Segment(_allocate(max(self.segment_bytes, needed_bytes)), base_offset)
+
+    def trimmed(self, segment: Segment) -> Segment:
+        """A segment that nothing will be added to; most of its memory is given back if it is not used."""
+        if segment.size > len(segment.view) // 2:
+            return segment
+        trimmed = Segment(_allocate(max(segment.size, 1)), segment.base_offset)
+        trimmed.view[: segment.size] = segment.view[: segment.size]
+        trimmed.take_over(segment)
+        self.give_back(segment)
+        return trimmed
 
     def give_back(self, segment: Segment) -> None:
         """Use the memory again, unless a response that is still being written refers to it."""

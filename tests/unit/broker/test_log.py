@@ -238,7 +238,7 @@ def test_memory_that_nobody_refers_to_is_used_again():
     pool = SegmentPool(SEGMENT_BYTES)
     log = PartitionLog(pool)
     append(log, batch_of(1))
-    buffer = log._segments[0].buffer
+    buffer = log.stored.segments[0].buffer
     log.close()
     assert pool.take(0, 1).buffer is buffer
 

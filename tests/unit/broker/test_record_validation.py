@@ -147,9 +147,9 @@ def test_a_header_that_lies_about_the_largest_timestamp_is_put_right():
 
 def test_a_compacted_topic_needs_keys():
     batch = build_batch([Record(b"x", b"k", timestamp_ms=NOW_MS), Record(b"x", timestamp_ms=NOW_MS)])
-    _, answer = append(batch, needs_keys=True)
+    _, answer = append(batch, is_compacted=True)
     assert (answer.error, [index for index, _ in answer.record_errors]) == (ErrorCode.INVALID_RECORD, [1])
-    assert append(build_batch([Record(None, b"", timestamp_ms=NOW_MS)]), needs_keys=True)[1].error is ErrorCode.NONE
+    assert append(build_batch([Record(None, b"", timestamp_ms=NOW_MS)]), is_compacted=True)[1].error is ErrorCode.NONE
 
 
 def test_a_batch_too_large_to_be_read_in_passing_is_believed():

@@ -16,8 +16,12 @@ timestamp is put right. So that no batch stalls others, the first 100 records ar
 timestamp, and compressed ones that inflate to 1 MiB at most. What Kafka answers with UNKNOWN_SERVER_ERROR (a number
 without end, an unknown codec) is INVALID_RECORD here. A clock that is moved by hand from 0 on sets no upper limit of
 timestamps unless it is configured.
-Gaps: no conversion of compression, no compaction (a compacted
-topic keeps every record, which is what a consumer may see in Kafka before the cleaner has run).
+Topics whose `cleanup.policy` is `compact` are compacted as Kafka's `LogCleaner` does it: every `log.cleaner.backoff.ms`
+those that `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` make due, up to the segment that is written to
+(`segment.ms`, `segment.bytes`), the first open transaction and `min.compaction.lag.ms`; tombstones stay for
+`delete.retention.ms`.
+Gaps: no conversion of compression. Compaction leaves batches alone that inflate to more than 1 MiB, and transaction
+markers; files on the disk keep every record, which compaction goes through again after a restart.
 """
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType

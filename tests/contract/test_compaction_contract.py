@@ -1,0 +1,114 @@
+"""What a client sees of compaction, on the embedded broker and on Apache Kafka."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+Unique = Callable[[str], str]
+Rows = list[tuple[int, bytes, bytes | None]]
+BACKOFF = "log.cleaner.backoff.ms"
+FILLER = b"filler"
+pytestmark = pytest.mark.timeout(120)
+
+
+def _alter_backoff(admin: AdminClient, value: str | None) -> None:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(BACKOFF, value, incremental_operation=operation)
+    (done,) = admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])]
+    ).values()
+    done.result(20)
+
+
+@pytest.fixture
+def admin(cluster: Any) -> Iterator[AdminClient]:
+    """Of a cluster whose cleaner looks for work without a pause."""
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    _alter_backoff(client, "50")
+    yield client
+    _alter_backoff(client, None)
+
+
+class Table:
+    """A compacted topic whose segments end 50 ms after they have begun."""
+
+    def __init__(self, cluster: Any, admin: AdminClient, topic: str, **config: str) -> None:
+        self.servers = cluster.bootstrap_servers
+        self.topic = topic
+        rolling = {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.01", **config}
+        admin.create_topics([NewTopic(topic, 1, 1, config=rolling)])[topic].result(20)
+        self.producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
+
+    def write(self, *pairs: tuple[bytes, bytes | None]) -> None:
+        for key, value in pairs:
+            self.producer.produce(self.topic, value, key)
+            assert self.producer.flush(20) == 0
+
+    def end_segment(self) -> None:
+        time.sleep(0.1)
+        self.write((FILLER, b""))
+
+    def read(self) -> Rows:
+        conf = {"bootstrap.servers": self.servers, "group.id": "none", "enable.partition.eof": True}
+        consumer = Consumer(conf)
+        consumer.assign([TopicPartition(self.topic, 0, 0)])
+        rows: Rows = []
+        while True:
+            message = consumer.poll(20)
+            assert message is not None
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                consumer.close()
+                return [row for row in rows if row[1] != FILLER]
+            rows.append((message.offset() or 0, message.key() or b"", message.value()))
+
+    def until(self, wanted: Rows) -> None:
+        """Write on and on, so that there is something dirty, until the topic holds just this."""
+        deadline = time.monotonic() + 60
+        while (found := self.read()) != wanted:
+            assert time.monotonic() < deadline, found
+            self.end_segment()
+
+
+def test_of_each_key_the_newest_stays_where_it_was(cluster: Any, unique: Unique, admin: AdminClient) -> None:
+    table = Table(cluster, admin, unique("t"))
+    table.write((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", b"2"), (b"a", b"3"))
+    assert len(table.read()) == 6
+    table.until([(3, b"c", b"1"), (4, b"b", b"2"), (5, b"a", b"3")])
+    # who begins in a gap goes on behind it, and the log still begins where it began
+    consumer = Consumer({"bootstrap.servers": table.servers, "group.id": unique("g")})
+    consumer.assign([TopicPartition(table.topic, 0, 1)])
+    message = consumer.poll(20)
+    assert message is not None
+    assert (message.offset(), message.value()) == (3, b"1")
+    assert consumer.get_watermark_offsets(TopicPartition(table.topic, 0), 20)[0] == 0
+    consumer.close()
+
+
+def test_a_tombstone_goes_after_its_time_and_takes_its_key_along(
+    cluster: Any, unique: Unique, admin: AdminClient
+) -> None:
+    table = Table(cluster, admin, unique("t"), **{"delete.retention.ms": "300"})
+    table.write((b"a", b"1"), (b"b", b"1"), (b"a", None))
+    table.until([(1, b"b", b"1")])
+
+
+def test_a_tombstone_stays_as_long_as_it_may(cluster: Any, unique: Unique, admin: AdminClient) -> None:
+    table = Table(cluster, admin, unique("t"))
+    table.write((b"a", b"1"), (b"b", b"1"), (b"a", None))
+    table.until([(1, b"b", b"1"), (2, b"a", None)])
+    table.end_segment()
+    time.sleep(1)
+    assert table.read() == [(1, b"b", b"1"), (2, b"a", None)]

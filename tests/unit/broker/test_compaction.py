@@ -1,0 +1,229 @@
+"""Compaction of logs: the newest record of each key stays where it was, on a clock of paper."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kclient_quota.broker.cluster_state import BROKER, TOPIC
+from kclient_quota.broker.log.compaction import compact, is_due
+from kclient_quota.broker.log.log_config import LogConfig
+from kclient_quota.broker.log.partition_log import PartitionLog
+from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.log_cleaner import LogCleaner
+from kclient_quota.wire.batches import TRANSACTIONAL, parse_header
+from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch, iterate_records
+from tests.unit.broker.enforced_cluster import START_MS, Cluster
+
+ROLLS = {"cleanup.policy": "compact", "segment.ms": "10", "min.cleanable.dirty.ratio": "0"}
+
+
+class Log:
+    """A compacted log in which every `write` is a batch; `roll` ends the segment that is written to."""
+
+    def __init__(self, **config):
+        self.log = PartitionLog(SegmentPool(1 << 16), LogConfig.of(ROLLS | config))
+        self.now_ms = START_MS
+
+    def write(self, *pairs, compression=0, **known):
+        records = [Record(value, key, timestamp_ms=self.now_ms) for key, value in pairs]
+        batch = build_batch(records, compression=compression, **known)
+        appended = self.log.append(batch, leader_epoch=0, now_ms=self.now_ms)
+        assert not appended.error, appended
+        return appended.base_offset
+
+    def roll(self):
+        self.now_ms += 20
+        self.write((b"roll", b""))
+
+    def compact(self):
+        for _ in compact(self.log, self.now_ms):
+            pass
+
+    def records(self):
+        """(offset, key, value) of all of them."""
+        return [(r.offset, r.key, r.value) for batch in self.log.batches() for r in iterate_records(batch)]
+
+    def pairs(self):
+        return [(offset, key) for offset, key, _ in self.records() if key != b"roll"]
+
+
+def test_of_each_key_the_newest_stays_at_its_offset_and_the_segment_that_is_written_to_is_left_alone():
+    log = Log()
+    log.write((b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    log.write((b"b", b"2"), (b"c", b"1"))
+    log.roll()
+    log.write((b"a", b"3"), (b"a", b"4"))
+    log.compact()
+    assert log.pairs() == [(2, b"a"), (3, b"b"), (4, b"c"), (6, b"a"), (7, b"a")]
+    assert (log.log.start_offset, log.log.end_offset) == (0, 8)
+    log.roll()
+    log.compact()
+    assert log.pairs() == [(3, b"b"), (4, b"c"), (7, b"a")]
+
+
+def test_a_read_goes_on_behind_a_gap():
+    log = Log()
+    for number in range(20):
+        log.write((b"k%d" % (number % 2), b"%d" % number))
+    log.roll()
+    log.compact()
+    for offset in range(18):
+        first = parse_header(log.log.read(offset, 1, min_one_batch=True))
+        assert first.base_offset == 18, offset
+    assert parse_header(log.log.read(19, 1, min_one_batch=True)).base_offset == 19
+    assert log.log.available_bytes(0) == log.log.available_bytes(18)
+    assert parse_header(log.log.batch_at(0)).base_offset == 18
+
+
+def test_a_tombstone_takes_what_came_before_and_goes_after_its_time():
+    log = Log(**{"delete.retention.ms": "1000"})
+    log.write((b"a", b"1"), (b"b", b"1"))
+    log.write((b"a", None))
+    log.roll()
+    log.compact()
+    assert log.records()[:2] == [(1, b"b", b"1"), (2, b"a", None)]
+    log.now_ms += 999
+    log.roll()
+    log.compact()
+    assert (2, b"a", None) not in log.records()
+    assert (1, b"b", b"1") in log.records()
+
+
+def test_a_tombstone_stays_for_its_time_after_it_was_first_seen():
+    log = Log(**{"delete.retention.ms": "1000"})
+    log.write((b"a", None))
+    log.now_ms += 100_000
+    log.roll()
+    log.compact()
+    log.now_ms += 979
+    log.roll()
+    log.compact()
+    assert log.pairs() == [(0, b"a")]
+
+
+def test_compressed_batches_are_compacted_and_stay_compressed():
+    log = Log()
+    log.write(*((b"k%d" % (number % 3), b"x" * 100) for number in range(30)), compression=1)
+    log.roll()
+    log.compact()
+    assert log.pairs() == [(27, b"k0"), (28, b"k1"), (29, b"k2")]
+    header = parse_header(next(iter(log.log.batches())))
+    assert (header.base_offset, header.last_offset, header.record_count, header.compression) == (0, 29, 3, 1)
+
+
+def test_an_open_transaction_holds_compaction_up_and_an_aborted_one_is_as_if_it_had_not_been():
+    log = Log()
+    log.write((b"a", b"1"))
+    log.roll()
+    log.write((b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    log.roll()
+    log.compact()
+    assert log.pairs() == [(0, b"a"), (2, b"a")]
+    marker = control_batch(ABORT, producer_id=7, producer_epoch=0, timestamp_ms=log.now_ms)
+    log.log.append_marker(marker, leader_epoch=0, now_ms=log.now_ms)
+    log.roll()
+    log.compact()
+    plain = [(offset, key) for offset, key in log.pairs() if key in {b"a", b"b"}]
+    assert plain == [(0, b"a")]
+    assert any(parse_header(batch).is_control for batch in log.log.batches())
+
+
+def test_what_is_too_young_or_not_dirty_enough_waits():
+    log = Log(**{"min.cleanable.dirty.ratio": "0.5", "min.compaction.lag.ms": "1000"})
+    log.write((b"a", b"x" * 1000))
+    log.roll()
+    assert not is_due(log.log, log.now_ms)
+    assert is_due(log.log, log.now_ms + 1000)
+    log.now_ms += 1000
+    log.compact()
+    log.write((b"a", b"x"))
+    log.roll()
+    log.now_ms += 1000
+    assert not is_due(log.log, log.now_ms), "one byte in a thousand is dirty"
+    log.log.config = LogConfig.of(ROLLS | {"max.compaction.lag.ms": "500", "min.cleanable.dirty.ratio": "0.5"})
+    assert is_due(log.log, log.now_ms)
+
+
+def test_deleting_in_between_leaves_the_log_as_it_is():
+    log = Log()
+    for number in range(5):
+        log.write((b"a", b"%d" % number))
+        log.roll()
+    steps = compact(log.log, log.now_ms)
+    next(steps)
+    log.log.delete_before(4)
+    assert list(steps) is not None
+    assert log.pairs()[0][0] >= 4
+    log.compact()
+    assert log.pairs() == [(8, b"a")]
+
+
+def test_only_the_policy_delete_deletes_by_age_and_size():
+    config = LogConfig.of({"cleanup.policy": "compact", "retention.ms": "1", "retention.bytes": "1"})
+    assert (config.retention_ms, config.retention_bytes) == (-1, -1)
+    config = LogConfig.of({"cleanup.policy": "compact,delete", "retention.ms": "1", "retention.bytes": "1"})
+    assert (config.retention_ms, config.retention_bytes) == (1, 1)
+
+
+written = st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 9))), min_size=1, max_size=4)
+steps = st.one_of(written, st.just("roll"), st.just("compact"), st.just("later"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(steps, max_size=25))
+def test_a_table_made_of_the_log_is_the_same_before_and_after(plan):
+    log, everything = Log(**{"delete.retention.ms": "50"}), {}
+    for step in plan:
+        if step == "roll":
+            offset = log.log.end_offset
+            log.roll()
+            everything[offset] = (b"roll", b"")
+        elif step == "later":
+            log.now_ms += 100
+        elif step == "compact":
+            log.compact()
+        else:
+            pairs = [(b"k%d" % key, None if value is None else b"%d" % value) for key, value in step]
+            first = log.write(*pairs)
+            everything |= {first + delta: pair for delta, pair in enumerate(pairs)}
+        found = log.records()
+        assert found == sorted(found)
+        assert all(everything[offset] == (key, value) for offset, key, value in found)
+        assert table(pair for _, *pair in found) == table(everything.values())
+        batches = [bytes(batch) for batch in log.log.batches()]
+        for offset in range(log.log.end_offset):
+            # what a batch has lost does not change where it ends, by which clients go on
+            first = next(batch for batch in batches if parse_header(batch).last_offset >= offset)
+            assert log.log.read(offset, 1, min_one_batch=True) == first
+
+
+def table(pairs):
+    """What a reader who keeps the newest of each key has in the end."""
+    return {key: value for key, value in dict(tuple(pair) for pair in pairs).items() if value is not None}
+
+
+def test_the_cleaner_comes_every_so_often_and_works_in_turns():
+    cluster = Cluster()
+    state, scheduler = cluster.state, cluster.scheduler
+    for key, value in ROLLS.items():
+        state.set_config(TOPIC, "t", key, value)
+    log = state.topics["t"].partitions[0].log
+    LogCleaner(state, scheduler).look()
+    for number in range(300):
+        batch = build_batch([Record(b"x" * 1000, b"k", timestamp_ms=START_MS + number * 20)])
+        assert not log.append(batch, leader_epoch=0, now_ms=START_MS).error
+    before = log.size_bytes
+    scheduler.pass_ms(14_999)
+    assert log.size_bytes == before
+    scheduler.pass_ms(1)
+    assert log.size_bytes == before, "300 kB are more than one turn"
+    for _ in range(20):
+        scheduler.pass_ms(0)
+    assert log.size_bytes < before / 100
+    state.set_config(BROKER, "", "log.cleaner.backoff.ms", "100")
+    for number in range(2):
+        batch = build_batch([Record(b"x" * 1000, b"k", timestamp_ms=START_MS + 10_000 + number * 20)])
+        log.append(batch, leader_epoch=0, now_ms=START_MS)
+    scheduler.pass_ms(100)
+    for _ in range(20):
+        scheduler.pass_ms(0)
+    assert len(list(log.batches())) == 2
