@@ -85,7 +85,6 @@ class Table:
 def test_of_each_key_the_newest_stays_where_it_was(cluster: Any, unique: Unique, admin: AdminClient) -> None:
     table = Table(cluster, admin, unique("t"))
     table.write((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), (b"b", b"2"), (b"a", b"3"))
-    assert len(table.read()) == 6
     table.until([(3, b"c", b"1"), (4, b"b", b"2"), (5, b"a", b"3")])
     # who begins in a gap goes on behind it, and the log still begins where it began
     consumer = Consumer({"bootstrap.servers": table.servers, "group.id": unique("g")})
