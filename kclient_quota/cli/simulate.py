@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="messages in each batch of the log that consumers read (default: %(default)s)",
     )
     parser.add_argument("--seconds", type=count, default=120, help="simulated time (default: %(default)s)")
-    parser.add_argument("--warm-up", type=int, default=30, metavar="SECONDS", help="left out (default: %(default)s)")
+    parser.add_argument(
+        "--warm-up", type=int, metavar="SECONDS", help="left out (default: 30, but half of --seconds at most)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same figures (default: 1)")
     parser.add_argument(
         "--source",

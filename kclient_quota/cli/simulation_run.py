@@ -30,6 +30,7 @@ from kclient_quota.simulation import (
 )
 from kclient_quota.testing.children import as_they_end
 
+_WARM_UP_S: Final = 30
 LONG: Final = 1_000_000
 """From how many client-seconds on more than one process is worth its start."""
 
@@ -146,7 +147,7 @@ def _scenario(options: argparse.Namespace, clients: int, plain: int, *, consume:
         keyed=options.keyed,
         changes=(*arrivals, *departures),
         network=Network(round_trip_ms=options.round_trip_ms, jitter_ms=options.jitter_ms),
-        warm_up_ms=options.warm_up * 1000,
+        warm_up_ms=1000 * (min(_WARM_UP_S, options.seconds // 2) if options.warm_up is None else options.warm_up),
     )
 
 

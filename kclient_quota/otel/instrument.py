@@ -13,7 +13,7 @@ from kclient_quota.otel.snapshot import Snapshots
 
 try:
     from opentelemetry import metrics, trace
-except ModuleNotFoundError as error:
+except ImportError as error:  # its namespace is there, with the core's opentelemetry-proto
     raise MissingExtraError("instrument() needs OpenTelemetry: pip install 'kclient-quota[otel]'") from error
 
 if TYPE_CHECKING:

@@ -62,6 +62,19 @@ def test_clients_and_broker_work_without_any_extra(python: Path, tmp_path: Path)
     assert run(python, "-c", ROUND, cwd=tmp_path).strip() == "b'hello'"
 
 
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    [
+        ("import kclient_quota; kclient_quota.instrument()", "otel"),
+        ("from kclient_quota import KafkaMetricReader", "otel"),
+        ("from kclient_telemetry.compression import *; compress(b'', CompressionType.SNAPPY)", "snappy"),
+    ],
+)
+def test_what_is_not_there_is_named_with_its_extra(python: Path, tmp_path: Path, program: str, extra: str) -> None:
+    tried = f"try: exec({program!r})\nexcept Exception as error: print(error)"
+    assert f"pip install 'kclient-quota[{extra}]'" in run(python, "-c", tried, cwd=tmp_path)
+
+
 @pytest.mark.parametrize("command", ["kclient-quota", "kafka-quotas", "kafka-client-metrics"])
 def test_its_commands_are_there(python: Path, tmp_path: Path, command: str) -> None:
     assert "usage" in run(python.with_name(command), "--help", cwd=tmp_path)

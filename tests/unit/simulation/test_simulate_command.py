@@ -95,3 +95,10 @@ def test_wrong_options(wrong, capsys):
 def test_options_that_do_not_fit_each_other():
     with pytest.raises(ConfigError, match="depart"):
         run("--clients", "1", "--departures", "5:2")
+
+
+def test_a_short_one_needs_no_warm_up_to_be_said(capsys):
+    parser = argparse.ArgumentParser()
+    simulate.add_arguments(parser)
+    assert simulate.run(parser.parse_args(["--clients", "1", "--quota", "50KiB/s", "--seconds", "10"])) == 0
+    assert "51,200 B/s" in capsys.readouterr().out
