@@ -82,5 +82,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(path), f"{page.name}: {link}"
 
 
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**_environment(), "NO_MKDOCS_2_WARNING": "1"}
+    ran = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=RUNS_S, check=False, env=environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (tmp_path / "index.html").exists()
+
+
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
