@@ -145,23 +145,34 @@ class Sender:
 
     def _step(self, producer: "Producer") -> float:
         """All that can be done now; returns after how many milliseconds to look again."""
-        wait_ms = self._pass_on(producer)
-        if self.core.is_spare_due:
-            # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied.
-            with self.outbox.lock:
-                wait_ms = self._pass_on(producer)
-        return wait_ms
-
-    def _pass_on(self, producer: "Producer") -> float:
-        outbox, core = self.outbox, self.core
-        while not outbox.inbox.empty():
-            self._came.append(outbox.inbox.get())
+        self._empty_inbox()
         with self.lock:
             self.hear(self.clock.now_ms())
         self._find_routes(producer)
+        wait_ms = self._pass_on(producer)
+        if self.core.is_spare_due:
+            # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied. They
+            # do not wait for the cluster's answer about a new topic: that is asked for in the next step.
+            with self.outbox.lock:
+                self._empty_inbox()
+                if all(self._has_route(item) for item in self._came):
+                    wait_ms = self._pass_on(producer)
+        return 0 if self._came else wait_ms
+
+    def _empty_inbox(self) -> None:
+        inbox = self.outbox.inbox
+        while not inbox.empty():
+            self._came.append(inbox.get())
+
+    def _has_route(self, item: Any) -> bool:
+        return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
+
+    def _pass_on(self, producer: "Producer") -> float:
+        outbox, core = self.outbox, self.core
         reported = len(outbox.reports)
         with self.lock:
             now_ms = self.clock.now_ms()
+            self.hear(now_ms)
             core.is_careful = self._transaction.is_late(now_ms)
             self._collect(producer, now_ms)
             while self._came:

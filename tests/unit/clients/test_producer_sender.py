@@ -11,6 +11,7 @@ from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.turns import Waiting
 from kclient_quota.testing.clock import ManualClock
+from tests.unit.clients.producer_world import LIMITED, core_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +37,8 @@ class Core:
 
 
 def sender_of(core: Any) -> Sender:
-    transaction: Any = SimpleNamespace(lost=None)
-    metrics: Any = SimpleNamespace()
+    transaction: Any = SimpleNamespace(lost=None, possible=False, is_late=lambda _now_ms: False)
+    metrics: Any = SimpleNamespace(lanes=[""], on_sent=lambda _sent, _now_ms: None)
     return Sender(
         Outbox(),
         core,
@@ -115,3 +116,42 @@ def test_what_was_left_to_the_sender_waits_and_is_reported_when_it_is_purged() -
     sender.purge()
     sender.outbox.serve()
     assert heard == ["_PURGE_QUEUE"]
+
+
+class Cluster:
+    """What a sender asks and hands messages to."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+        self.handed: list[str] = []
+        self.asked: list[tuple[str, bool]] = []
+        self.meanwhile: Callable[[], object] = int
+
+    def ask_librdkafka(self, topic: str, _timeout_s: float) -> Any:
+        """Which says whether callers would have to wait for it."""
+        self.asked.append((topic, self.sender.outbox.lock._is_owned()))
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: SimpleNamespace(leader=1)})}, brokers=[1])
+
+    def hand_to_librdkafka(self, topic: str, _partition: int, _handed: Handed) -> None:
+        self.handed.append(topic)
+        self.meanwhile()
+
+
+def test_callers_do_not_wait_while_the_cluster_is_asked_about_a_new_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = core_of(LIMITED)
+    monkeypatch.setattr(type(core), "is_spare_due", True)
+    sender = sender_of(core)
+    cluster: Any = Cluster(sender)
+
+    def comes(topic: str) -> None:
+        cluster.meanwhile = int
+        sender.outbox.inbox.put(Waiting(topic, 0, 100, 0, Handed(b"v", None, 0, None, 0, None)))
+
+    comes("orders")
+    cluster.meanwhile = lambda: comes("new")
+    assert sender._step(cluster) == 0
+    assert cluster.asked == [("orders", False)]
+    assert cluster.handed == ["orders"]
+    sender._step(cluster)
+    assert cluster.asked == [("orders", False), ("new", False)]
+    assert not sender._came
