@@ -20,13 +20,19 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "producer_byte_rate": QUOTA, **more}
 
 
-def offer(producer: Producer, seconds: float, turn: Callable[[int], None]) -> None:
-    """Play turns at their times, and poll between them."""
-    began = time.monotonic()
+def offer(producer: Producer, seconds: float, turn: Callable[[int], None]) -> float:
+    """Play turns at their times, and poll between them; how long that took.
+
+    What a busy machine was late with it does not make up for: nobody offers more in any second than the test says.
+    """
+    began = due = time.monotonic()
     for number in range(round(seconds * TURNS_PER_S)):
         turn(number)
-        while (left := began + (number + 1) / TURNS_PER_S - time.monotonic()) > 0:
+        due = max(due + 1 / TURNS_PER_S, time.monotonic())
+        while (left := due - time.monotonic()) > 0:
             producer.poll(left)
+        producer.poll(0)
+    return time.monotonic() - began
 
 
 def stored(broker: EmbeddedBroker, topic: str) -> list[bytes]:
@@ -73,10 +79,11 @@ def test_a_strict_lane_loses_nothing_while_ten_times_the_quota_comes(broker: Emb
             on_delivery=lambda error, _: alerts.update(["ok" if error is None else error.name()]),
         )
 
-    offer(producer, 8, turn)
+    took_s = offer(producer, 8, turn)
     assert producer.flush(20) == 0
     assert alerts == {"ok": 8 * TURNS_PER_S}
-    assert bulk["_QUEUE_FULL"] == producer.metric("quota-messages-dropped-total") > 5 * bulk["ok"] > 0
+    assert bulk["_QUEUE_FULL"] == producer.metric("quota-messages-dropped-total")
+    assert 0 < bulk["ok"] * 1_000 < 1.5 * QUOTA * (took_s + 3)  # the rest waits for a second, and then is sent
     assert sum(bulk.values()) == 8 * QUOTA * 10 // 1_000
 
 

@@ -141,6 +141,7 @@ class Outbox:
         reports: delivery reports and events for the application's callbacks, which run in its own calls only.
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
+        given_up: what its callers wait with no more, until the sender has seen that.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
@@ -165,6 +166,7 @@ class Outbox:
         self.news = Bell()
         self.accepted = 0
         self.finished = 0
+        self.given_up: set[Handed] = set()
         self.is_open = False
         self.is_mixed = False
         self.is_spare = False
@@ -195,6 +197,15 @@ class Outbox:
             self.wake()
         return True
 
+    def give_up(self, handed: Handed) -> bool:
+        """A caller waits no longer: whether the message is not taken then."""
+        self.given_up.add(handed)  # first: the sender takes it out when it has seen it
+        if not handed.decide():
+            self.given_up.discard(handed)
+            return False
+        self.wake()
+        return True
+
     @property
     def has_spare(self) -> bool:
         """Whether callers may hand messages over themselves."""
@@ -214,7 +225,7 @@ class Outbox:
 
     def __len__(self) -> int:
         """Messages that the sender is not done with, those that librdkafka has among them."""
-        return max(0, self.accepted - self.finished)
+        return max(0, self.accepted - self.finished - len(self.given_up))
 
     def serve(self) -> int:
         """Call the application's callbacks with what there is to report; returns how many.

@@ -252,9 +252,15 @@ class Sender:
     def _claim(self, message: Waiting) -> bool:
         """Decide that a message is taken, unless its caller has decided that it is not."""
         if message.payload.decide():
+            self.outbox.given_up.discard(message.payload)  # of a caller who was interrupted while giving up
             return True
-        self.outbox.finished += 1
+        self._forget(message.payload)
         return False
+
+    def _forget(self, handed: Handed) -> None:
+        """Its caller has given it up: that is not counted twice, and once it is seen not at all."""
+        self.outbox.given_up.discard(handed)
+        self.outbox.finished += 1
 
     def _answer(self, handed: Handed) -> None:
         if handed.answered is not None:
@@ -264,10 +270,15 @@ class Sender:
 
     def purge(self) -> None:
         """Report all that wait here as purged; those whose callers still wait are left to them."""
-        for message in self.core.purge():
-            handed: Handed = message.payload
-            if not self._refuse(handed):
+        for message in self.core.waiting():
+            if not self._claim(message):
+                continue
+            if message.payload.waits:
+                self._say_no(message.payload)
+            else:
                 self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
+        for message in self.core.purge():
+            self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
     def collected(self) -> None:
         """Reports are taken at the beginning of every step, before anything that one is asked for."""

@@ -8,6 +8,7 @@ from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.config import Backoff, QuotaConfig
 from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, lanes_of
+from kclient_quota.pacing.send_queue import NO_TENANT
 from kclient_quota.pacing.turns import Waiting
 
 FULL: Final = {Backoff.BLOCK: Full.BLOCK, Backoff.RAISE: Full.RAISE, Backoff.OFF: Full.BLOCK}
@@ -54,7 +55,9 @@ class Sorting:
         lane = self._by_name[self._lane_of(record)]
         message.lane = lane.name
         if self._tenant_of is not None:
-            message.tenant = self._tenant_of(record)
+            tenant = self._tenant_of(record)
+            # Those of nobody in particular are one tenant among others, who takes nothing from them.
+            message.tenant = NO_TENANT if tenant is None else tenant
             hash(message.tenant)  # what is not hashable is an error here, not in the sender
         worth_ms = self._worth_ms(lane, record)
         if worth_ms is not None and message.expires_at_ms is not None:

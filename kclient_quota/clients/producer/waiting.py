@@ -33,6 +33,8 @@ PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
 HASTY_S: Final = 0.02
 """How long a call that is not to wait waits for the sender's answer."""
+ANSWER_S: Final = 30
+"""The same, once the sender has made up its mind."""
 
 
 def lost_interrupt(error: SystemError) -> BaseException:
@@ -145,11 +147,10 @@ class WaitingProducer(confluent_kafka.Producer):
         self._waiting[ident] = handed
         try:
             if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
-                handed.is_refused = handed.decide()
+                handed.is_refused = self._outbox.give_up(handed)
                 handed.waits = False
-                self._outbox.wake()  # it is not counted any more from when the sender has seen that
         except BaseException:
-            handed.decide()
+            self._outbox.give_up(handed)
             raise
         finally:
             self._waiting.pop(ident, None)
@@ -185,7 +186,10 @@ class WaitingProducer(confluent_kafka.Producer):
             handed.waits = handed.is_hasty = False
             if handed.claim:
                 return
-            handed.answered.acquire(timeout=1)
+            for _ in range(ANSWER_S):
+                # It has decided, and on a busy machine says so by and by.
+                if handed.answered.acquire(timeout=1) or not self._outbox.is_running:
+                    break
         if handed.is_refused:
             self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
             raise self._refused(handed)
@@ -244,10 +248,10 @@ class WaitingProducer(confluent_kafka.Producer):
     def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
         outbox, clock = self._outbox, self._clock
-        self._sender.wants_flush = True
         outbox.inbox.bell.ring()
         try:
             while True:
+                self._sender.wants_flush = True  # again: another thread's flush may have ended
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
                 if stop is not None and stop():
                     slice_ms = 0

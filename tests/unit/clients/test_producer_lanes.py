@@ -8,6 +8,8 @@ from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Routes
+from kclient_quota.clients.producer.sorting import Sorting
+from kclient_quota.config import split
 from kclient_quota.pacing.lanes import Full, Lane
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
@@ -51,6 +53,24 @@ def test_who_waits_for_room_on_behalf_of_one_tenant_is_not_before_those_of_anoth
     while not core.offer(of("", tenant="loud"), 0):
         pass
     assert core.offer(of("", tenant="quiet"), 0) == 0
+
+
+def test_messages_of_no_tenant_take_nothing_from_one() -> None:
+    lanes = {"": {"full": "drop-oldest"}}
+    sorting = Sorting(split({"quota.lanes": lanes, "quota.tenant.of": lambda record: record.key})[1])
+    core, sent = core_of(*sorting.lanes), []
+    for turn in range(500):
+        for key in (*["quiet"] * (turn % 5 == 0), *[None] * 20):
+            each = message(1_000, turn * 20, key=key)
+            sorting.sort(each)
+            core.offer(each, turn * 20)
+        for batch in core.sent(turn * 20):
+            sent += batch.messages
+            core.on_delivered(batch.broker, sum(each.raw_bytes for each in batch.messages), turn * 20)
+    lost = core.lost(10_000)
+    assert {why for _, why in lost} == {Lost.DROPPED}
+    assert "quiet" not in {each.payload.key for each, _ in lost}
+    assert len(sent) > 400
 
 
 def test_a_lane_that_drops_lets_nobody_wait_even_under_a_long_throttle() -> None:

@@ -67,6 +67,30 @@ def test_what_its_caller_has_given_up_is_not_sent() -> None:
     assert sender.outbox.finished == 1
 
 
+@pytest.mark.parametrize("has_been_looked_at", [False, True])
+def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(has_been_looked_at: bool) -> None:
+    core: Any = Core(50)
+    sender, (waiting, handed) = sender_of(core), message()
+    heard: list[Any] = []
+    handed.callback = lambda error, _: heard.append(error)
+    outbox = sender.outbox
+    outbox.stops = True  # there is no thread to wake
+    assert outbox.put(waiting)
+    if has_been_looked_at:
+        sender._take(outbox.inbox.get(), 0)
+    assert len(outbox) == 1
+    assert outbox.give_up(handed)
+    assert len(outbox) == 0
+    handed.waits = False
+    core.purge, core.waiting = list, lambda: [waiting] if has_been_looked_at else []
+    sender.purge()
+    if not has_been_looked_at:
+        sender._take(outbox.inbox.get(), 0)
+    assert (outbox.accepted, outbox.finished, outbox.given_up) == (1, 1, set())
+    outbox.serve()
+    assert heard == []
+
+
 def test_what_is_taken_is_answered_and_can_no_more_be_given_up() -> None:
     core = Core(0)
     sender, (waiting, handed) = sender_of(core), message()
@@ -112,7 +136,7 @@ def test_what_was_left_to_the_sender_waits_and_is_reported_when_it_is_purged() -
     handed.waits = handed.is_hasty = False
     sender._take(waiting, 0)
     assert not handed.is_refused
-    core.purge = lambda: [waiting]
+    core.purge, core.waiting = list, lambda: [waiting]
     sender.purge()
     sender.outbox.serve()
     assert heard == ["_PURGE_QUEUE"]
