@@ -4,10 +4,12 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOProducer
+from kclient_quota.errors import QuotaThrottledError
 
 QUOTA = 50_000
 
@@ -87,3 +89,41 @@ async def test_a_tenant_that_offers_a_hundred_times_more_takes_nothing_from_anot
         assert Counter([await fate(future) for future in quiet]) == {"ok": 60}
         became = Counter([await fate(future) for future in loud])
     assert became["_QUEUE_FULL"] > became["ok"] > 0
+
+
+@pytest.mark.parametrize("who", ["lane", "tenant"])
+async def test_what_waits_for_room_in_one_line_is_overtaken_by_another(broker: EmbeddedBroker, who: str) -> None:
+    lanes = {"alerts": {"priority": "strict"}, "bulk": {}} if who == "lane" else {}
+    more = {"quota.lanes": lanes, f"quota.{who}.of": lambda record: record.key, "producer_byte_rate": 5_000}
+    async with made(broker, **more) as producer:
+        bulk = []
+
+        async def flood() -> None:
+            while True:
+                bulk.append(await producer.produce("orders", b"b" * 1_000, "bulk"))
+
+        flooding = asyncio.create_task(flood())
+        await asyncio.sleep(1.5)  # there is no room for bulk any more, not in the event loop either
+        alerts = [await producer.produce("orders", b"%d" % number, "alerts") for number in range(5)]
+        await asyncio.wait_for(asyncio.gather(*alerts), 30)
+        waiting = sum(not future.done() for future in bulk)
+        flooding.cancel()
+        assert waiting > 500  # which takes two minutes
+        partitions = sorted((future.result().offset(), future.result().value()) for future in alerts)
+        assert [value for _, value in partitions] == [b"%d" % number for number in range(5)]
+        await producer.purge()
+
+
+async def test_a_line_that_gets_no_room_is_given_up_while_another_goes_on(broker: EmbeddedBroker) -> None:
+    more = {"quota.lanes": {"alerts": {"priority": "strict"}, "bulk": {}}, "quota.lane.of": lambda record: record.key}
+    async with made(broker, **more, **{"producer_byte_rate": 2_000, "max.block.ms": 2_000}) as producer:
+        bulk = [await producer.produce("orders", b"b" * 2_000, "bulk") for _ in range(50)]
+        refused = []
+        for _ in range(300):
+            await (await producer.produce("orders", b"a" * 400, "alerts"))
+            refused = [future for future in bulk if future.done() and future.exception() is not None]
+            if refused:
+                break
+        assert refused
+        assert all(isinstance(future.exception(), QuotaThrottledError) for future in refused)
+        await producer.purge()

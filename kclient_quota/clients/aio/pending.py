@@ -1,18 +1,22 @@
 """What `AIOProducer` is made of: a message between the application and librdkafka, and the producer inside."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.producer.sorting import NO_PLACE, Place
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
     from collections import deque
+
+    from kclient_quota.pacing.lanes import Lane
 
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple["Pending", KafkaError | None, Message]
@@ -27,6 +31,7 @@ class Pending:
         options: further arguments of `produce`, by name.
         delivered: the application's future.
         callback: the application's own `on_delivery`.
+        place: its lane and tenant.
         taken_at_ms: since when it waits.
         handed: whether it need not wait any more: librdkafka has it, or refused it for good.
         error: why librdkafka refused it for good.
@@ -37,6 +42,7 @@ class Pending:
     options: dict[str, Any]
     delivered: "asyncio.Future[Any]"
     callback: Callback | None
+    place: Place = NO_PLACE
     taken_at_ms: int = 0
     handed: bool = False
     error: Exception | None = None
@@ -77,6 +83,14 @@ def message_of(
     return Pending((topic, value, key), options, loop.create_future(), callback or on_delivery)
 
 
+def never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same lanes, none of which has a worker wait: that is done in the event loop."""
+    return {
+        name: {**lane, "full": "raise"} if isinstance(lane, Mapping) and lane.get("full") == "block" else lane
+        for name, lane in lanes.items()
+    }
+
+
 class InnerProducer(Producer):
     """Our Producer, as `AIOProducer` uses it from its workers."""
 
@@ -86,6 +100,22 @@ class InnerProducer(Producer):
     def clock(self) -> Clock:
         """The clock it waits by."""
         return self._clock
+
+    @property
+    def lanes(self) -> "tuple[Lane, ...]":
+        """Its lanes, in their order."""
+        return self._sorting.lanes
+
+    def place_of(self, pending: Pending) -> Place:
+        """A message's lane and tenant; where the application's functions fail at that, `produce()` says so."""
+        if not self._sorting.has_places:
+            return NO_PLACE
+        options = pending.options
+        record = ProducerRecord(*pending.message, options["partition"], options["timestamp"], options["headers"])
+        try:
+            return self._sorting.place_of(record)
+        except Exception:  # noqa: BLE001 - whatever theirs raise is raised once more where it is told
+            return NO_PLACE
 
     def note_wait(self, waited_ms: int) -> None:
         """Messages have waited for the quota, in the event loop."""

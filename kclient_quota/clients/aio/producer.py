@@ -1,14 +1,15 @@
 """`AIOProducer`: confluent_kafka.aio's, with our Producer inside; whoever waits for the quota waits in the event loop.
 
-Messages are taken into a buffer, which one task, the pump, hands to librdkafka as fast as the quota allows; another
-polls for delivery reports while any is due. Blocking calls run in workers, for a tenth of a second at most, and all
-state belongs to the event loop: so every await may be cancelled.
+Messages are taken into a buffer, which one task, the pump, hands over as fast as the quota allows, none behind those of
+another lane or tenant that wait; another polls for delivery reports while any is due. Blocking calls run in workers,
+for a tenth of a second at most, and all state belongs to the event loop: so every await may be cancelled.
 """
 
 import asyncio
 import concurrent.futures
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -16,9 +17,11 @@ import confluent_kafka.aio
 from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
+from kclient_quota.clients.aio.buffer import MOST_REFUSED, Buffer
 from kclient_quota.clients.aio.heartbeat import Beats
-from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of
+from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
 from kclient_quota.clients.aio.transactions import AIOTransactions
+from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
@@ -44,7 +47,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             functions, as confluent_kafka.aio wants them.
         max_workers: of the executor, where none is given.
         executor: where to make blocking calls; it stays open when the producer is closed.
-        batch_size: how many messages may wait here; they are handed over when there are so many ...
+        batch_size: how many messages of each lane and tenant may wait here; they are handed over when there are so
+            many ...
         buffer_timeout: ... or when the first of them has waited this many seconds; 0 leaves it to `flush()`.
         heartbeat: a consumer, of asyncio or not, to keep in its group while messages wait for the quota.
 
@@ -72,7 +76,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         if ours.backoff is Backoff.BLOCK:
             conf["quota.backoff"] = str(Backoff.RAISE)  # the waiting is done here
         if ours.lanes:
-            conf["quota.lanes"] = _never_blocking(ours.lanes)
+            conf["quota.lanes"] = never_blocking(ours.lanes)
         plain = None if isinstance(heartbeat, confluent_kafka.aio.AIOConsumer) else heartbeat
         self._producer: InnerProducer = InnerProducer(conf, heartbeat=plain)
         self._clock = self._producer.clock
@@ -81,15 +85,15 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._batch_size = max(1, batch_size)
         self._buffer_timeout = buffer_timeout
         self._beats = Beats(heartbeat, self.executor, self._producer.keep_alive)
-        self._buffer: deque[Pending] = deque()
+        self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
         self._reports: deque[Report] = deque()
-        self._slots = asyncio.Semaphore(self._batch_size)
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
         self._poller: asyncio.Task[None] | None = None
-        self._progress_at_ms = self._clock.now_ms()
         self._retry_after_ms = 0
+        self._full: Mapping[Place, BufferError] = {}  # those that the pump had no room for
+        self._has_news = asyncio.Event()
         self._abort_turn = asyncio.Lock()
         self._refused = False
         self._purged = False
@@ -124,34 +128,31 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             self._hand_now(pending)
             await self._abort_overdue()
             return pending.delivered
-        if self._slots.locked():
+        place = pending.place = self._producer.place_of(pending)
+        if self._buffer.is_full(place):
             self._start_pump()
-            await self._wait_for_slot()
-        else:
-            await self._slots.acquire()  # at once
+        try:
+            await self._buffer.acquire(place, self._max_block_ms / 1000)
+        except TimeoutError:
+            raise self._throttled() from None
         if self._is_closed:
-            self._slots.release()
+            self._buffer.release(place)
             self._refuse_closed()
         try:
             await self._abort_overdue()
             await self._insist(era)
         except BaseException:
-            self._slots.release()
+            self._buffer.release(place)
             raise
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
+        if place not in self._full:
+            self._has_news.set()
         if len(self._buffer) >= self._batch_size:
             self._start_pump()
         elif self._timer is None and self._buffer_timeout > 0:
             self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
         return pending.delivered
-
-    async def _wait_for_slot(self) -> None:
-        try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise self._throttled() from None
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""
@@ -242,22 +243,32 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
 
         It takes microseconds, and up to 20 ms where the sender has to be asked whether there is room.
         """
-        error = self._hand_over([pending]) or pending.error
+        error = self._hand_over([pending]).get(pending.place) or pending.error
         self._start_poller()
         if error is not None and self._producer.overdue is None:
             raise error
 
-    def _hand_over(self, batch: list[Pending]) -> BufferError | None:
-        """In a worker: hand messages to librdkafka until it or the quota says no; `handed` and `error` tell which."""
+    def _hand_over(self, batch: list[Pending]) -> dict[Place, BufferError]:
+        """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
+
+        Returns:
+            who says no, by lane and tenant: of others there may be room.
+        """
+        refused: dict[Place, BufferError] = {}
         for pending in batch:
+            if pending.place in refused:
+                continue
             try:
                 self._producer.produce(*pending.message, on_delivery=pending.reporter(self._reports), **pending.options)
             except BufferError as error:
-                return error
+                refused[pending.place] = error
+                if len(refused) >= MOST_REFUSED:
+                    break
+                continue
             except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
                 pending.error = error
             pending.handed = True
-        return None
+        return refused
 
     def _start_pump(self) -> None:
         if self._timer is not None:
@@ -273,7 +284,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 if wait_ms:
                     began_ms = self._clock.now_ms()
                     self._beats.start()
-                    await asyncio.sleep(min(wait_ms, SLICE_MS) / 1000)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._has_news.wait(), min(wait_ms, SLICE_MS) / 1000)
                     self._producer.note_wait(self._clock.now_ms() - began_ms)
         except BaseException:
             # The loop ends, or the executor was shut down: nobody will hand these over.
@@ -287,45 +299,40 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     async def _pump_once(self) -> int:
         """Hand over what may go; returns after how many milliseconds to try again."""
         self._purged = False
-        batch = self._in_hand = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_AT_ONCE))]
+        self._has_news.clear()
+        batch = self._in_hand = self._buffer.take(MOST_AT_ONCE)
         refused = await self._loop.run_in_executor(self.executor, self._hand_over, batch)
         self._in_hand = []
-        handed = [pending for pending in batch if pending.handed]
-        rest = batch[len(handed) :]
-        for pending in handed:
-            self._slots.release()
-            pending.fail(pending.error)
-        if handed:
-            self._progress_at_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        rest = [pending for pending in batch if not pending.handed]
+        for pending in batch:
+            if pending.handed:
+                self._buffer.handed(pending, now_ms)
+                pending.fail(pending.error)
+        if len(rest) < len(batch):
             self._start_poller()
         if self._purged:
             for pending in rest:
-                self._slots.release()
+                self._buffer.release(pending.place)
                 pending.drop()
             return 0
-        self._buffer.extendleft(reversed(rest))
-        if refused is None:
+        self._buffer.put_back(rest)
+        self._full = refused
+        if not refused:
             return 0
-        self._retry_after_ms = getattr(refused, "retry_after_ms", SLICE_MS)
-        self._refuse_old(refused)
-        return max(1, self._retry_after_ms)
-
-    def _refuse_old(self, error: BufferError) -> None:
-        """Give up messages that have waited for `max.block.ms` while none was admitted."""
-        now_ms = self._clock.now_ms()
-        while self._buffer and now_ms - max(self._buffer[0].taken_at_ms, self._progress_at_ms) >= self._max_block_ms:
+        self._retry_after_ms = min(getattr(error, "retry_after_ms", SLICE_MS) for error in refused.values())
+        # Those that have waited for `max.block.ms` while none of their line was admitted are given up.
+        for pending in self._buffer.overdue(refused, now_ms, self._max_block_ms):
             self._refused = True
-            self._buffer.popleft().fail(error)
-            self._slots.release()
+            pending.fail(refused[pending.place])
+        return max(1, self._retry_after_ms)
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget what waits here, including what a worker was given but the quota sends back."""
         self._purged = True
         for pending in self._in_hand:
             pending.dropped = tell
-        while self._buffer:
-            pending = self._buffer.popleft()
-            self._slots.release()
+        for pending in self._buffer.clear():
             if not pending.delivered.done():
                 tell(pending.delivered)
 
@@ -388,11 +395,3 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
 
     def _slice_ms(self, deadline_ms: int | None) -> int:
         return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))
-
-
-def _never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same lanes, none of which has a worker wait: that is done in the event loop."""
-    return {
-        name: {**lane, "full": "raise"} if isinstance(lane, Mapping) and lane.get("full") == "block" else lane
-        for name, lane in lanes.items()
-    }

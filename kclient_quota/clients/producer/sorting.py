@@ -1,7 +1,7 @@
 """What the application says of each message: its lane, its tenant, and how long it is worth sending."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from kclient_quota.clients.interceptor import ProducerRecord
@@ -11,6 +11,9 @@ from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, lanes_of
 from kclient_quota.pacing.send_queue import NO_TENANT
 from kclient_quota.pacing.turns import Waiting
 
+Place = tuple[str, Hashable]
+"""A lane's name and a tenant."""
+NO_PLACE: Final[Place] = (DEFAULT_LANE, None)
 FULL: Final = {Backoff.BLOCK: Full.BLOCK, Backoff.RAISE: Full.RAISE, Backoff.OFF: Full.BLOCK}
 
 
@@ -52,19 +55,34 @@ class Sorting:
         record = ProducerRecord(
             message.topic, handed.value, handed.key, message.partition, handed.timestamp, handed.headers
         )
-        lane = self._by_name[self._lane_of(record)]
-        message.lane = lane.name
-        if self._tenant_of is not None:
-            tenant = self._tenant_of(record)
-            # Those of nobody in particular are one tenant among others, who takes nothing from them.
-            message.tenant = NO_TENANT if tenant is None else tenant
-            hash(message.tenant)  # what is not hashable is an error here, not in the sender
+        message.lane, message.tenant = self.place_of(record)
+        lane = self._by_name[message.lane]
         worth_ms = self._worth_ms(lane, record)
         if worth_ms is not None and message.expires_at_ms is not None:
             message.expires_at_ms = min(message.expires_at_ms, message.queued_at_ms + worth_ms)
         if lane.newest:
             message.key = handed.key.encode() if isinstance(handed.key, str) else handed.key
         return lane
+
+    @property
+    def has_places(self) -> bool:
+        """Whether not all messages are of one lane and tenant."""
+        return self._of is not None or self._tenant_of is not None
+
+    def place_of(self, record: ProducerRecord) -> Place:
+        """A message's lane and tenant.
+
+        Raises:
+            ConfigError: as `sort`.
+            TypeError: the tenant cannot be hashed.
+        """
+        lane = self._lane_of(record)
+        if self._tenant_of is None:
+            return lane, None
+        tenant = self._tenant_of(record)
+        hash(tenant)  # what is not hashable is an error here, not in the sender
+        # Those of nobody in particular are one tenant among others, who takes nothing from them.
+        return lane, NO_TENANT if tenant is None else tenant
 
     def _lane_of(self, record: ProducerRecord) -> str:
         of = self._of

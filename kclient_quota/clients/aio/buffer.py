@@ -1,0 +1,142 @@
+"""Messages that wait in the event loop, by lane and tenant: an urgent one does not stand behind others' that wait.
+
+Each lane, and each tenant in it, has a line of its own, with room for as many messages. Belongs to the event loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kclient_quota.clients.aio.pending import Pending
+from kclient_quota.clients.producer.sorting import Place
+from kclient_quota.pacing.lanes import Lane
+
+MOST_REFUSED: Final = 16
+"""After so many lines that the quota has no room for, a worker asks for no other: the next one begins behind them."""
+
+
+class _Line:
+    """Messages of one lane and tenant.
+
+    Attributes:
+        slots: room for messages.
+        claims: how many hold a slot or wait for one.
+        waiting: messages in order.
+        progress_at_ms: when one was handed over last.
+    """
+
+    __slots__ = ("claims", "progress_at_ms", "slots", "waiting")
+
+    def __init__(self, size: int) -> None:
+        self.slots = asyncio.Semaphore(size)
+        self.claims = 0
+        self.waiting: deque[Pending] = deque()
+        self.progress_at_ms = 0
+
+
+class Buffer:
+    """What `produce()` has taken and the pump has not handed over.
+
+    Args:
+        size: how many messages may wait in each line.
+        lanes: in the order of `quota.lanes`.
+    """
+
+    def __init__(self, size: int, lanes: Sequence[Lane]) -> None:
+        self._size = size
+        self._ranks = {lane.name: (not lane.strict, number) for number, lane in enumerate(lanes)}
+        self._lines: dict[Place, _Line] = {}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    # Room ---------------------------------------------------------------------------------------------------------
+
+    def is_full(self, place: Place) -> bool:
+        """Whether who comes next has to wait for a slot."""
+        line = self._lines.get(place)
+        return line is not None and line.slots.locked()
+
+    async def acquire(self, place: Place, within_s: float) -> None:
+        """Take a slot, waiting for one.
+
+        Raises:
+            TimeoutError: there was none.
+        """
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = _Line(self._size)
+        line.claims += 1
+        try:
+            if line.slots.locked():
+                async with asyncio.timeout(within_s):
+                    await line.slots.acquire()
+            else:
+                await line.slots.acquire()  # at once
+        except BaseException:
+            self._unclaim(place, line)
+            raise
+
+    def release(self, place: Place) -> None:
+        """Give a slot back."""
+        line = self._lines[place]
+        line.slots.release()
+        self._unclaim(place, line)
+
+    def _unclaim(self, place: Place, line: _Line) -> None:
+        line.claims -= 1
+        if not line.claims:
+            del self._lines[place]
+
+    # Messages -----------------------------------------------------------------------------------------------------
+
+    def append(self, pending: Pending) -> None:
+        """A message whose slot has been taken waits."""
+        self._lines[pending.place].waiting.append(pending)
+        self._length += 1
+
+    def take(self, most: int) -> list[Pending]:
+        """Messages to hand over: strict lanes' first, of the others as many of each line, from line to line."""
+        filled = [place for place, line in self._lines.items() if line.waiting]
+        filled.sort(key=lambda place: self._ranks[place[0]])
+        each = max(1, most // max(1, len(filled)))
+        taken: list[Pending] = []
+        for place in filled:
+            if len(taken) >= most:
+                break
+            line = self._lines[place] = self._lines.pop(place)  # behind the others the next time
+            taken += [line.waiting.popleft() for _ in range(min(len(line.waiting), each))]
+        self._length -= len(taken)
+        return taken
+
+    def put_back(self, rest: Sequence[Pending]) -> None:
+        """These could not be handed over."""
+        for pending in reversed(rest):
+            self._lines[pending.place].waiting.appendleft(pending)
+        self._length += len(rest)
+
+    def handed(self, pending: Pending, now_ms: int) -> None:
+        """It has been handed over."""
+        self._lines[pending.place].progress_at_ms = now_ms
+        self.release(pending.place)
+
+    def overdue(self, refused: Mapping[Place, BufferError], now_ms: int, most_ms: int) -> Iterator[Pending]:
+        """Give up messages of lines that have been refused and for `most_ms` have moved no further."""
+        for place in refused:
+            line = self._lines.get(place)
+            while line is not None and line.waiting:
+                if now_ms - max(line.waiting[0].taken_at_ms, line.progress_at_ms) < most_ms:
+                    break
+                yield self._pop(line)
+
+    def clear(self) -> list[Pending]:
+        """Take out all."""
+        return [self._pop(line) for line in list(self._lines.values()) for _ in range(len(line.waiting))]
+
+    def _pop(self, line: _Line) -> Pending:
+        pending = line.waiting.popleft()
+        self._length -= 1
+        self.release(pending.place)
+        return pending
