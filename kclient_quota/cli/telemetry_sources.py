@@ -133,7 +133,7 @@ def _samples(push: "ReceivedPush") -> "Iterator[Sample]":
 
     from kclient_quota.operate.top import Sample  # noqa: PLC0415 - as above
 
-    who = push.attributes
+    who, at_ms = push.attributes, min(push.received_unix_ms, unix_ms())  # or it would stay for long
     for series in series_of(push):
         yield Sample(
             who.get("client_instance_id", ""),
@@ -142,7 +142,7 @@ def _samples(push: "ReceivedPush") -> "Iterator[Sample]":
             series.metric.name,
             text_attributes(series.point.attributes),
             series.value,
-            push.received_unix_ms,
+            at_ms,
             series.delta,
         )
 

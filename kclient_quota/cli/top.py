@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,13 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kclient_quota.operate.top import Row, Top
 
 _SORTS = ("throttle", "wait", "rate", "use", "lag", "fill", "since", "client")
 _QUOTAS_MS = 30_000
+_AROUND = 5  # lines of a screen that are not clients'
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -62,13 +64,20 @@ def run(options: argparse.Namespace) -> int:
         if screen is None:
             while True:
                 look_at_all(options.interval)
-                _print(rows(options.sort, options.filter), options)
+                _print(rows(options.sort, options.filter), top, options)
                 if quotas.problem and not said:
                     warn(quotas.problem)
                     said = True
                 if options.once:
                     return 0
-        shown = screen(look_at_all, rows, interval_s=options.interval, sort=options.sort, wanted=options.filter)
+        shown = screen(
+            look_at_all,
+            rows,
+            partial(_summary, top),
+            interval_s=options.interval,
+            sort=options.sort,
+            wanted=options.filter,
+        )
         shown.run()
         if shown.failure is not None:
             raise shown.failure
@@ -98,16 +107,23 @@ def _rows(top: "Top", quotas: "_Quotas", options: argparse.Namespace, sort: str,
     return top.rows(unix_ms(), sort=sort, wanted=wanted, quotas=quotas.index)[: options.limit]
 
 
-def _print(rows: "list[Row]", options: argparse.Namespace) -> None:
+def _summary(top: "Top", rows: "Sequence[Row]") -> str:
+    from kclient_quota.operate.top import summary  # noqa: PLC0415 - as above
+
+    return summary(rows, top.left_out)
+
+
+def _print(rows: "list[Row]", top: "Top", options: argparse.Namespace) -> None:
     from kclient_quota.operate.top import table  # noqa: PLC0415 - as above
 
     if options.json:
         print(json.dumps([row.as_dict() for row in rows]), flush=True)
         return
-    throttled = sum(row.is_throttled for row in rows)
-    text = table(rows, unix_ms()) if rows else "no client has pushed anything yet"
-    screen = _CLEAR if sys.stdout.isatty() and not (options.once or options.plain) else ""
-    print(f"{screen}{len(rows)} clients, {throttled} held up by a quota\n\n{text}", flush=True)
+    is_screen = sys.stdout.isatty() and not (options.once or options.plain)
+    fit = max(1, shutil.get_terminal_size().lines - _AROUND) if is_screen else len(rows)
+    text = table(rows[:fit], unix_ms()) if rows else "no client has pushed anything yet"
+    more = f"\nand {len(rows) - fit} more" if len(rows) > fit else ""
+    print(f"{_CLEAR if is_screen else ''}{_summary(top, rows)}\n\n{text}{more}", flush=True)
 
 
 class _Quotas:

@@ -1,8 +1,9 @@
 """The screen of `kclient-quota top`, for those who have textual."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
@@ -13,12 +14,10 @@ from kclient_quota.cli.telemetry_sources import unix_ms
 from kclient_quota.errors import KclientQuotaError
 from kclient_quota.operate.top import COLUMNS, SORTS, Row, cells, details
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
 Look = Callable[[float], None]
 Rows = Callable[[str, str], list[Row]]
 """Given what to sort by and what clients shall have in their names."""
+Summary = Callable[[Sequence[Row]], str]
 
 
 class TopScreen(App[None]):
@@ -27,6 +26,7 @@ class TopScreen(App[None]):
     Args:
         look: waits for so many seconds and takes in what comes meanwhile; called in a thread.
         rows: what is known.
+        summary: of rows, in words.
         interval_s: how long to look between two pictures.
         sort: what to sort by at first.
         wanted: what to filter by at first.
@@ -51,10 +51,13 @@ class TopScreen(App[None]):
         ("escape", "show_all", "Show all"),
     ]
 
-    def __init__(self, look: Look, rows: Rows, *, interval_s: float, sort: str, wanted: str = "") -> None:
+    def __init__(
+        self, look: Look, rows: Rows, summary: Summary, *, interval_s: float, sort: str, wanted: str = ""
+    ) -> None:
         super().__init__()
         self._look = look
         self._rows_of = rows
+        self._summary = summary
         self._interval_s = interval_s
         self._sort = sort
         self._wanted = wanted
@@ -99,15 +102,12 @@ class TopScreen(App[None]):
         self._shown = self._rows_of(self._sort, self._wanted)
         table.clear()
         for line in cells(self._shown, now_ms):
-            table.add_row(*line)
+            table.add_row(*map(Text, line))  # no markup: names are what clients say they are
         keys = [(row.instance, row.kind) for row in self._shown]
         if chosen in keys:
             table.move_cursor(row=keys.index(chosen))
-        held = sum(row.is_throttled for row in self._shown)
         which = f", those with {self._wanted!r}" if self._wanted else ""
-        self.query_one("#summary", Static).update(
-            f"{len(self._shown)} clients, {held} held up by a quota; sorted by {self._sort}{which}"
-        )
+        self.query_one("#summary", Static).update(f"{self._summary(self._shown)}; sorted by {self._sort}{which}")
         self._show_details(table.cursor_row)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:

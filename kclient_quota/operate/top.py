@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _METRIC = re.compile(r"org_apache_kafka_(producer|consumer)_(?:fetch_manager_)?(node_)?(.+?)(_total)?")
 _THROTTLE = {"produce_throttle_time", "fetch_throttle_time", "request_throttle_time"}
 _STALE_MS: Final = 300_000
+MOST_CLIENTS: Final = 10_000
+_MOST_NODES: Final = 1_000
 SORTS: Final = ("throttle", "wait", "rate", "use", "lag", "fill", "since", "client")
 
 
@@ -115,30 +118,37 @@ class _Client:
 
 
 class Top:
-    """Keeps the last word of every client; silent ones go."""
+    """Keeps the last word of every client; silent ones go.
 
-    def __init__(self) -> None:
+    Args:
+        most_clients: how many are kept.
+
+    Attributes:
+        left_out: how often a client was not taken, or forgotten, because there were so many.
+    """
+
+    def __init__(self, most_clients: int = MOST_CLIENTS) -> None:
+        self._most_clients = most_clients
         self._clients: dict[tuple[str, str], _Client] = {}
+        self._of_users: Counter[str] = Counter()
+        self.left_out = 0
 
     def take(self, sample: Sample) -> None:
         """Take over one value; those that say nothing of quotas are passed over."""
         found = _METRIC.fullmatch(re.sub(r"[^a-zA-Z0-9_]", "_", sample.metric))
-        if found is None or math.isnan(sample.value):
+        if found is None or not math.isfinite(sample.value):
             return
         kind, node, name, total = found.groups()
-        client = self._clients.get((sample.instance, kind))
+        client = self._clients.get((sample.instance, kind)) or self._new_client(sample, kind)
         if client is None:
-            client = _Client(Row(sample.client_id, sample.user, kind, sample.instance))
-            self._clients[sample.instance, kind] = client
+            return
         row = client.row
         row.seen_ms = max(row.seen_ms, sample.at_ms)
         if total:
             if name == "quota_wait_time":
                 self._wait(client, sample)
         elif name == ("outgoing_byte_rate" if kind == "producer" else "incoming_byte_rate"):
-            client.rates[sample.tags.get("node_id", "") if node else ""] = sample.value, sample.at_ms
-            of_nodes = [rate for where, (rate, at) in client.rates.items() if where and sample.at_ms - at < _STALE_MS]
-            row.rate = max(of_nodes, default=client.rates.get("", (0.0, 0))[0])
+            self._rate(client, sample.tags.get("node_id", "") if node else "", sample)
         elif name == "records_lag_max":
             row.lag = sample.value
         elif name == "quota_batch_fill_avg" and not node:
@@ -149,6 +159,33 @@ class Top:
             if not is_newer:  # both names report the longer of two throttle times
                 setattr(row, attribute, sample.value)
         self._note_throttle(row, sample.at_ms)
+
+    def _new_client(self, sample: Sample, kind: str) -> _Client | None:
+        """Room is short where somebody makes up clients: it is taken from the user who has most of them."""
+        if len(self._clients) >= self._most_clients:
+            self.left_out += 1
+            user, _ = max(self._of_users.items(), key=lambda item: item[1])
+            if user == sample.user:
+                return None
+            self._forget(next(key for key, client in self._clients.items() if client.row.user == user))
+        client = _Client(Row(sample.client_id, sample.user, kind, sample.instance))
+        self._clients[sample.instance, kind] = client
+        self._of_users[sample.user] += 1
+        return client
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        user = self._clients.pop(key).row.user
+        self._of_users[user] -= 1
+        if not self._of_users[user]:
+            del self._of_users[user]
+
+    @staticmethod
+    def _rate(client: _Client, where: str, sample: Sample) -> None:
+        """Of the broker that gets most; who makes up brokers takes no room for that."""
+        if where in client.rates or len(client.rates) < _MOST_NODES:
+            client.rates[where] = sample.value, sample.at_ms
+        of_nodes = [rate for node, (rate, at) in client.rates.items() if node and sample.at_ms - at < _STALE_MS]
+        client.row.rate = max(of_nodes, default=client.rates.get("", (0.0, 0))[0])
 
     def _wait(self, client: _Client, sample: Sample) -> None:
         """Waiting time by the time in which it came about; more than one call may wait at a time."""
@@ -183,7 +220,7 @@ class Top:
             raise ConfigError(f"sort by one of {', '.join(SORTS)}, not {sort!r}")
         for key, client in list(self._clients.items()):
             if now_ms - client.row.seen_ms > _STALE_MS:
-                del self._clients[key]
+                self._forget(key)
         rows = [client.row for client in self._clients.values()]
         rows = [row for row in rows if wanted in row.client or wanted in row.user]
         for row in rows:
@@ -281,6 +318,13 @@ def table(rows: Sequence[Row], now_ms: int) -> str:
         " ".join(cell.ljust(column.width) for cell, column in zip(line, COLUMNS, strict=True)).rstrip()
         for line in lines
     )
+
+
+def summary(rows: Sequence[Row], left_out: int) -> str:
+    """How many there are, and whether some are missing."""
+    held = sum(row.is_throttled for row in rows)
+    missing = "" if not left_out else "; clients are left out, there are too many"
+    return f"{len(rows)} clients, {held} held up by a quota{missing}"
 
 
 def details(row: Row, now_ms: int) -> str:

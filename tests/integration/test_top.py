@@ -4,8 +4,11 @@ import json
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
 from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
 from kclient_telemetry.receiver.queued import QueuedSink
 from textual.widgets import DataTable, Static
@@ -14,10 +17,13 @@ from kclient_quota import Producer
 from kclient_quota.admin.effective import EffectiveQuotas
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
+from kclient_quota.cli.telemetry_sources import _samples, unix_ms
+from kclient_quota.cli.top import _print
 from kclient_quota.cli.top_screen import TopScreen
 from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.operate.top import Sample, Top, details, table
+from kclient_quota.operate.top import Sample, Top, details, summary, table
+from kclient_quota.operate.topic_receiver import push_of_record
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 NOW = 1_800_000_000_000
@@ -82,6 +88,34 @@ def test_a_screen_of_80_columns():
     assert "\x1b" not in text
 
 
+def test_who_makes_up_clients_takes_no_room_of_others():
+    top = Top(most_clients=30)
+    for number in range(10):
+        fill(top, f"good{number}", user=f"good{number}", produce_throttle_time_avg=5.0)
+    for number in range(500):
+        fill(top, f"bad{number}", user="bad", produce_throttle_time_avg=5.0)
+    fill(top, "late", user="late", produce_throttle_time_avg=5.0)
+    fill(top, "good1", user="good1", **{f"node_outgoing_byte_rate__{node}": 7.0 for node in range(2_000)})
+    rows = top.rows(NOW)
+    assert len(rows) == 30
+    assert sum(row.user.startswith("good") for row in rows) == 10
+    assert "late" in {row.client for row in rows}
+    assert summary(rows, top.left_out).endswith("30 held up by a quota; clients are left out, there are too many")
+    assert len(top._clients["good1", "producer"].rates) == 1_000
+
+
+def test_what_is_no_number_and_what_comes_from_the_future_is_not_believed():
+    top = Top()
+    for value in (float("inf"), float("-inf"), float("nan")):
+        fill(top, "odd", produce_throttle_time_avg=value)
+    assert top.rows(NOW) == []
+    point = Point(PointKey(P + "outgoing.byte.rate"), MetricKind.GAUGE, 1.5)
+    value = encode([PushPoint(point, 1.5, 1, 2, delta=False)], (), 0).payload
+    before = unix_ms()
+    (sample,) = _samples(push_of_record(value, before + 10**12))
+    assert before <= sample.at_ms <= unix_ms()
+
+
 @pytest.fixture
 def busy():
     """A producer that waits for its quota, whose pushes are in a topic and on a page."""
@@ -127,6 +161,7 @@ def screen_of(top, look=lambda _interval_s: time.sleep(0.05)):
     return TopScreen(
         look,
         lambda sort, wanted: top.rows(NOW, sort=sort, wanted=wanted, quotas=quotas),
+        lambda rows: summary(rows, top.left_out),
         interval_s=0.05,
         sort="throttle",
     )
@@ -164,6 +199,44 @@ async def test_the_screen_sorts_filters_and_shows_one_client_in_full():
         assert sum(column.get_render_width(table) for column in table.columns.values()) <= 80
         await pilot.press("q")
     assert app.failure is None
+
+
+async def test_names_are_shown_as_they_are():
+    top = known()
+    for name in ("[/]", "[red]x", "[b", "\\[x]"):
+        fill(top, name, outgoing_byte_rate=1e9)
+    app = screen_of(top)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("s", "s")
+        assert set(first_column(app)[:4]) == {"[/]", "[red]x", "[b", "\\[x]"}
+
+
+async def test_a_screen_of_24_lines_with_300_clients():
+    top = Top()
+    for number in range(300):
+        fill(top, f"client{number:03}", user=f"u{number % 7}", produce_throttle_time_avg=float(number))
+    app = screen_of(top)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert text_of(app, "#summary").startswith("300 clients, 299 held up")
+        await pilot.press("ctrl+end")
+        await pilot.pause()
+        assert "client000" in text_of(app, "#details")
+        await pilot.press("slash", *"client299")
+        assert first_column(app) == ["client299"]
+        assert app.failure is None
+
+
+def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
+    top = Top()
+    for number in range(300):
+        fill(top, f"c{number}", produce_throttle_time_avg=5.0)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
+    _print(top.rows(NOW), top, SimpleNamespace(json=False, once=False, plain=False))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24
+    assert lines[-1] == "and 281 more"
 
 
 async def test_the_screen_shows_what_comes_meanwhile_and_ends_with_its_source():
