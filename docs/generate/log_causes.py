@@ -9,6 +9,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "refused five times",
         "raise consumer_byte_rate, or let producers make smaller batches (batch.size)",
     ),
+    "%d pushes of client telemetry were not delivered": (
+        "it was stopped while the collector did not take them",
+        "none for `receive`, which reads them again; else stop it when the collector answers",
+    ),
+    "a scrape from %s failed": (
+        "the page for Prometheus could not be made; its traceback follows",
+        "report it with the traceback; other scrapes go on",
+    ),
     "%d pushes of client telemetry are lost": (
         "the collector refused them for good, or did not answer in any try",
         "look at the status in the message; check the exporter's address, credentials and TLS files",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments
 
+from kclient_quota.cli.printing import notice, warn
 from kclient_quota.cli.quantities import port, seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import subscribed
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient_telemetry.receiver.exposition import Family
+    from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
     from kclient_telemetry.receiver.otlp_export import OtlpExporter
     from kclient_telemetry.receiver.queued import QueuedSink
 
-    from kclient_quota.operate.topic_receiver import Sink
+    from kclient_quota.clients.consumer import Consumer
+    from kclient_quota.operate.topic_receiver import Sink, TopicReceiver
 
 _GIVE_UP_MS = 24 * 3_600_000
 _CLOSE_MS = 10_000
+_HURRY_MS = 400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,25 +87,46 @@ def run(options: argparse.Namespace) -> int:
     try:
         consumer = subscribed(options, conf, stopped.is_set)
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
+        receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK)
+        idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
         try:
-            receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK)
-            idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
             receiver.run(stopped.is_set, idle_ms=idle_ms)
-            for close in closers:
-                close(_CLOSE_MS)
-            closers = []
-            receiver.finish()
         finally:
-            consumer.close()
+            within_ms = _HURRY_MS if stopped.is_set() else _CLOSE_MS
+            _close(closers, within_ms)
+            closers = []
+            left = receiver.left()
+            _leave(receiver, consumer, within_ms)
     finally:
-        for close in closers:
-            close(_CLOSE_MS)
+        _close(closers, _HURRY_MS)
         for number, handler in former.items():
             signal.signal(number, handler)
+    if left:
+        notice(f"{left} pushes were not handed on, they are read again next time")
     told = receiver.received
     counts = {"records": told.records, "pushes": told.pushes, "unreadable": told.unreadable}
     print(json.dumps(counts) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
     return 0
+
+
+def _close(closers: list[Any], within_ms: int) -> None:
+    end_ms = SYSTEM_CLOCK.now_ms() + within_ms
+    for close in closers:
+        close(max(0, end_ms - SYSTEM_CLOCK.now_ms()))
+
+
+def _leave(receiver: "TopicReceiver", consumer: "Consumer", within_ms: int) -> None:
+    """Commit and go; a cluster that has fallen silent is not waited for."""
+
+    def leave() -> None:
+        receiver.finish()
+        consumer.close()
+
+    leaving = threading.Thread(target=leave, daemon=True)
+    leaving.start()
+    leaving.join(within_ms / 1000)
+    if leaving.is_alive():
+        warn("the cluster does not answer: what was handed on may be read again next time")
 
 
 def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
@@ -116,12 +141,14 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     closers: list[Any] = []
     try:
         for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
-            sinks.append(Sink(exporter.accept, partial(_waiting_to_export, exporter)))
+            sinks.append(Sink(exporter.accept, partial(_waiting_to_export, exporter), partial(_not_taken, exporter)))
             closers.append(exporter.close)
         for directory, writer in ((options.jsonl, files.JsonLinesWriter), (options.parquet, files.ParquetWriter)):
             if directory is not None:
-                queued = QueuedSink(writer(directory))
-                sinks.append(Sink(queued.accept, partial(_waiting_to_be_written, queued)))
+                files_of = writer(directory)
+                queued = QueuedSink(files_of)
+                waiting = partial(_waiting_to_be_written, queued, files_of)
+                sinks.append(Sink(queued.accept, waiting, partial(_not_written, queued, files_of)))
                 closers.append(queued.close)
         if options.metrics_port is not None:
             endpoint: PrometheusEndpoint = PrometheusEndpoint(
@@ -155,9 +182,19 @@ def _limits(options: argparse.Namespace, closers: list[Any]) -> "Callable[[list[
 
 def _waiting_to_export(exporter: "OtlpExporter") -> tuple[int, int]:
     counters = exporter.counters
-    return counters.queued_pushes, counters.queued_bytes
+    return counters.queued_pushes + counters.undelivered, counters.queued_bytes
 
 
-def _waiting_to_be_written(sink: "QueuedSink") -> tuple[int, int]:
+def _not_taken(exporter: "OtlpExporter") -> int:
+    return exporter.counters.dropped_queue_full
+
+
+def _waiting_to_be_written(sink: "QueuedSink", files: "JsonLinesWriter | ParquetWriter") -> tuple[int, int]:
+    """Also those in files that are not complete: whoever reads the directory passes these over."""
     counters = sink.counters
-    return counters.received - counters.written - counters.failed - counters.dropped, sink.held_bytes
+    queued = counters.received - counters.written - counters.failed - counters.dropped
+    return queued + files.unfinished, sink.held_bytes
+
+
+def _not_written(sink: "QueuedSink", files: "JsonLinesWriter | ParquetWriter") -> int:
+    return sink.counters.failed + sink.counters.dropped + files.lost

@@ -20,7 +20,7 @@ from kclient_telemetry.receiver.plugin import (
 from kclient_telemetry.receiver.rows import text_attributes
 
 from kclient_quota.clients import KafkaException, TopicPartition
-from kclient_quota.errors import ClusterError
+from kclient_quota.errors import ClusterError, KclientQuotaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,10 +45,12 @@ class Sink:
     Attributes:
         accept: hand a push over.
         waiting: how many pushes it has not dealt with yet, and about how many bytes they take.
+        lost: how many it was given and could not deal with; asked after `waiting`.
     """
 
     accept: Callable[[ReceivedPush], None]
     waiting: Callable[[], tuple[int, int]]
+    lost: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True)
@@ -116,9 +118,12 @@ class TopicReceiver:
 
         Raises:
             ClusterError: the consumer failed for good.
+            KclientQuotaError: a sink has lost something; it is not committed.
         """
         last_ms = self._clock.now_ms()
         while not stopped():
+            if lost := self._lost():
+                raise KclientQuotaError(f"{lost} pushes could not be written; they are read again next time")
             self._hold_or_go_on()
             message = self._consumer.poll(_POLL_S)
             if message is not None and self._take(message):
@@ -131,6 +136,13 @@ class TopicReceiver:
         """Commit what sinks have dealt with in the end."""
         self._checkpoints.append((self._handed, dict(self._positions)))
         self._commit_done(asynchronous=False)
+
+    def left(self) -> int:
+        """How many pushes the slowest sink has not dealt with."""
+        return max((sink.waiting()[0] for sink in self._sinks), default=0)
+
+    def _lost(self) -> int:
+        return sum(sink.lost() for sink in self._sinks)
 
     def _take(self, message: Any) -> bool:
         error = message.error()
@@ -176,7 +188,9 @@ class TopicReceiver:
 
     def _commit_done(self, *, asynchronous: Literal[True, False]) -> None:
         """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order."""
-        left = max((sink.waiting()[0] for sink in self._sinks), default=0)
+        left = self.left()
+        if self._lost():
+            return
         done = None
         while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:
             done = self._checkpoints.popleft()[1]

@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import ssl
 import threading
+import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import UUID
@@ -179,6 +180,16 @@ def test_a_path_is_kept_and_compression_can_be_switched_off(collector):
     path, headers, body, _ = collector.requests[0]
     assert (path, body) == ("/otlp/here?tenant=1", b"plain")
     assert "Content-Encoding" not in headers
+
+
+def test_an_answer_without_end_is_not_kept(collector, sender):
+    collector.answers = [(503, {}, b"x" * 50_000_000)]
+    tracemalloc.start()
+    assert sender.send(b"x").status is Status.RETRY
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 60_000_000, "what the test sends, and little more"
+    assert sender.send(b"y").status is Status.ACCEPTED
 
 
 def test_mutual_tls(tmp_path):

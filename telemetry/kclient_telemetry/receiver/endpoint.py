@@ -1,5 +1,7 @@
 """A scrape endpoint for Prometheus."""
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -8,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from kclient_telemetry.receiver.exposition import Family, page
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.prometheus import PrometheusStore
+
+log = logging.getLogger(__name__)
 
 
 def _system_unix_ms() -> int:
@@ -42,10 +46,7 @@ class PrometheusEndpoint:
     ) -> None:
         page(())  # so that a missing library is told now, not to the first scraper
         self.store = store or PrometheusStore()
-        self._server = ThreadingHTTPServer(
-            (host, port), _handler(lambda: _families(self.store.families(unix_ms()), more))
-        )
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), _handler(lambda: _families(self.store.families(unix_ms()), more)))
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="prometheus-endpoint", daemon=True
@@ -61,6 +62,16 @@ class PrometheusEndpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout_ms / 1000)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - as it is called
+        """A scraper that hangs up is no news; anything else is, but not for standard error."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            log.error("a scrape from %s failed", client_address, exc_info=error)
 
 
 def _families(found: list[Family], more: Callable[[list[Family]], Iterable[Family]]) -> list[Family]:

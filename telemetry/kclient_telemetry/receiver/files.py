@@ -5,8 +5,9 @@ complete. Rows are those of `kclient_telemetry.receiver.rows`.
 """
 
 import json
+import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from kclient_telemetry.errors import MissingExtraError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ROLL_BYTES = 64 * 1024 * 1024
 ROLL_ROWS = 100_000
+ROLL_COLLECTED_BYTES = 16 * 1024 * 1024
 ROLL_AFTER_MS = 60_000
 
 
@@ -49,6 +51,10 @@ class JsonLinesWriter:
         directory: made if there is none.
         roll_bytes: a file is complete when it has become this large, or …
         roll_after_ms: … when its first push is this old.
+
+    Attributes:
+        unfinished: pushes in the file under way, which nobody reads if this process dies.
+        lost: pushes of files that could not be completed.
     """
 
     def __init__(
@@ -57,22 +63,34 @@ class JsonLinesWriter:
         self._names = _Names(Path(directory), "jsonl")
         self._roll_bytes = roll_bytes
         self._roll_after_ms = roll_after_ms
-        self._file: IO[bytes] | None = None
+        self._file: int | None = None
         self._path = Path()
+        self._size = 0
         self._began_unix_ms = 0
+        self.unfinished = 0
+        self.lost = 0
 
     def write(self, push: ReceivedPush) -> None:
-        """Append the rows of `push`."""
+        """Append the rows of `push`; on failure the file is as it was before."""
         lines = b"".join(json.dumps(row.as_dict(), allow_nan=False).encode() + b"\n" for row in rows_of(push))
         if not lines:
             return
         if self._file is None:
             self._path = self._names.next()
-            self._file = _under_way(self._path).open("xb")
+            self._file = os.open(_under_way(self._path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            self._size = 0
             self._began_unix_ms = push.received_unix_ms
-        self._file.write(lines)
-        self._file.flush()
-        if self._file.tell() >= self._roll_bytes:
+        try:
+            done = 0
+            while done < len(lines):
+                done += os.write(self._file, memoryview(lines)[done:])
+        except OSError:
+            os.ftruncate(self._file, self._size)  # a full disk: leave no part of a line
+            os.lseek(self._file, self._size, os.SEEK_SET)
+            raise
+        self._size += len(lines)
+        self.unfinished += 1
+        if self._size >= self._roll_bytes:
             self.close()
 
     def tick(self, now_unix_ms: int) -> None:
@@ -83,9 +101,15 @@ class JsonLinesWriter:
     def close(self) -> None:
         """Complete the file under way, if any."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
-            _under_way(self._path).rename(self._path)
+            file, self._file = self._file, None
+            try:
+                os.close(file)
+                _under_way(self._path).rename(self._path)
+            except OSError:
+                self.lost += self.unfinished
+                raise
+            finally:
+                self.unfinished = 0
 
 
 class ParquetWriter:
@@ -94,26 +118,47 @@ class ParquetWriter:
     Args:
         directory: made if there is none.
         roll_rows: a file is written when there are this many rows, or …
-        roll_after_ms: … when the first of them is this old.
+        roll_after_ms: … when the first of them is this old, or …
+        roll_bytes: … when the pushes that they are of have been this large together.
+
+    Attributes:
+        unfinished: pushes that are collected and in no file yet.
+        lost: pushes whose file could not be written.
 
     Raises:
         ImportError: pyarrow is not installed.
     """
 
     def __init__(
-        self, directory: Path | str, *, roll_rows: int = ROLL_ROWS, roll_after_ms: int = ROLL_AFTER_MS
+        self,
+        directory: Path | str,
+        *,
+        roll_rows: int = ROLL_ROWS,
+        roll_after_ms: int = ROLL_AFTER_MS,
+        roll_bytes: int = ROLL_COLLECTED_BYTES,
     ) -> None:
         self._schema, self._write_table = _parquet()
         self._names = _Names(Path(directory), "parquet")
         self._roll_rows = roll_rows
         self._roll_after_ms = roll_after_ms
+        self._roll_bytes = roll_bytes
         self._rows: list[PointRow] = []
+        self._bytes = 0
+        self.unfinished = 0
+        self.lost = 0
 
     def write(self, push: ReceivedPush) -> None:
         """Collect the rows of `push`."""
-        self._rows.extend(rows_of(push))
-        if len(self._rows) >= self._roll_rows:
+        self.unfinished += 1
+        self._bytes += push.held_bytes
+        for row in rows_of(push):  # one push may have hundreds of thousands
+            self._rows.append(row)
+            if len(self._rows) >= max(self._roll_rows, ROLL_ROWS):
+                self._write_rows()
+        if len(self._rows) >= self._roll_rows or self._bytes >= self._roll_bytes:
             self.close()
+        elif not self._rows:
+            self.unfinished, self._bytes = 0, 0
 
     def tick(self, now_unix_ms: int) -> None:
         """Write a file when the rows are old enough."""
@@ -123,11 +168,20 @@ class ParquetWriter:
     def close(self) -> None:
         """Write what has been collected, if anything; on failure those rows are lost rather than collected for ever."""
         if self._rows:
-            rows, self._rows = self._rows, []
-            path = self._names.next()
-            columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+            self._write_rows()
+            self.unfinished, self._bytes = 0, 0
+
+    def _write_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        path = self._names.next()
+        columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        try:
             self._write_table(columns, self._schema, _under_way(path))
             _under_way(path).rename(path)
+        except Exception:
+            self.lost += self.unfinished
+            self.unfinished, self._bytes = 0, 0
+            raise
 
 
 def _parquet() -> "tuple[pa.Schema, Callable[[dict[str, list[Any]], pa.Schema, Path], None]]":

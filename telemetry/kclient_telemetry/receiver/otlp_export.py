@@ -37,6 +37,7 @@ class ExportCounters:
         rejected_points: points the collector did not want out of pushes it took.
         queued_pushes: pushes waiting or under way.
         queued_bytes: their size.
+        undelivered: those of `dropped_expired` that only closing has kept from being tried again.
     """
 
     received: int = 0
@@ -49,6 +50,7 @@ class ExportCounters:
     rejected_points: int = 0
     queued_pushes: int = 0
     queued_bytes: int = 0
+    undelivered: int = 0
 
 
 class OtlpExporter:
@@ -174,15 +176,19 @@ class OtlpExporter:
             wait_ms = max(asked_ms, round(delay_ms * (0.5 + self._uniform())))
             give_up_ms += asked_ms
             if not self._pause(wait_ms, give_up_ms):
-                break
+                is_cut = self._close_deadline_ms is not None and self._close_deadline_ms <= give_up_ms
+                return replace(outcome, status=Status.CLOSED) if is_cut else outcome
             delay_ms = min(delay_ms * 2, self._retry_longest_ms)
             outcome = self._try(body, 1)
         return outcome
 
     def _try(self, body: bytes, retries: int) -> Outcome:
         if self._close_deadline_ms is not None and _now_ms() >= self._close_deadline_ms:
-            return Outcome(Status.RETRY, "the exporter was closed")
-        outcome = self._sender.send(body)
+            return Outcome(Status.CLOSED, "the exporter was closed")
+        try:
+            outcome = self._sender.send(body)
+        except Exception as error:  # noqa: BLE001 - whatever a sender raises, the pushes after these go on
+            outcome = Outcome(Status.REFUSED, f"{type(error).__name__}: {error}")
         with self._changed:
             self._counters = replace(
                 self._counters,
@@ -213,11 +219,14 @@ class OtlpExporter:
                 exported=counters.exported + pushes * (outcome.status is Status.ACCEPTED),
                 dropped_refused=counters.dropped_refused
                 + pushes * (outcome.status in {Status.REFUSED, Status.UNREADABLE}),
-                dropped_expired=counters.dropped_expired + pushes * (outcome.status is Status.RETRY),
+                dropped_expired=counters.dropped_expired + pushes * (outcome.status in {Status.RETRY, Status.CLOSED}),
                 queued_pushes=counters.queued_pushes - pushes,
                 queued_bytes=counters.queued_bytes - sum(map(len, batch)),
+                undelivered=counters.undelivered + pushes * (outcome.status is Status.CLOSED),
             )
-        if outcome.status is not Status.ACCEPTED:
+        if outcome.status is Status.CLOSED:
+            log.warning("%d pushes of client telemetry were not delivered before closing: %s", pushes, outcome.detail)
+        elif outcome.status is not Status.ACCEPTED:
             log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, outcome.status.value, outcome.detail)
 
 

@@ -22,6 +22,7 @@ HTTP_PATH = "/v1/metrics"
 
 # The OTLP specification's list of what is worth repeating.
 _RETRYABLE = frozenset({429, 502, 503, 504})
+_MOST_ANSWER = 65_536
 _HTTP_OK = range(200, 300)
 # Bad data, and too much of it: a part of it may be taken.
 _UNREADABLE = frozenset({400, 413})
@@ -72,7 +73,9 @@ class HttpSender:
                 "POST", self._path, gzip.compress(body, 1) if self._compress else body, self._headers
             )
             response = self._connection.getresponse()
-            answer = response.read()
+            answer = response.read(_MOST_ANSWER)
+            if response.read(1):  # whatever a server goes on to say, it is not kept
+                self._connection.close()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             return Outcome(Status.RETRY, f"{type(error).__name__}: {error}")

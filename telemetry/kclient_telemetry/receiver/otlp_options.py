@@ -43,16 +43,20 @@ def otlp_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
         ValueError: an option or a variable of the environment cannot be used; the message names it.
     """
     from kclient_telemetry.receiver.otlp_senders import TlsFiles  # noqa: PLC0415 - protobuf, slow to load for --help
-    from kclient_telemetry.receiver.otlp_settings import settings_of  # noqa: PLC0415 - as above
+    from kclient_telemetry.receiver.otlp_settings import checked_headers, settings_of  # noqa: PLC0415 - as above
 
     headers = {}
     for text in options.otlp_header:
         key, found, value = text.partition("=")
-        if not key or not found or not key.isprintable() or not key.isascii() or any(mark in value for mark in "\r\n"):
+        if not key or not found:
             raise ValueError(f"--otlp-header {text}: write it as KEY=VALUE")
         headers[key] = value
+    checked_headers(headers, "--otlp-header")
     tls = TlsFiles(options.otlp_ca, options.otlp_certificate, options.otlp_key)
     try:
-        return [settings_of(environment, url or None, headers=headers, tls=tls) for url in options.otlp]
+        found_settings = [settings_of(environment, url or None, headers=headers, tls=tls) for url in options.otlp]
     except ValueError as error:
         raise ValueError(f"--otlp {error}") from error
+    if tls != TlsFiles() and not any(each.endpoint.startswith("https:") for each in found_settings):
+        raise ValueError("--otlp-ca, --otlp-certificate and --otlp-key are for TLS: give https:// or grpcs://")
+    return found_settings

@@ -17,6 +17,7 @@ class Status(Enum):
 
     ACCEPTED = "accepted"
     RETRY = "worth repeating"
+    CLOSED = "not delivered before closing"
     REFUSED = "refused"
     UNREADABLE = "unreadable"
     """Refused for what is in it: a part of it may be taken."""

@@ -1,5 +1,6 @@
 """Where to export OTLP and how: what is given, then OTEL_EXPORTER_OTLP_* as OpenTelemetry specifies them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
@@ -8,6 +9,7 @@ from kclient_telemetry.receiver.otlp_http import HTTP_PATH, HttpSender
 from kclient_telemetry.receiver.otlp_senders import DEFAULT_TIMEOUT_MS, Sender, TlsFiles
 
 _GRPC_SCHEMES = {"grpc": "http", "grpcs": "https"}
+_HEADER = re.compile(r"[A-Za-z0-9_.-]+")
 _PROTOCOLS = ("http/protobuf", "grpc")
 
 
@@ -76,15 +78,18 @@ def settings_of(
     if compression not in {"gzip", "none"}:
         raise ValueError(f"{variables.name('COMPRESSION')}={compression}: write gzip or none")
     given = tls or TlsFiles()
+    files = TlsFiles(
+        given.ca_file or variables.get("CERTIFICATE"),
+        given.certificate_file or variables.get("CLIENT_CERTIFICATE"),
+        given.key_file or variables.get("CLIENT_KEY"),
+    )
+    if files.key_file and not files.certificate_file:
+        raise ValueError(f"the key {files.key_file} is of no use without its certificate; give that as well")
     return OtlpSettings(
         endpoint,
         protocol,
-        {**_headers(variables), **(headers or {})},
-        TlsFiles(
-            given.ca_file or variables.get("CERTIFICATE"),
-            given.certificate_file or variables.get("CLIENT_CERTIFICATE"),
-            given.key_file or variables.get("CLIENT_KEY"),
-        ),
+        {**_headers(variables), **checked_headers(headers or {}, "headers")},
+        files,
         compress=compression == "gzip",
         timeout_ms=_timeout_ms(variables),
     )
@@ -148,7 +153,25 @@ def _headers(variables: _Variables) -> dict[str, str]:
             raise ValueError(f"{variables.name('HEADERS')}: {part}: write key=value,key=value")
         if part.strip():
             found[unquote(key.strip())] = unquote(value.strip())
-    return found
+    return checked_headers(found, variables.name("HEADERS"))
+
+
+def checked_headers(headers: Mapping[str, str], said: str) -> dict[str, str]:
+    """Headers that HTTP and gRPC can send.
+
+    Args:
+        headers: by name.
+        said: where they come from.
+
+    Raises:
+        ValueError: one cannot be sent.
+    """
+    for key, value in headers.items():
+        if not _HEADER.fullmatch(key):
+            raise ValueError(f"{said}: {key!r} is no name of a header; write letters, digits, - and _")
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"{said}: the value of {key} has characters that no header can have; write ASCII")
+    return dict(headers)
 
 
 def _timeout_ms(variables: _Variables) -> int:

@@ -99,7 +99,7 @@ def test_what_goes_on_failing_is_given_up_and_counted(caplog):
     assert sender.reached.wait(10)
     exporter.close(10_000)
     counters = exporter.counters
-    assert (counters.dropped_expired, counters.exported, counters.queued_bytes) == (1, 0, 0)
+    assert (counters.dropped_expired, counters.exported, counters.queued_bytes, counters.undelivered) == (1, 0, 0, 0)
     assert "1 pushes of client telemetry are lost" in caplog.text
 
 
@@ -187,7 +187,7 @@ def test_closing_is_bounded_and_nothing_is_taken_afterwards():
     exporter.close(10_000)
     exporter.accept(Push(b"y"))
     counters = exporter.counters
-    assert (counters.dropped_expired, counters.dropped_queue_full) == (1, 1)
+    assert (counters.dropped_expired, counters.dropped_queue_full, counters.undelivered) == (1, 1, 1)
     assert balanced(counters)
 
 
@@ -200,6 +200,23 @@ def test_closing_while_the_collector_hangs():
     assert sender.closed.is_set()
     exporter.close(10_000)
     assert exporter.counters.dropped_expired == 1
+
+
+def test_a_sender_that_raises_loses_one_batch_and_no_more(caplog):
+    def answer(body):
+        if body == b"bad":
+            raise ValueError("no such header")
+        return ACCEPTED
+
+    sender = Sender(answer)
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"bad"))
+    assert sender.reached.wait(10)
+    exporter.accept(Push(b"good"))
+    exporter.close(10_000)
+    counters = exporter.counters
+    assert (counters.dropped_refused, counters.exported) == (1, 1)
+    assert "ValueError: no such header" in caplog.text
 
 
 @pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://", ""])

@@ -1,6 +1,9 @@
 """OTEL_EXPORTER_OTLP_* as OpenTelemetry specifies them; its own exporter reads them with us where it can."""
 
+import argparse
+
 import pytest
+from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
 from kclient_telemetry.receiver.otlp_settings import settings_of
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
@@ -84,6 +87,9 @@ def test_urls_that_are_none(url):
         ("TIMEOUT", "soon", "write milliseconds"),
         ("TIMEOUT", "0", "write milliseconds"),
         ("HEADERS", "nonsense", "write key=value"),
+        ("HEADERS", "a b=1", "no name of a header"),
+        ("HEADERS", "a=x%0d%0aEvil: 1", "characters that no header can have"),
+        ("HEADERS", "a=%E6%97%A5", "characters that no header can have"),
         ("ENDPOINT", "nonsense", "write http://HOST:PORT"),
     ],
 )
@@ -91,3 +97,24 @@ def test_variables_that_cannot_be_used_are_named(name, value, words):
     for prefix in (E, M):
         with pytest.raises(ValueError, match=f"{prefix}{name}.*{words}"):
             settings_of({f"{prefix}{name}": value})
+
+
+def test_a_key_needs_its_certificate():
+    with pytest.raises(ValueError, match=r"the key c\.key is of no use without its certificate"):
+        settings_of({f"{E}CLIENT_KEY": "c.key"})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--otlp", "http://c", "--otlp-ca", "ca.pem"], "are for TLS: give https:// or grpcs://"),
+        (["--otlp", "http://c", "--otlp-header", "a=\u65e5"], "--otlp-header: the value of a has characters"),
+        (["--otlp", "http://c", "--otlp-header", "a b=1"], "--otlp-header: 'a b' is no name"),
+        (["--otlp", "https://c", "--otlp-key", "k"], "the key k is of no use"),
+    ],
+)
+def test_options_that_would_do_nothing_or_could_not_be_sent(words, said):
+    parser = argparse.ArgumentParser()
+    add_otlp_arguments(parser)
+    with pytest.raises(ValueError, match=said):
+        otlp_settings(parser.parse_args(words), {})

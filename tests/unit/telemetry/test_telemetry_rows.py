@@ -1,11 +1,13 @@
 """Rows, files and the queue before them."""
 
 import json
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+import pyarrow.parquet as pq
 import pytest
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
@@ -133,6 +135,52 @@ def test_parquet(tmp_path):
     assert len(complete(tmp_path)) == 2
     writer.close()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_parquet_is_written_when_what_is_collected_is_large(tmp_path):
+    push = real("java-producer-0")
+    writer = ParquetWriter(tmp_path, roll_bytes=3 * push.held_bytes)
+    for number in range(1, 10):
+        writer.write(push)
+        assert writer.unfinished == number % 3
+    assert len(complete(tmp_path)) == 3
+
+
+def test_one_push_of_very_many_points_is_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("kclient_telemetry.receiver.files.ROLL_ROWS", 50)
+    writer = ParquetWriter(tmp_path, roll_rows=10)
+    monkeypatch.setattr("kclient_telemetry.receiver.files.rows_of", lambda push: iter([row_of(push)] * 120))
+    writer.write(real("java-producer-0"))
+    assert writer.unfinished == 0
+    assert [pq.read_metadata(file).num_rows for file in sorted(tmp_path.iterdir())] == [50, 50, 20]
+
+
+def row_of(push):
+    return next(iter(rows_of(push)))
+
+
+def test_a_json_line_that_finds_the_disk_full_leaves_nothing(tmp_path, monkeypatch):
+    push, writer = real("java-producer-0"), JsonLinesWriter(tmp_path)
+    writer.write(push)
+    (file,) = tmp_path.iterdir()
+    before = file.read_bytes()
+    real_write = os.write
+
+    def full(descriptor, data):
+        if len(data) < 1_000:
+            raise OSError(28, "No space left on device")
+        return real_write(descriptor, data[: len(data) - 999])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kclient_telemetry.receiver.files.os.write", full)
+        with pytest.raises(OSError, match="No space"):
+            writer.write(push)
+    assert (file.read_bytes(), writer.unfinished) == (before, 1)
+    writer.write(push)
+    writer.close()
+    assert (file.exists(), writer.unfinished, writer.lost) == (False, 0, 0)
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes() == before * 2
 
 
 def test_parquet_says_what_is_missing(tmp_path, monkeypatch):

@@ -1,0 +1,137 @@
+"""`kclient-quota receive` hands everything on at least once: what a sink has not done with is read again."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from kclient_telemetry.otlp import parse, with_resource_attributes
+from kclient_telemetry.receiver import files
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.cli.main import main
+
+PAYLOAD = (Path(__file__).parents[1] / "unit" / "telemetry" / "payloads" / "java-producer-0.bin").read_bytes()
+PUSHES = 20
+
+
+@pytest.fixture
+def cluster():
+    with EmbeddedBroker(topics={"telemetry": 1}) as running:
+        producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap_servers})
+        for number in range(PUSHES):
+            producer.produce(
+                "telemetry", with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD))
+            )
+        assert producer.flush(10) == 0
+        yield running
+
+
+def words(cluster, *more):
+    where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetry", "--from-beginning"]
+    return ["receive", *where, *map(str, more)]
+
+
+def started(cluster, *more):
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
+    code = f"{interruptible}; import kclient_quota.cli.main as m; m.entry()"
+    given = [sys.executable, "-c", code, *words(cluster, *more)]
+    return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def clients_in(folder):
+    rows = [json.loads(line) for file in folder.glob("telemetry-*.jsonl") for line in file.read_text().splitlines()]
+    return {row["client_id"] for row in rows}
+
+
+EVERYBODY = {f"c{number}" for number in range(PUSHES)}
+
+
+def everything_comes_again(cluster, folder, *more):
+    assert main(words(cluster, "--jsonl", folder, "--idle-exit", "1.5", *more)) == 0
+    assert clients_in(folder) == EVERYBODY
+
+
+def soon(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end, "not within a minute"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("collector", ["silent", "refusing"])
+def test_ctrl_c_while_the_collector_is_away_loses_nothing_and_takes_less_than_a_second(cluster, collector, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        if collector == "refusing":
+            server.close()
+        with started(cluster, "--otlp", address, "--metrics-port", "0") as process:
+            page = process.stdout.readline().split()[1]
+            soon(lambda: f"telemetry_pushes_total {PUSHES}" in read(page))
+            time.sleep(2.5)  # longer than it takes until offsets are committed
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+            assert time.monotonic() - began < 1
+    assert process.returncode == 0
+    assert f"{PUSHES} pushes were not handed on, they are read again next time" in err
+    assert "lost" not in err
+    everything_comes_again(cluster, tmp_path)
+
+
+def read(url):
+    return subprocess.run(["curl", "-s", url], check=True, capture_output=True, text=True, timeout=20).stdout
+
+
+def test_a_process_that_is_killed_loses_nothing(cluster, tmp_path):
+    member = tmp_path / "member.properties"
+    member.write_text("group.instance.id=1\n")  # who comes after it takes its place at once
+    folder = tmp_path / "pushes"
+    with started(cluster, "--jsonl", folder, "--command-config", member) as process:
+        soon(lambda: folder.exists() and any(file.stat().st_size for file in folder.iterdir()))
+        time.sleep(2.5)  # as above
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+    assert not list(folder.glob("telemetry-*")), "a file under way is not there for those who read the directory"
+    everything_comes_again(cluster, folder, "--command-config", member)
+
+
+class FullDisk:
+    """`os`, but that nothing can be written."""
+
+    def __init__(self, write):
+        self.write = write
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+
+ROLLS = files.ParquetWriter.__init__.__kwdefaults__
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_disk_that_is_full_ends_it_and_nothing_of_it_is_committed(cluster, kind, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "full"
+    writes = []
+
+    def full(*_):
+        writes.append(1)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if kind == "jsonl":
+            patch.setattr(files, "os", FullDisk(full))
+        if kind == "parquet":
+            schema, _ = files._parquet()
+            patch.setattr(files, "_parquet", lambda: (schema, full))
+            patch.setattr(files.ParquetWriter.__init__, "__kwdefaults__", {**ROLLS, "roll_after_ms": 1})
+        assert main(words(cluster, f"--{kind}", folder, "--idle-exit", "30")) == 1
+    assert writes
+    assert "could not be written" in capsys.readouterr().err
+    everything_comes_again(cluster, tmp_path)
