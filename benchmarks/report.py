@@ -12,6 +12,7 @@ from typing import Any
 
 _PACKAGES = ("kclient-quota", "confluent-kafka", "kafka-python", "aiokafka")
 
+_ROOT = Path(__file__).parents[1]
 _NONE = "-"
 _RATES = ("calls_per_s", "calls_per_cpu_s", "messages_per_s")
 
@@ -248,5 +249,6 @@ def write_json(path: Path, results: Mapping[str, Any]) -> None:
     """Everything that was measured, run by run; the file is whole at any time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_suffix(".part")
-    whole.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(results, indent=1, sort_keys=True).replace(f"{_ROOT}/", "")  # where it was run concerns nobody
+    whole.write_text(text + "\n")
     whole.replace(path)

@@ -96,3 +96,8 @@ def test_nobody_begins_when_it_was_broken_off() -> None:
 def test_the_bounds_of_a_median_are_those_of_the_sign_test(size: int, low: int, high: int, certainty: float) -> None:
     found = confidence([float(rank) for rank in range(size, 0, -1)])
     assert found == pytest.approx((low, (size + 1) / 2, high, certainty), abs=0.0005)
+
+
+def test_where_it_was_run_is_not_kept(tmp_path: Path) -> None:
+    report.write_json(tmp_path / "found.json", {"stderr": [f'File "{Path(report.__file__)}", line 1']})
+    assert json.loads((tmp_path / "found.json").read_text()) == {"stderr": ['File "benchmarks/report.py", line 1']}
