@@ -13,14 +13,14 @@ WORKERS = {MEASURED: 1, SPARK: 1, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {
-    "unit": 360,
+    "unit": 600,
     "property": 240,
     "contract": 300,
-    "integration": 600,
+    "integration": 720,
     "spark": 600,
     "examples": 240,
     "package": 120,
-    "measured": 240,
+    "measured": 320,
 }
 """Seconds of CPU by directory: what its tests use in their worker and in processes that they start and await, about
 twice what they use on a quiet machine. By the wall clock the same tests take twice or ten times as long when something
