@@ -1,15 +1,22 @@
-"""Lanes: which messages go first while there is too little for all of them."""
+"""Lanes: which messages go first while there is too little for all of them, and what waits in each."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from typing import Any, Final
 
 from kclient_quota.errors import ConfigError
+from kclient_quota.pacing.fair import Fair
+from kclient_quota.pacing.turns import Line, Place, Turns, Waiting
 
 DEFAULT_LANE: Final = ""
 """Where messages wait that no lane was named for."""
+
+MOST_SPARE: Final = 1_000
+"""Empty lines that are kept: to make one anew takes longer than all else that is done with it."""
+NO_TENANT: Final = ()
+"""Stands for None, which `Fair` says when nobody waits."""
 
 
 class Full(StrEnum):
@@ -109,3 +116,65 @@ def _lane(name: str, given: Mapping[str, Any], full: Full) -> Lane:
         raise ConfigError(f"quota.lanes: {error}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"quota.lanes: lane {name!r}: weight and deadline.ms must be numbers: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """What waits in one lane.
+
+    Attributes:
+        messages: how many.
+        raw_bytes: of keys, values, headers and records.
+        waits_ms: how long the oldest has waited.
+    """
+
+    messages: int
+    raw_bytes: int
+    waits_ms: int
+
+
+class Waits:
+    """What waits in one lane: the turns of the partitions, and before them, when those are full, tenants' lines."""
+
+    __slots__ = ("_spare", "fair", "lane", "length", "newest", "raw_bytes", "tenants", "turns")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.turns = Turns()
+        self.tenants: dict[Hashable, Line] = {}  # of those for whom messages wait to have turns
+        self._spare: list[Line] = []  # empty, for the next ones
+        self.fair: Fair[Hashable] = Fair()  # who of them is next
+        self.newest: dict[tuple[Place, Hashable], Waiting] = {}
+        self.length = 0
+        self.raw_bytes = 0
+
+    def find(self, tenant: Hashable) -> Line | None:
+        """A tenant's line, if it has one."""
+        return self.tenants.get(NO_TENANT if tenant is None else tenant)
+
+    def line_of(self, tenant: Hashable) -> Line:
+        """A tenant's line."""
+        line = self.find(tenant)
+        if line is None:
+            tenant = NO_TENANT if tenant is None else tenant
+            line = self.tenants[tenant] = self._spare.pop() if self._spare else Line()
+            self.fair.join(tenant)
+        return line
+
+    def leave(self, tenant: Hashable) -> None:
+        """A tenant's line is empty."""
+        self.drop(tenant)
+        self.fair.leave(tenant)
+
+    def drop(self, tenant: Hashable) -> None:
+        """The line of a tenant who has left is kept for another."""
+        line = self.tenants.pop(tenant)
+        if len(self._spare) < MOST_SPARE:
+            self._spare.append(line)
+
+    def forget(self, message: Waiting) -> None:
+        """A message does not wait any more."""
+        self.length -= 1
+        self.raw_bytes -= message.raw_bytes
+        if self.newest.get((message.place, message.key)) is message:
+            del self.newest[message.place, message.key]

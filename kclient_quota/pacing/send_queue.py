@@ -26,19 +26,15 @@ from math import inf
 from typing import Final
 
 from kclient_quota.pacing.fair import Fair
-from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane
+from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits
 from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.turns import SLACK, Line, Place, Turns, Waiting
+from kclient_quota.pacing.turns import SLACK, Waiting
 
 NEVER: Final = inf
 MAX_BYTES: Final = 32 << 20
 TENANT_ROOM: Final = 2.0
 """How much all tenants' lines may hold, as a part of what waits for partitions' turns: a line that runs empty whenever
 the turns are filled loses its tenant's place."""
-MOST_SPARE: Final = 1_000
-"""Empty lines that are kept: to make one anew takes longer than all else that is done with it."""
-NO_TENANT: Final = ()
-"""Stands for None, which `Fair` says when nobody waits."""
 LOOK_MS: Final = 100
 """Of several lanes or tenants each has room for so much longer, so that none runs empty, and loses its part to another,
 before the adapter looks again."""
@@ -90,68 +86,6 @@ class Grant:
     lane: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaneState:
-    """What waits in one lane.
-
-    Attributes:
-        messages: how many.
-        raw_bytes: of keys, values, headers and records.
-        waits_ms: how long the oldest has waited.
-    """
-
-    messages: int
-    raw_bytes: int
-    waits_ms: int
-
-
-class _Waits:
-    """What waits in one lane: the turns of the partitions, and before them, when those are full, tenants' lines."""
-
-    __slots__ = ("_spare", "fair", "lane", "length", "newest", "raw_bytes", "tenants", "turns")
-
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.turns = Turns()
-        self.tenants: dict[Hashable, Line] = {}  # of those for whom messages wait to have turns
-        self._spare: list[Line] = []  # empty, for the next ones
-        self.fair: Fair[Hashable] = Fair()  # who of them is next
-        self.newest: dict[tuple[Place, Hashable], Waiting] = {}
-        self.length = 0
-        self.raw_bytes = 0
-
-    def find(self, tenant: Hashable) -> Line | None:
-        """A tenant's line, if it has one."""
-        return self.tenants.get(NO_TENANT if tenant is None else tenant)
-
-    def line_of(self, tenant: Hashable) -> Line:
-        """A tenant's line."""
-        line = self.find(tenant)
-        if line is None:
-            tenant = NO_TENANT if tenant is None else tenant
-            line = self.tenants[tenant] = self._spare.pop() if self._spare else Line()
-            self.fair.join(tenant)
-        return line
-
-    def leave(self, tenant: Hashable) -> None:
-        """A tenant's line is empty."""
-        self.drop(tenant)
-        self.fair.leave(tenant)
-
-    def drop(self, tenant: Hashable) -> None:
-        """The line of a tenant who has left is kept for another."""
-        line = self.tenants.pop(tenant)
-        if len(self._spare) < MOST_SPARE:
-            self._spare.append(line)
-
-    def forget(self, message: Waiting) -> None:
-        """A message does not wait any more."""
-        self.length -= 1
-        self.raw_bytes -= message.raw_bytes
-        if self.newest.get((message.place, message.key)) is message:
-            del self.newest[message.place, message.key]
-
-
 class SendQueue:
     """Messages that wait for one broker.
 
@@ -168,7 +102,7 @@ class SendQueue:
         self._max_bytes = max_bytes
         known = {lane.name: lane for lane in lanes}
         known.setdefault(DEFAULT_LANE, Lane())
-        self._lanes = {name: _Waits(lane) for name, lane in known.items()}
+        self._lanes = {name: Waits(lane) for name, lane in known.items()}
         self._strict = [waits for waits in self._lanes.values() if waits.lane.strict]
         self._fair: Fair[str] = Fair()
         self._expiries: list[tuple[int, int, Waiting]] = []
@@ -211,20 +145,20 @@ class SendQueue:
         self._append(waits, message)
         return Offered(accepted=True, dropped=dropped) if dropped else ACCEPTED
 
-    def _waits_of(self, message: Waiting) -> _Waits:
+    def _waits_of(self, message: Waiting) -> Waits:
         return self._lanes.get(message.lane) or self._lanes[DEFAULT_LANE]
 
-    def _room(self, waits: _Waits) -> float:
+    def _room(self, waits: Waits) -> float:
         """How many raw bytes may wait for their partitions' turns in a lane."""
         return min(self._room_for(waits, waits.turns.places), self._max_bytes)
 
-    def _room_for(self, waits: _Waits, places: int) -> float:
+    def _room_for(self, waits: Waits, places: int) -> float:
         room = max(self.pace.room_bytes(places), self.pace.raw_in(ROUND_MS))
         if len(self._lanes) > 1:
             room += self.pace.raw_in(LOOK_MS)
         return room * self._part_of(waits)
 
-    def _part_of(self, waits: _Waits) -> float:
+    def _part_of(self, waits: Waits) -> float:
         """What part of the quota a lane has, beside those in which messages wait."""
         name = waits.lane.name
         if waits.lane.strict or not self._fair or (len(self._fair) == 1 and name in self._fair):
@@ -232,12 +166,12 @@ class SendQueue:
         weights = sum(each.lane.weight for each in self._lanes.values() if each.lane.name in self._fair)
         return waits.lane.weight / (weights if name in self._fair else weights + waits.lane.weight)
 
-    def _has_turn(self, waits: _Waits, nbytes: int) -> bool:
+    def _has_turn(self, waits: Waits, nbytes: int) -> bool:
         """Whether a message of so many bytes may wait for its partition's turn."""
         turns = waits.turns
         return turns.length < LEAST_MESSAGES or turns.raw_bytes + nbytes <= self._room(waits)
 
-    def _has_room(self, waits: _Waits, message: Waiting) -> bool:
+    def _has_room(self, waits: Waits, message: Waiting) -> bool:
         if not waits.fair:
             return message.tenant is not None or self._has_turn(waits, message.raw_bytes)
         line = waits.find(message.tenant)
@@ -250,7 +184,7 @@ class SendQueue:
         pace = self.pace
         return max(1, pace.time_of_ms(message.raw_bytes), pace.throttled_for_ms(message.queued_at_ms))
 
-    def _append(self, waits: _Waits, message: Waiting) -> None:
+    def _append(self, waits: Waits, message: Waiting) -> None:
         if not waits.fair and (message.tenant is None or self._has_turn(waits, message.raw_bytes)):
             waits.turns.add(message)
             if message.tenant is not None:
@@ -265,14 +199,14 @@ class SendQueue:
         self.raw_bytes += message.raw_bytes
         self._remember(waits, message)
 
-    def _remember(self, waits: _Waits, message: Waiting) -> None:
+    def _remember(self, waits: Waits, message: Waiting) -> None:
         if waits.lane.newest and message.key is not None:
             waits.newest[message.place, message.key] = message
         if message.expires_at_ms is not None:
             self._count += 1
             heapq.heappush(self._expiries, (message.expires_at_ms, self._count, message))
 
-    def _replace(self, waits: _Waits, old: Waiting, new: Waiting) -> None:
+    def _replace(self, waits: Waits, old: Waiting, new: Waiting) -> None:
         if old.home is None:
             raise ValueError(f"{old} does not wait")
         old.home.replace(old, new)
@@ -305,14 +239,14 @@ class SendQueue:
         first = messages[0]
         return Grant(first.topic, first.partition, messages, raw_bytes, wire_bytes, waits.lane.name)
 
-    def _next_lane(self) -> _Waits | None:
+    def _next_lane(self) -> Waits | None:
         for waits in self._strict:
             if waits.length:
                 return waits
         name = self._fair.first()
         return None if name is None else self._lanes[name]
 
-    def _fill(self, waits: _Waits) -> None:
+    def _fill(self, waits: Waits) -> None:
         """Let tenants' messages wait for their partitions' turns, as far as there is room."""
         turns, fair = waits.turns, waits.fair
         places, room = -1, 0.0
@@ -335,7 +269,7 @@ class SendQueue:
             if not line.length:
                 waits.drop(tenant)
 
-    def _forget(self, waits: _Waits, message: Waiting) -> None:
+    def _forget(self, waits: Waits, message: Waiting) -> None:
         message.home = None
         message.is_gone = True
         waits.forget(message)
@@ -353,7 +287,7 @@ class SendQueue:
         message.home.lose(message)
         self._forget(self._waits_of(message), message)
 
-    def _drop_oldest(self, waits: _Waits, tenant: Hashable) -> Waiting:
+    def _drop_oldest(self, waits: Waits, tenant: Hashable) -> Waiting:
         """Let the one leave that has waited longest, of the tenant's if there are any beside the turns."""
         line = waits.find(tenant)
         oldest = (line.first() if line is not None else None) or waits.turns.oldest()

@@ -7,8 +7,7 @@ from typing import Any, Final
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.config import Backoff, QuotaConfig
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, lanes_of
-from kclient_quota.pacing.send_queue import NO_TENANT
+from kclient_quota.pacing.lanes import DEFAULT_LANE, NO_TENANT, Full, Lane, lanes_of
 from kclient_quota.pacing.turns import Waiting
 
 Place = tuple[str, Hashable]
