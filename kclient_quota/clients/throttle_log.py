@@ -19,7 +19,9 @@ WORTH_AFTER_MS: Final = 10_000
 WORTH_AGAIN_MS: Final = 600_000
 """When they are looked at again, where nothing was worth a word."""
 WAITS_MS: Final = 50
-"""Messages that wait for less have quota enough."""
+"""Messages that wait for less have quota enough, unless their callers wait, too."""
+STILL_MS: Final = 1_000
+"""Who has waited so lately still does: not each message of a client that its quota holds up waits for long."""
 WORTH_BYTES: Final = 1_000_000
 """No more than so much is looked at."""
 MORE_DELAY: Final = 5
@@ -103,11 +105,16 @@ class WorthLog:
         self._compression = compression
         self._max_delay_ms = max_delay_ms
         self._from_ms: int | None = None
+        self._waited_at_ms: int | None = None
         self._topic = ""
         self._sample: list[Any] = []
         self._bytes = self._batches = 0
         self._fill = 0.0
         self.is_done = False
+
+    def on_full(self, now_ms: int) -> None:
+        """There was no room for a message: its caller has waited, or was told no, or it was dropped."""
+        self._waited_at_ms = now_ms
 
     def on_sent(self, topic: str, messages: Sequence[Any], fill: float, waited_ms: int, now_ms: int) -> None:
         """Messages have left together.
@@ -119,7 +126,10 @@ class WorthLog:
             waited_ms: how long the first of them has waited for the quota.
             now_ms: now.
         """
-        if self._from_ms is None or waited_ms < WAITS_MS:
+        if waited_ms >= WAITS_MS:
+            self._waited_at_ms = now_ms
+        waits = self._waited_at_ms is not None and now_ms - self._waited_at_ms < STILL_MS
+        if self._from_ms is None or not waits:
             self._from_ms = max(self._from_ms or 0, now_ms + WORTH_AFTER_MS)
         if now_ms < self._from_ms:
             return

@@ -1,6 +1,8 @@
 """What the send queue makes of batches, and what is lost of it when a process is killed."""
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +14,9 @@ import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients import throttle_log
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.testing.proxies import Proxies
 from tests.integration.made_producers import made
 
 PRODUCE = 0
@@ -80,3 +84,80 @@ def test_a_process_that_is_killed_loses_no_more_than_the_delay_allows(broker: Em
     # A second of the quota are 50 messages; one more may have been accepted and not told.
     assert accepted - stored <= 51
     assert stored <= accepted + 1
+
+
+def test_no_more_than_five_requests_are_in_flight_however_far_the_broker_is() -> None:
+    with Proxies() as proxies, EmbeddedBroker(topics={"orders": 12}) as broker:
+        proxies.stand_before(broker)
+        proxies[1].delay(to_broker_ms=200, to_client_ms=200)
+        in_flight: list[int] = []
+
+        def told(text: str) -> None:
+            in_flight.extend(each["waitresp_cnt"] for each in json.loads(text)["brokers"].values())
+
+        conf = {"client.id": "app", "producer_byte_rate": 100_000, "statistics.interval.ms": 20, "stats_cb": told}
+        producer = made({"bootstrap.servers": proxies.bootstrap_servers, **conf})
+        until = time.monotonic() + 5
+        number = 0
+        while time.monotonic() < until:
+            producer.produce("orders", b"x" * 200, str(number))
+            producer.poll(0)
+            number += 1
+        assert producer.flush(30) == 0
+        producer.close()
+    assert 2 <= max(in_flight) <= 5
+
+
+def test_below_four_fifths_of_the_quota_nothing_waits(broker: EmbeddedBroker) -> None:
+    """Beside plain confluent_kafka, at the same time on the same machine: a queue that waits does so for a second."""
+    took_s: dict[str, list[float]] = {"ours": [], "plain": []}
+
+    def offer(name: str, producer: Any) -> None:
+        at = time.monotonic()
+        producer.produce("orders", b"x" * 1_000, on_delivery=lambda *_: took_s[name].append(time.monotonic() - at))
+        producer.poll(0)
+
+    conf = {"bootstrap.servers": broker.bootstrap_servers}
+    ours = made({**conf, "client.id": "app", "producer_byte_rate": 100_000})
+    plain = confluent_kafka.Producer({**conf, "client.id": "plain", "linger.ms": 10, "enable.idempotence": True})
+    due = time.monotonic()
+    for _ in range(75 * 4):
+        offer("ours", ours)
+        offer("plain", plain)
+        due = max(due + 1 / 75, time.monotonic())
+        while (left := due - time.monotonic()) > 0:
+            ours.poll(left / 2)
+            plain.poll(0)
+    assert ours.flush(20) == plain.flush(20) == 0
+    ninety = {name: sorted(found)[len(found) * 9 // 10] for name, found in took_s.items()}
+    assert ninety["ours"] < ninety["plain"] + 0.25, ninety
+    assert ours.metric("quota-queue-time-avg") < 100
+    ours.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_the_log_says_what_one_setting_would_buy(
+    broker: EmbeddedBroker, compression: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(throttle_log, "WORTH_AFTER_MS", 500)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "compression.type": compression}
+    producer = made({**conf, "producer_byte_rate": 30_000})
+    chance = random.Random(5)
+    until = time.monotonic() + 30
+    sent = 0
+    while not caplog.records and (sent < 3_000 or compression == "none") and time.monotonic() < until:
+        order = {"order": chance.randrange(10**9), "customer": {"city": "Berlin", "country": "DE"}, "paid": True}
+        producer.produce("orders", json.dumps(order))
+        producer.poll(0)
+        sent += 1
+    producer.purge()
+    producer.close()
+    said = [record for record in caplog.records if "could carry more" in record.getMessage()]
+    if compression == "none":
+        (record,) = said
+        assert vars(record)["setting"].startswith("compression.type=")
+        assert vars(record)["times"] > 1.5
+        assert "orders compress" in record.getMessage()
+    else:
+        assert not [record for record in said if "compression.type" in vars(record)["setting"]]

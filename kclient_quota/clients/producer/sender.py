@@ -160,9 +160,8 @@ class Sender:
         return 0 if self._came else wait_ms
 
     def _empty_inbox(self) -> None:
-        inbox = self.outbox.inbox
-        while not inbox.empty():
-            self._came.append(inbox.get())
+        while not self.outbox.inbox.empty():
+            self._came.append(self.outbox.inbox.get())
 
     def _has_route(self, item: Any) -> bool:
         return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
@@ -179,6 +178,7 @@ class Sender:
                 self._take(self._came.popleft(), now_ms)
             for message in core.admit(now_ms, self._claim, _give_back):
                 self._answer(message.payload)
+                self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._lose(message, why)
             sends = list(core.sent(now_ms))
@@ -300,6 +300,7 @@ class Sender:
     def _say_no(self, handed: Handed) -> None:
         self.outbox.finished += 1
         handed.is_refused = True
+        self._worth.on_full(self.clock.now_ms())
         self._answer(handed)
 
     # Messages that go ---------------------------------------------------------------------------------------------
@@ -359,6 +360,8 @@ class Sender:
     def _lose(self, message: Waiting, why: Lost) -> None:
         """Report a message that has left the queue without being sent, or never got into it."""
         self.metrics.on_lost(message.lane, why)
+        if why is Lost.DROPPED:
+            self._worth.on_full(self.clock.now_ms())
         lost = self._transaction.lost
         self._fail(message, LOST[why], f"Not sent while the quota was waited for: {why.value}")
         if why is Lost.REPLACED:

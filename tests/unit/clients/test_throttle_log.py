@@ -131,6 +131,18 @@ def test_who_has_quota_enough_is_told_nothing(waited_ms: int, caplog: pytest.Log
     assert not caplog.records
 
 
+def test_who_waits_for_room_waits_for_the_quota_however_soon_messages_leave_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, messages = WorthLog("app", "none", 1_000), orders(500)
+    for now_ms in range(0, 30_000, 100):
+        if not log.is_done:
+            if not now_ms % 900:
+                log.on_full(now_ms)
+            log.on_sent("orders", messages[now_ms // 100 : now_ms // 100 + 20], 0.9, 5, now_ms)
+    assert [vars(record)["setting"] for record in caplog.records] == ["compression.type=zstd"]
+
+
 def test_what_does_not_compress_is_looked_at_again_after_ten_minutes(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
