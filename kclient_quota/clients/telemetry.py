@@ -212,6 +212,21 @@ class TelemetryMethods:
         if self._telemetry is not None:
             self._telemetry.set_sasl_credentials(username, password)
 
+    def metrics(self) -> dict[MetricName, float]:
+        """All of them, by Kafka's names."""
+        raise NotImplementedError
+
+    def metric(self, name: str) -> float:
+        """One of this client's own metrics by its name, such as "quota-wait-time-avg".
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        for found, value in self.metrics().items():
+            if found.name == name and all(key == "client-id" for key, _ in found.tags):
+                return value
+        raise KeyError(name)
+
     def client_instance_id(self, timeout: float) -> UUID | None:
         """The id under which this client pushes its metrics (KIP-714).
 
@@ -259,6 +274,14 @@ class AIOTelemetryMethods:
     def _inner(self) -> TelemetryMethods:
         """The client inside."""
         raise NotImplementedError
+
+    def metric(self, name: str) -> float:
+        """One of this client's own metrics by its name, such as "quota-wait-time-avg".
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._inner().metric(name)
 
     def register_metric_for_subscription(
         self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE

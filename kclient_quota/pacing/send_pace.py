@@ -129,8 +129,9 @@ class SendPace:
     def lump_ms(self, places: float) -> float:
         """How much time's worth of the quota should leave at once, of which so many are to leave in a round."""
         rate = self._pacer.rate()
-        if rate == inf:
-            return 0.0
+        least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
+        if rate == inf or not self._max_delay_ms:
+            return 1000.0 * least  # of an infinite rate 0
         samples = WINDOW_SAMPLES
         alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
         most = self._max_delay_ms / 1000 / max(places, 1.0)
@@ -138,7 +139,6 @@ class SendPace:
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
-        least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
         return 1000.0 * max(min(lump, most), least)
 
     def lump_bytes(self, places: int) -> int:

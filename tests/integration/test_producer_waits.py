@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from kclient_quota import AIOConsumer, AIOProducer, Consumer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
@@ -77,6 +78,19 @@ def test_a_metric_is_found_by_its_name(broker: EmbeddedBroker) -> None:
     with pytest.raises(KeyError, match="no-such-metric"):
         producer.metric("no-such-metric")
     producer.purge()
+
+
+async def test_consumers_and_the_asyncio_pair_have_it_too(broker: EmbeddedBroker) -> None:
+    conf = {"bootstrap.servers": broker.bootstrap_servers}
+    group = {**conf, "group.id": "g"}
+    with Consumer(group) as consumer:
+        assert consumer.metric("fetch-throttle-time-avg") == 0
+        with pytest.raises(KeyError, match="no-such-metric"):
+            consumer.metric("no-such-metric")
+    async with AIOProducer(conf) as aio_producer:
+        assert aio_producer.metric("produce-throttle-time-max") == 0
+    async with AIOConsumer(group) as aio_consumer:
+        assert aio_consumer.metric("quota-wait-time-total") == 0
 
 
 def test_blocking_is_bounded_within_its_context_and_in_its_thread_only(broker: EmbeddedBroker) -> None:
@@ -154,3 +168,14 @@ def test_the_reports_of_a_purge_are_there_when_it_returns(broker: EmbeddedBroker
         producer.purge()
         producer.poll(0)
         assert reports.seen == {"_PURGE_QUEUE": 1}
+
+
+def test_without_any_delay_everything_arrives(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(topics={"orders": 3}) as broker:
+        broker.set_quota(client_id="orders", producer_byte_rate=51_200)
+        conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "orders", "quota.max.delay.ms": 0}
+        with Producer(conf) as producer:
+            for number in range(60):
+                producer.produce("orders", b"x" * 1_000, key=str(number))
+            assert producer.flush(30) == 0
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -301,17 +301,6 @@ class Producer(TakingProducer, TelemetryMethods):
         """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
         return self._hearing.metrics()
 
-    def metric(self, name: str) -> float:
-        """One of this client's own metrics by its name, such as "produce-throttle-time-avg".
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        for found, value in self.metrics().items():
-            if found.name == name and found.tag("node-id") is None:
-                return value
-        raise KeyError(name)
-
     def quota_state(self) -> "dict[int, BrokerQuotaState]":
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         sender, now_ms = self._sender, self._clock.now_ms()

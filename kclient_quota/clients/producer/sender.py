@@ -17,7 +17,7 @@ from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
-from kclient_quota.clients.throttle_log import WorthLog
+from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.turns import Place, Waiting
 
@@ -82,6 +82,7 @@ class Sender:
         self.wants_flush = False
         self._transaction = transaction
         self._errors_only = errors_only
+        self._silent_until_ms: int | None = None
         self._one = threading.Lock()
         self._came: deque[Any] = deque()
         self._lines: dict[Place, deque[tuple[Broker, Waiting]]] = {}
@@ -105,7 +106,8 @@ class Sender:
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
                 except Exception:
-                    logger.exception("A producer's sender goes on after an error")
+                    if self._may_complain():
+                        logger.exception("A producer's sender goes on after an error")
                     is_idle = True
                 del producer
                 if is_idle:
@@ -114,6 +116,14 @@ class Sender:
             outbox.is_running = outbox.is_spare = False
             self.ident = 0
             self._one.release()
+
+    def _may_complain(self) -> bool:
+        """Once a minute: what goes wrong at every step would fill a disk."""
+        now_ms = self.clock.now_ms()
+        if self._silent_until_ms is not None and now_ms < self._silent_until_ms:
+            return False
+        self._silent_until_ms = now_ms + WARN_EVERY_MS
+        return True
 
     def _is_done(self) -> bool:
         """Whether nothing limits the producer and nothing waits; its callers go straight to librdkafka then."""

@@ -49,6 +49,17 @@ def numbers(grants):
     return [each.payload for _, grant in grants for each in grant.messages]
 
 
+def test_without_any_delay_messages_go_one_by_one_at_the_quota_s_pace():
+    queue = queue_of(max_delay_ms=0)
+    for number in range(200):
+        queue.offer(message(number, number % 3))
+    offered = len(queue)
+    grants = drain(queue, T0, T0 + 5_000)
+    assert offered > 1
+    assert sorted(numbers(grants)) == list(range(offered))
+    assert all(len(grant.messages) == 1 for _, grant in grants)
+
+
 def test_the_first_message_goes_at_once_and_an_empty_queue_is_never_asked_again():
     queue = queue_of()
     assert queue.next_grant(T0) == NEVER
