@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
         ClusterError: the cluster cannot be reached.
     """
     from kclient_quota.admin.quotas import QuotaAdmin  # noqa: PLC0415 - slow to load for --help
-    from kclient_quota.operate.doctor import CHANGE, examine, gather, ordered  # noqa: PLC0415 - as above
+    from kclient_quota.operate.doctor import CHANGE, examine, ordered  # noqa: PLC0415 - as above
+    from kclient_quota.operate.facts import gather  # noqa: PLC0415 - as above
 
     conf = configuration(options)
     for text in options.set:

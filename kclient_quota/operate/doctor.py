@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.admin.capacity import effective_rate, largest_batch
 from kclient_quota.admin.output import entity_text, number
-from kclient_quota.cluster.configs import ResourceType, describe_configs, window_of
-from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.operate.clocks import Skew, skew
-from kclient_quota.operate.stored import Stored, read_some
+from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.worth import SAMPLE, worth
-from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, ClientQuotaEntity
-from kclient_quota.wire.error_codes import error_name
-from kclient_quota.wire.messages import ApiVersionsRequest
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from kclient_quota.admin.client_metrics import ClientMetricsSubscription
-    from kclient_quota.admin.effective import EffectiveQuota
-    from kclient_quota.admin.quotas import QuotaAdmin
+    from kclient_quota.operate.facts import Facts
     from kclient_quota.operate.top import Row
 
 OK: Final = "ok"
@@ -29,6 +23,21 @@ NOTE: Final = "note"
 CHANGE: Final = "change"
 
 DESCRIBE_QUOTAS, GET_TELEMETRY = 48, 71
+_RELEASES: Final = (
+    (31, "after 4.3"),
+    (30, "4.3"),
+    (28, "4.2"),
+    (26, "4.1"),
+    (22, "4.0"),
+    (21, "3.9"),
+    (20, "3.8"),
+    (15, "3.7"),
+    (12, "3.6"),
+    (9, "3.5"),
+    (8, "3.4"),
+    (4, "3.3"),
+)
+"""From which metadata.version on it is which release (Kafka's `MetadataVersion`)."""
 _DEFAULT_BATCH = 1_000_000
 _DEFAULT_QUEUE_KB = 1_048_576
 _DEFAULT_MESSAGE_TIMEOUT_MS = 300_000
@@ -59,109 +68,6 @@ class Finding:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class Facts:
-    """What a cluster told about itself and this client; None where it did not.
-
-    Attributes:
-        cluster_id: the cluster's.
-        brokers: how many there are.
-        apis: numbers of the APIs that brokers speak.
-        quotas: what applies to the client.
-        denied: why quotas could not be asked for.
-        leaders: who leads each partition of the topic.
-        topic: its name.
-        topic_error: why it could not be described.
-        window: samples and seconds of the brokers' quota window.
-        max_message_bytes: the topic's.
-        subscriptions: of client metrics.
-        skew: how far the cluster's clock is ahead of this machine's.
-        stored: some of the topic's messages.
-        unread: why they were not read, if so.
-    """
-
-    cluster_id: str = ""
-    brokers: int = 0
-    apis: frozenset[int] = frozenset()
-    quotas: list[EffectiveQuota] | None = None
-    denied: str = ""
-    leaders: dict[int, int] = field(default_factory=dict)
-    topic: str | None = None
-    topic_error: str = ""
-    window: tuple[int, float] | None = None
-    max_message_bytes: int | None = None
-    subscriptions: list[ClientMetricsSubscription] | None = None
-    skew: Skew | None = None
-    stored: Stored | None = None
-    unread: str = ""
-
-
-def gather(
-    admin: QuotaAdmin, entity: ClientQuotaEntity, topic: str | None, *, timeout_s: float, unix_ms: Callable[[], int]
-) -> Facts:
-    """Ask a cluster; what it keeps to itself is left out.
-
-    Args:
-        admin: whom to ask.
-        entity: whose quotas.
-        topic: what it produces to or consumes, if any: a few of its messages are read.
-        timeout_s: for each request.
-        unix_ms: this machine's wall clock.
-
-    Raises:
-        ClusterError: it cannot be reached at all.
-    """
-    timeout_ms = round(timeout_s * 1000)
-    metadata = admin.describe_cluster([topic] if topic else (), request_timeout=timeout_s).result()
-    facts = Facts(metadata.cluster_id or "", len(metadata.brokers), topic=topic)
-    answer = admin.client.ask(ApiVersionsRequest(), timeout_ms=timeout_ms)
-    facts.apis = frozenset(api.api_key for api in answer.api_keys)
-    futures = admin.describe_effective_client_quotas([entity], include_overrides=True, request_timeout=timeout_s)
-    try:
-        facts.quotas = futures[entity].result()
-    except ClusterError as error:
-        facts.denied = str(error)
-    if topic:
-        if topic in metadata.topic_errors:
-            facts.topic_error = error_name(metadata.topic_errors[topic])
-        facts.leaders = {partition: leader for (_, partition), leader in metadata.leaders.items() if leader >= 0}
-        _read_topic(admin, facts, topic, timeout_ms)
-    try:
-        facts.skew = skew(admin.client, unix_ms, timeout_ms=timeout_ms)
-    except ClusterError:
-        facts.skew = None  # who may not ask, or asks a Kafka before 3.3, is told no time
-    _ask_configs(admin, facts, min(metadata.brokers, default=0), timeout_ms)
-    try:
-        names = admin.list_client_metrics_subscriptions(request_timeout=timeout_s).result()
-        found = [admin.describe_client_metrics_subscription(each, request_timeout=timeout_s).result() for each in names]
-        facts.subscriptions = [each for each in found if each is not None]
-    except (ClusterError, ConfigError):
-        facts.subscriptions = None
-    return facts
-
-
-def _read_topic(admin: QuotaAdmin, facts: Facts, topic: str, timeout_ms: int) -> None:
-    if facts.topic_error or not facts.leaders:
-        return
-    try:
-        facts.stored = read_some(admin.client, topic, facts.leaders, timeout_ms=timeout_ms)
-    except ClusterError as error:
-        facts.unread = str(error)
-
-
-def _ask_configs(admin: QuotaAdmin, facts: Facts, broker: int, timeout_ms: int) -> None:
-    try:
-        entries = describe_configs(admin.client, ResourceType.BROKER, str(broker), timeout_ms=timeout_ms)
-        window = window_of({name: entry.value for name, entry in entries.items()})
-        facts.window = (window[0], window[1] / 1000) if window else None
-        if facts.topic and not facts.topic_error:
-            entries = describe_configs(admin.client, ResourceType.TOPIC, facts.topic, timeout_ms=timeout_ms)
-            entry = entries.get("max.message.bytes")
-            facts.max_message_bytes = int(entry.value) if entry and entry.value else None
-    except ClusterError:
-        return  # who may not see configurations has the defaults' arithmetic
-
-
 def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
     """What follows for a client of this configuration, worst last.
 
@@ -170,7 +76,7 @@ def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
         conf: the client's, with librdkafka's keys.
     """
     found = [Finding(OK, "cluster", f"cluster {facts.cluster_id or '?'} answers; {facts.brokers} brokers")]
-    found += _rights(facts)
+    found += [_versions(facts), *_rights(facts)]
     found += _quotas(facts)
     if facts.topic_error:
         found.append(
@@ -190,6 +96,15 @@ def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
 def ordered(found: list[Finding]) -> list[Finding]:
     """The worst last, where a terminal shows it."""
     return sorted(found, key=lambda finding: (OK, NOTE, CHANGE).index(finding.level))
+
+
+def _versions(facts: Facts) -> Finding:
+    ours = f"here confluent-kafka {version('confluent-kafka')}"
+    level = facts.metadata_version
+    if level is None:
+        return Finding(OK, "versions", f"no metadata.version: Kafka before 3.3, or a service that says none; {ours}")
+    release = next((name for least, name in _RELEASES if level >= least), "before 3.3")
+    return Finding(OK, "versions", f"Kafka {release} (metadata.version {level}); {ours}")
 
 
 def _rights(facts: Facts) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Access control lists and SCRAM users on the embedded broker and on Apache Kafka, error code by error code."""
 
 import hashlib
+import json
 import os
 import time
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.authorizer import AclOperation, AclPermission, PatternType, ResourceType
+from kclient_quota.cli.main import main
 from kclient_quota.wire import messages as m
 from kclient_quota.wire.messages import API
 from kclient_quota.wire.records import Record, build_batch
@@ -400,3 +402,22 @@ def test_what_no_scram_user_may_be(cluster):
         assert alter(wire, upsertion("i", b"x"), upsertion("i", b"y")) == {"i": 92}
         assert alter(wire, upsertion("i", b"x"), upsertion("i", b"y", 2)) == {"i": 92}
         assert alter(wire, upsertion("i", b"x"), deletions=[deletion("i")]) == {"i": 91}
+
+
+@pytest.mark.parametrize(("topic", "error"), [("orders", "TOPIC_AUTHORIZATION_FAILED"), (None, None)])
+def test_the_doctor_of_who_has_no_right_at_all(cluster, topic, error, capsys, tmp_path):
+    """He is told what to grant; nothing else fails."""
+    properties = tmp_path / "nobody.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=carol\nsasl.password=secret\n"
+    )
+    words = ["--bootstrap-server", cluster.sasl_bootstrap_servers, "--command-config", str(properties), "--json"]
+    assert main(["doctor", *words, *(["--topic", topic] if topic else [])]) == 3
+    rows = json.loads(capsys.readouterr().out)
+    found = {(row["topic"], row["level"]): f"{row['said']} {row['remedy']}" for row in rows}
+    assert "grant DESCRIBE_CONFIGS on the cluster" in found["rights", "change"]
+    assert "CLUSTER_AUTHORIZATION_FAILED" in found["rights", "change"]
+    assert any(words in found["telemetry", "note"] for words in ("they do not tell us", "have no receiver"))
+    assert "nobody tells" in found["clock", "ok"]
+    if error:
+        assert error in found["topic", "change"]

@@ -11,7 +11,8 @@ from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
 from kclient_quota.operate.clocks import Skew
-from kclient_quota.operate.doctor import Facts, examine, watch
+from kclient_quota.operate.doctor import examine, watch
+from kclient_quota.operate.facts import Facts
 from kclient_quota.operate.top import Row
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import DescribeClientQuotasResponse, FetchResponse
