@@ -132,6 +132,11 @@ class Applier:
         if found:
             return found[-1]
         if wanted is not None:
+            taken_back = next((run.undoes for run in runs if run.number == wanted), None)
+            if taken_back is not None:
+                raise ConfigError(
+                    f"{where}: run {wanted} took run {taken_back} back; to have that again, apply its file"
+                )
             undone = any(run.number == wanted for run in mine)
             raise ConfigError(f"{where}: run {wanted} {'is undone already' if undone else 'is none of this cluster'}")
         others = [run for run in runs if run.cluster != self._cluster]

@@ -242,7 +242,7 @@ def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:
             if number == len(lines) - 1:
                 raise ValueError("it has no end")  # noqa: TRY301 - whatever is wrong with the last line is one case
             _read(runs, json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
             if number == last and (number or not _is_foreign(line)):
                 break
             raise ConfigError(f"journal {path}:{number + 1}: this is no journal of quotas: {error!r}") from error

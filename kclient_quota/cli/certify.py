@@ -162,9 +162,11 @@ def _page(options: argparse.Namespace) -> int:
     cards = []
     for path in options.cards:
         try:
-            cards.append(json.loads(path.read_text()))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} is no card: {error}") from error
+            made = json.loads(path.read_text())
+            card.page([made])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path} is no card: {error!r}") from error
+        cards.append(made)
     print(card.page(cards), end="")
     return 0
 

@@ -1,13 +1,12 @@
 """`kclient-quota pipeline`: Spark jobs over client telemetry."""
 
 import argparse
-import json
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.cli.printing import ListHelpFormatter
+from kclient_quota.cli.printing import ListHelpFormatter, as_json
 from kclient_quota.cli.progress import progress
 from kclient_quota.cli.quantities import rate
 from kclient_quota.cli.quota_options import configuration
@@ -214,7 +213,7 @@ def run(options: argparse.Namespace) -> int:
             drawn.ask(str)
             spark.stop()
     if options.json:
-        print(json.dumps({"job": options.job, "output": options.output, "said": words}, ensure_ascii=False))
+        print(as_json({"job": options.job, "output": options.output, "said": words}))
     else:
         print(words)
     return 0

@@ -33,10 +33,16 @@ def add_output_option(parser: argparse.ArgumentParser, formats: tuple[str, ...] 
     parser.add_argument("--json", dest="output", action="store_const", const="json", help="the same as --output json")
 
 
+def as_json(document: Any) -> str:
+    """A document; in ASCII where what it is written to cannot have every character."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    return json.dumps(document, indent=2, ensure_ascii=encoding != "utf8")
+
+
 def rendered(output: str, text: Callable[[], str], table: Callable[[], str], rows: Callable[[], list[Any]]) -> str:
     """What is printed in the format that was asked for, without a line end."""
     if output == "json":
-        return json.dumps(rows(), indent=2, ensure_ascii=False)
+        return as_json(rows())
     if output == "yaml":
         import yaml  # noqa: PLC0415 - slow to load, and hardly anybody asks for it
 

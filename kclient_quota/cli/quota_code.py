@@ -23,7 +23,7 @@ from kclient_quota.admin.quota_file import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
-from kclient_quota.cli.printing import agreed, notice, painted, rendered, warn
+from kclient_quota.cli.printing import agreed, as_json, notice, painted, rendered, warn
 from kclient_quota.cli.progress import Progress, progress
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
@@ -128,7 +128,7 @@ def export(options: argparse.Namespace) -> int:
     with QuotaAdmin(configuration(options)) as admin:
         state = unit_quotas(admin, options).state()
     if options.json:
-        print(json.dumps(quota_document(state.asked, state.sources.capacity, in_order), indent=2, ensure_ascii=False))
+        print(as_json(quota_document(state.asked, state.sources.capacity, in_order)))
     else:
         sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
     return DONE

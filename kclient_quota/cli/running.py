@@ -1,6 +1,7 @@
 """What all commands have in common: how they say what they do not know, and how they end."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import NoReturn
 
 from kclient_telemetry.errors import MissingExtraError
 
-from kclient_quota.errors import KclientQuotaError
+from kclient_quota.errors import ConfigError, KclientQuotaError
 
 INTERRUPTED = 130
 
@@ -64,6 +65,8 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     except BrokenPipeError:  # whoever reads has seen enough
         _leave_stdout()
         return 0
+    except RecursionError:
+        return told(ConfigError("what was read is nested thousands of levels deep; that is none of the files it takes"))
     except (KclientQuotaError, MissingExtraError, OSError, OverflowError) as error:
         return told(error)
     return status
@@ -73,8 +76,12 @@ def script(main: Callable[[], int]) -> None:
     """The process of an installed command: as `main` says, and at once when it was interrupted.
 
     What is under way when somebody presses Ctrl-C (a name that is looked up, a broker that does not answer) is left to
-    the operating system: waiting for it would make them press again.
+    the operating system: waiting for it would make them press again. Names that a terminal's encoding has not are
+    escaped.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     status = main()
     if status == INTERRUPTED:
         for stream in (sys.stdout, sys.stderr):

@@ -261,6 +261,47 @@ def test_a_run_by_its_number(run, file, broker):
     assert "run 9 is none of this cluster" in run("undo", file, "--run", 9, status=2)
 
 
+def test_an_undo_is_not_undone(run, file):
+    run("apply", file)
+    run("undo", file)
+    assert "run 2 took run 1 back; to have that again, apply its file" in run("undo", file, "--run", 2, status=2)
+    run("apply", file)
+    run("undo", file)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+BEGUN = b'{"run": 1, "cluster": "c", "at": "t", "changes": [], "sources": []}\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000 + b"\n" + BEGUN,
+        b'{"run": 1e999, "cluster": "x", "at": "y", "changes": [], "sources": []}\n' + BEGUN,
+        BEGUN + b'{"run": 1, "attempted": 1e999}\n' + BEGUN,
+        BEGUN + b"<<<<<<< HEAD\n" + BEGUN.replace(b"1", b"2"),
+        BEGUN.replace(b"}", b', "undoes": 77}', 1) + BEGUN,
+        BEGUN + BEGUN + BEGUN,
+        BEGUN + b"\0" * 4_096 + b"\n" + BEGUN.replace(b"1", b"2"),
+    ],
+    ids=["deep", "infinite", "infinitely many", "merged", "of another", "twice", "zeros between"],
+)
+def test_a_journal_that_is_damaged_in_the_middle_is_left_as_it_is(run, file, tmp_path, text):
+    (tmp_path / "damaged").write_bytes(text)
+    for command in (["undo", "damaged"], ["apply", file, "--journal", "damaged"]):
+        assert "this is no journal of quotas" in run(*command, status=2)
+    assert (tmp_path / "damaged").read_bytes() == text
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_a_journal_that_git_has_given_other_line_ends_is_read(run, file, tmp_path):
+    run("apply", file)
+    (journal,) = tmp_path.glob("*.journal")
+    journal.write_bytes(journal.read_bytes().replace(b"\n", b"\r\n"))
+    assert "2 entities altered" in run("undo", journal)
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
 def test_two_runs_at_a_time_do_not_mix(run, file, tmp_path):
     run("apply", file)
     (path,) = tmp_path.glob("*.journal")

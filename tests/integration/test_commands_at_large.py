@@ -1,5 +1,6 @@
 """What holds for every command: quick help, versions, completion, Ctrl-C, closed pipes, full disks."""
 
+import json
 import os
 import resource
 import shutil
@@ -161,6 +162,42 @@ def test_who_reads_a_few_lines_only_hears_no_complaint():
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("module", [QUOTAS, MAIN])
+def test_files_that_are_nested_without_end_are_one_line(module, tmp_path):
+    (tmp_path / "deep").write_text("[" * 100_000)
+    words = {
+        QUOTAS: ["advise", "--quota", "5", "--usage", str(tmp_path / "deep")],
+        MAIN: ["certify", "page", str(tmp_path / "deep")],
+    }[module]
+    done = python("-c", f"import sys; sys.argv[1:] = {words!r}; import {module} as m; m.entry()")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "nested thousands of levels deep" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_names_that_a_terminal_cannot_show_are_escaped(encoding):
+    with EmbeddedBroker() as broker:
+        broker.set_quota(user="z\u00e9\u65e5", producer_byte_rate=5)
+        server = ["--bootstrap-server", broker.bootstrap_servers]
+        for words in (["--list", "--json"], ["export"], ["configs", "--describe", "--user=z\u00e9\u65e5"]):
+            code = (
+                f"import sys; sys.argv[1:] = {[*words, *server]!r}; from kclient_quota.cli.quotas import entry; entry()"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                check=False,
+                capture_output=True,
+                timeout=60,
+                env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+            )
+            assert (done.returncode, done.stderr) == (0, b"")
+            text = done.stdout.decode(encoding)
+            if "--json" in words:
+                assert json.loads(text)[0]["entity"] == {"user": "z\u00e9\u65e5"}
+            else:
+                assert ("z\u00e9\u65e5" in text) is (encoding == "utf-8")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
