@@ -214,6 +214,20 @@ def test_sizes_that_change_while_an_application_works_on_a_batch(reader: Reader)
     assert reader.seen == {0: list(range(EACH)), 1: list(range(EACH))}
 
 
+def test_what_was_held_through_a_change_of_sizes_is_committed_before_anything_comes_after_it(reader: Reader) -> None:
+    consumer = reader.consumer
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    reader.until(lambda: len(reader.seen[0]) >= 10)
+    time.sleep(0.3)
+    consumer._change_sizes(NEAR)
+    assert consumer.position([FIRST])[0].offset == len(reader.seen[0])
+    reader.until(lambda: len(reader.seen[0]) >= EACH)
+    assert not consumer._held
+    assert consumer.position([FIRST])[0].offset == EACH
+    consumer.commit(asynchronous=False)
+    assert consumer.committed([FIRST], 10)[0].offset == EACH
+
+
 def test_a_partition_that_goes_between_two_batches_of_a_change_of_sizes(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

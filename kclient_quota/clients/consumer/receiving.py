@@ -280,10 +280,10 @@ class Receiving(Recovering):
             self._hold(messages)
             if len(messages) < DRAIN_MESSAGES:
                 break
-        received = self._received.offsets()
-        # The other client knows no position before it has something to hand over.
-        self._sought.update({key: (at, None) for key, at in received.items() if self._starts.get(key) != at})
-        self._fetch_in(sizes, {**received, **self._held.next_offsets()})
+        expected = {**self._received.offsets(), **self._held.next_offsets()}
+        # The other client knows no position before it has handed something over, be that after all that is held.
+        self._sought.update({key: (at, None) for key, at in expected.items() if self._starts.get(key) != at})
+        self._fetch_in(sizes, expected)
         self._listener.is_split = self._goes_round = True
 
     def _review(self) -> None:
