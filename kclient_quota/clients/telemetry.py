@@ -30,9 +30,7 @@ logger = logging.getLogger("kclient_quota")
 
 ENABLE_KEY: Final = "enable.metrics.push"
 CLOSE_MS: Final = 1_000
-"""How long close() waits for the terminating push."""
-ABANDON_MS: Final = 200
-"""The same for a client that is not closed but forgotten."""
+"""How long the terminating push may take: close() waits for it, and a process that ends; a destructor does not."""
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
 
 _GROWING: Final = ("-total", "-count")
@@ -167,7 +165,7 @@ class ClientTelemetry:
 
     def abandon(self) -> None:
         """As `close`, but waits for nothing: for a destructor."""
-        self._runner.abandon(ABANDON_MS)
+        self._runner.abandon(CLOSE_MS)
 
     # -- what is pushed
 
@@ -340,4 +338,4 @@ def _say_good_bye() -> None:
     for telemetry in running:
         telemetry.abandon()
     for telemetry in running:
-        telemetry.close(ABANDON_MS)
+        telemetry.close()

@@ -376,6 +376,6 @@ def test_the_command_takes_a_manner():
 )
 def test_the_command_says_in_one_line_what_it_cannot_use(arguments, message):
     with _run(*arguments) as process:
-        assert process.wait(10) == 1
+        assert process.wait(60) == 2
         (line,) = process.stderr.read().splitlines()
         assert message in line

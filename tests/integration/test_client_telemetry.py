@@ -216,7 +216,7 @@ def test_a_client_that_is_forgotten_leaves_no_thread(cluster):
     del producer
     gc.collect()
     assert wait_until(lambda: not [t for t in threading.enumerate() if t.name == "kafka-client-telemetry"])
-    assert pushes(cluster, "gone")[-1].terminating
+    assert wait_until(lambda: pushes(cluster, "gone")[-1].terminating)
 
 
 def test_a_broker_that_does_not_answer_holds_up_neither_the_start_nor_the_end(cluster):
