@@ -40,6 +40,7 @@ from typing import Any, Final
 PREFIX: Final = "CERTIFY_"
 PRODUCE, CONSUME, TRANSACT, CREATE_TOPICS = "produce", "consume", "transact", "create-topics"
 SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED = "sent", "acknowledged", "failed", "received", "said", "closed"
+PER_TRANSACTION: Final = 10
 CANNOT: Final = 3
 """Exit status of a driver whose client does not have what is asked about."""
 EVENTS: Final = (SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED)

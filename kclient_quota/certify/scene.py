@@ -30,8 +30,10 @@ class Scene:
         prepare: called with the running cluster and the scene's name before the driver starts; the topic exists.
         meanwhile: called with the same while the driver runs.
         after_ms: how long after the driver's first word `meanwhile` is called.
+        afterwards: called with the same when the driver has ended, before the log is read.
         stop_after_ms: how long after it the driver is told to stop (SIGTERM); None to wait for its end.
         within_ms: when the driver is killed.
+        settle_ms: for how long after the driver's end a message may still come that it was told of as delivered.
         partitions: of the topic.
         brokers: of the cluster; each has a replica of every partition.
         filled: how many messages are in the topic beforehand, and of how many bytes; one batch holds `per_batch`.
@@ -47,8 +49,10 @@ class Scene:
     prepare: Prepare = nothing
     meanwhile: Prepare | None = None
     after_ms: int = 0
+    afterwards: Prepare = nothing
     stop_after_ms: int | None = None
     within_ms: int = 60_000
+    settle_ms: int = 0
     partitions: int = 1
     brokers: int = 1
     filled: int = 0

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO
 
 from kclient_quota.broker.server import EmbeddedBroker
-from kclient_quota.certify.driver import CANNOT, Event, parse
+from kclient_quota.certify.driver import ACKNOWLEDGED, CANNOT, Event, parse
 from kclient_quota.certify.filling import fill
 from kclient_quota.certify.readback import topic_names, values
 from kclient_quota.certify.scene import Scene
@@ -50,6 +50,7 @@ def play(scene: Scene, command: Sequence[str], children: Children | None = None)
             run.drive(scene, cluster)
         finally:
             run.end()
+        scene.afterwards(cluster, scene.name)
         seen = _seen(scene, cluster, direct, run, tap)
     if run.failed_to_start:
         return Verdict(Grade.NOT_PLAYED, run.failed_to_start), None
@@ -164,11 +165,20 @@ class _Run:
             del self._words[:-_WORDS_BYTES]
 
 
-def _seen(scene: Scene, cluster: EmbeddedBroker, direct: str, run: _Run, tap: Tap) -> Seen:
+def _log(servers: str, topic: str) -> list[list[int]]:
+    """The ids in each partition."""
     try:
-        log = [[int(value[:_ID_DIGITS]) for value in partition] for partition in values(direct, scene.name)]
+        return [[int(value[:_ID_DIGITS]) for value in partition] for partition in values(servers, topic)]
     except KclientQuotaError:
-        log = []
+        return []
+
+
+def _seen(scene: Scene, cluster: EmbeddedBroker, direct: str, run: _Run, tap: Tap) -> Seen:
+    acknowledged = {event.id for event in run.events if event.kind == ACKNOWLEDGED}
+    log = _log(direct, scene.name)
+    while _now_ms() < run.ended_ms + scene.settle_ms and not acknowledged <= {one for part in log for one in part}:
+        time.sleep(_LOOK_MS / 1000)
+        log = _log(direct, scene.name)
     return Seen(
         started_ms=run.started_ms,
         ended_ms=run.ended_ms,

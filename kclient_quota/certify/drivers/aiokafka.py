@@ -9,9 +9,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from kclient_quota.certify.driver import PER_TRANSACTION
 from kclient_quota.certify.drivers.telling import Assignment, tell
-
-_PER_TRANSACTION = 10
 
 
 def _settings(task: Assignment, known: Any) -> dict[str, Any]:
@@ -53,8 +52,8 @@ async def transact(task: Assignment) -> None:
     producer = AIOKafkaProducer(**_settings(task, AIOKafkaProducer), transactional_id=task.group)
     await producer.start()
     try:
-        for first in range(0, task.messages, _PER_TRANSACTION):
-            numbers = range(first, min(first + _PER_TRANSACTION, task.messages))
+        for first in range(0, task.messages, PER_TRANSACTION):
+            numbers = range(first, min(first + PER_TRANSACTION, task.messages))
             async with producer.transaction():
                 for number in numbers:
                     await producer.send(task.topic, task.value(number))

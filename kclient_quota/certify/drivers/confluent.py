@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import kclient_quota
+from kclient_quota.certify.driver import PER_TRANSACTION
 from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
 
-_PER_TRANSACTION = 10
 _PRODUCER_ONLY = ("delivery.timeout.ms", "compression.type", "acks", "transaction.timeout.ms")
 _CREATE_S = 60
 
@@ -75,8 +75,8 @@ def transact(module: Any, task: Assignment) -> None:
     """Ten messages a transaction; reports come with the commit."""
     producer = module.Producer({**_settings(task), "transactional.id": task.group})
     producer.init_transactions(30)
-    for first in range(0, task.messages, _PER_TRANSACTION):
-        numbers = range(first, min(first + _PER_TRANSACTION, task.messages))
+    for first in range(0, task.messages, PER_TRANSACTION):
+        numbers = range(first, min(first + PER_TRANSACTION, task.messages))
         producer.begin_transaction()
         for number in numbers:
             _send(producer, task, number, None)

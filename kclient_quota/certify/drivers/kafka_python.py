@@ -8,9 +8,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
+from kclient_quota.certify.driver import PER_TRANSACTION
 from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
 
-_PER_TRANSACTION = 10
 _CLOSE_S = 10
 
 
@@ -49,8 +49,8 @@ def transact(task: Assignment) -> None:
     """Ten messages a transaction; reports come with the commit."""
     producer = KafkaProducer(**_settings(task, KafkaProducer), transactional_id=task.group)
     producer.init_transactions()
-    for first in range(0, task.messages, _PER_TRANSACTION):
-        numbers = range(first, min(first + _PER_TRANSACTION, task.messages))
+    for first in range(0, task.messages, PER_TRANSACTION):
+        numbers = range(first, min(first + PER_TRANSACTION, task.messages))
         producer.begin_transaction()
         for number in numbers:
             producer.send(task.topic, task.value(number))

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.scene import Scene
-from kclient_quota.certify.scenes import administering, consuming, producing
+from kclient_quota.certify.scenes import administering, connecting, consuming, producing
 
-ALL: tuple[Scene, ...] = (*producing.SCENES, *consuming.SCENES, *administering.SCENES)
+ALL: tuple[Scene, ...] = (
+    *producing.SCENES,
+    *consuming.SCENES,
+    *connecting.SCENES,
+    *administering.SCENES,
+)
 
 
 def select(names: Sequence[str]) -> list[Scene]:

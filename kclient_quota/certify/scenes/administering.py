@@ -74,6 +74,24 @@ def asks_again_when_told(seen: Seen) -> Verdict:
     return passed(f"it asked {len(asked)} times")
 
 
+def goes_on_after(most_early: int) -> Judge:
+    """A push that was refused is not repeated in a hurry, and a later one is taken."""
+
+    def judge(seen: Seen) -> Verdict:
+        tried = seen.of_api(_PUSH)
+        if not tried:
+            return failed("it never pushed")
+        if seen.pushes and seen.pushes[-1][1]:
+            tried = tried[:-1]  # a terminating push may come at any time
+        early = [later for earlier, later in pairwise(tried) if later.at_ms - earlier.at_ms < _INTERVAL_MS * 0.4]
+        if len(early) > most_early:
+            return failed(f"{len(early)} pushes came within less than half an interval of the one before")
+        taken = [at_ms for at_ms, terminating, _ in seen.pushes if not terminating]
+        return passed(f"{len(taken)} later pushes were taken") if taken else failed("no later push was taken")
+
+    return judge
+
+
 def heeds_a_throttled_get(seen: Seen) -> Verdict:
     """A throttle of the question is waited out before the next request of telemetry."""
     asked = [request for request in seen.of_api(_GET_SUBSCRIPTIONS) if request.throttle_time_ms]
@@ -109,6 +127,16 @@ def _throttled(api_key: int, throttle_ms: int) -> Prepare:
     def prepare(cluster: EmbeddedBroker, name: str) -> None:
         _subscribed(cluster, name)
         cluster.throttle_next(api_key, throttle_ms)
+
+    return prepare
+
+
+def _refused(error: str) -> Prepare:
+    """The first push is answered with an error."""
+
+    def prepare(cluster: EmbeddedBroker, name: str) -> None:
+        _subscribed(cluster, name)
+        cluster.faults.inject_error(_PUSH, error, count=1)
 
     return prepare
 
@@ -161,6 +189,23 @@ SCENES = (
         _STEADY,
         _has_telemetry(heeds_a_throttled_get),
         prepare=_throttled(_GET_SUBSCRIPTIONS, 3_000),
+    ),
+    Scene(
+        "telemetry-too-large",
+        "TELEMETRY_TOO_LARGE does not end telemetry: the next push comes at its time.",
+        f"{_KIP_714}, error code TELEMETRY_TOO_LARGE (118)",
+        _STEADY,
+        _has_telemetry(both(goes_on_after(0), all_delivered(80))),
+        prepare=_refused("TELEMETRY_TOO_LARGE"),
+    ),
+    Scene(
+        "telemetry-unsupported-compression",
+        "UNSUPPORTED_COMPRESSION_TYPE makes a client push in another way, or ask again how it may.",
+        f"{_KIP_714}, error code UNSUPPORTED_COMPRESSION_TYPE (76)",
+        _STEADY,
+        # the next push may come at once: it is another one
+        _has_telemetry(both(goes_on_after(1), all_delivered(80))),
+        prepare=_refused("UNSUPPORTED_COMPRESSION_TYPE"),
     ),
     Scene(
         "create-topics-under-quota",

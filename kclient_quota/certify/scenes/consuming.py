@@ -172,6 +172,16 @@ SCENES = (
         broker={"manner": "redpanda"},
     ),
     Scene(
+        "consume-data-and-throttle",
+        "An answer that carries data and a throttle time is both: its messages come, once, and the throttle is heeded.",
+        "KAFKA-21397 (proposed): Kafka's own mute, fetches are not emptied",
+        Assignment(CONSUME, messages=700),
+        receives(700),
+        prepare=quota(consumer_byte_rate=60_000),
+        filled=700,
+        broker={"manner": "kafka-with-data"},
+    ),
+    Scene(
         "consume-request-quota",
         "A request quota of a twentieth of a percent slows a consumer down; it stays in its group.",
         "KIP-124, Proposed Changes: request_percentage",

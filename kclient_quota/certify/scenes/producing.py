@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from kclient_quota.broker.server import EmbeddedBroker
-from kclient_quota.certify.driver import PRODUCE, TRANSACT, Assignment
+from kclient_quota.certify.driver import PER_TRANSACTION, PRODUCE, TRANSACT, Assignment
 from kclient_quota.certify.scene import Judge, Scene
 from kclient_quota.certify.scenes.preparing import quota, throttle
 from kclient_quota.certify.seen import Seen
@@ -95,6 +95,19 @@ def does_not_dodge(seen: Seen) -> Verdict:
         late_s = (dodging[0].at_ms - first.at_ms) / 1000
         return failed(f"after {late_s:.1f} s it produced over a new connection, which is not muted")
     return passed("it stayed on the muted connection")
+
+
+def whole_transactions(seen: Seen) -> Verdict:
+    """Of every ten messages all are to be seen, once, or none; those that were reported as committed are."""
+    if seen.lost:
+        return failed(f"{len(seen.lost)} messages were committed and are not to be seen, first id {seen.lost[0]}")
+    if seen.duplicated:
+        return failed(f"{seen.duplicated} records are there twice")
+    begun = {number // PER_TRANSACTION for number in seen.copies}
+    parts = [one for one in begun if sum(number // PER_TRANSACTION == one for number in seen.copies) < PER_TRANSACTION]
+    if parts:
+        return failed(f"of {len(parts)} transactions a part is to be seen")
+    return passed(f"{len(begun)} transactions are to be seen, whole")
 
 
 def both(*judges: Judge) -> Judge:
@@ -202,6 +215,15 @@ SCENES = (
         partitions=6,
     ),
     Scene(
+        "produce-unanswered",
+        "Without acknowledgements (acks=0) nobody is told of a throttle: what was reported as sent is there, once.",
+        f"{_KIP_219}; Kafka, KafkaApis.handleProduceRequest: acks=0 is muted as well",
+        Assignment(PRODUCE, 300, pause_ms=10, config={"acks": 0, "delivery.timeout.ms": 60_000}),
+        all_delivered(300),
+        prepare=quota(producer_byte_rate=20_000),
+        settle_ms=20_000,  # the broker reads what lies in the connection once the mute is over
+    ),
+    Scene(
         "produce-uses-its-quota",
         "A client with more to send uses its quota, with throttles of two seconds at most.",
         _KIP_13,
@@ -263,6 +285,14 @@ SCENES = (
         Assignment(TRANSACT, messages=100, config={"transaction.timeout.ms": 30_000}),
         all_delivered(100),
         prepare=throttle(_PRODUCE_KEY, 2_000, times=3),
+    ),
+    Scene(
+        "transactions-outlive-throttle",
+        "A transaction whose time runs out in a throttle is aborted whole: nothing of it is seen, nothing is doubled.",
+        "KIP-98: transaction.timeout.ms; KIP-890",
+        Assignment(TRANSACT, messages=60, config={"transaction.timeout.ms": 4_000}),
+        whole_transactions,
+        prepare=throttle(_PRODUCE_KEY, 10_000),
     ),
     Scene(
         "transactions-under-quota",

@@ -43,6 +43,9 @@ func client(more ...kgo.Opt) *kgo.Client {
 		kgo.RecordDeliveryTimeout(telling.Milliseconds("delivery.timeout.ms", 120*time.Second)),
 		kgo.ProducerBatchCompression(compression()),
 	}
+	if telling.Config("acks", "all") == "0" {
+		options = append(options, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	}
 	made, err := kgo.NewClient(append(options, more...)...)
 	if err != nil {
 		panic(err)

@@ -48,6 +48,9 @@ func produce(stopped <-chan struct{}) {
 			}
 		},
 	}
+	if telling.Config("acks", "all") == "0" {
+		writer.RequiredAcks = kafka.RequireNone
+	}
 	if telling.Config("compression.type", "none") == "lz4" {
 		writer.Compression = kafka.Lz4
 	}

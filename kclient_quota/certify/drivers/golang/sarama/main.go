@@ -51,6 +51,9 @@ func config() *sarama.Config {
 	case "zstd":
 		made.Producer.Compression = sarama.CompressionZSTD
 	}
+	if telling.Config("acks", "all") == "0" {
+		made.Producer.RequiredAcks = sarama.NoResponse
+	}
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Offsets.AutoCommit.Enable = false
 	made.Consumer.Group.Session.Timeout = telling.Milliseconds("session.timeout.ms", 10*time.Second)
