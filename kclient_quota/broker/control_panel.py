@@ -1,4 +1,4 @@
-"""What a test may see of an embedded cluster and do to it, beside topics, quotas and whole brokers."""
+"""What a test may see of a running embedded cluster and do to it, beside whole brokers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -7,14 +7,17 @@ from typing import TypeVar
 from kclient_telemetry.errors import TelemetryError
 from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS, metrics_subscription
 
-from kclient_quota.broker.cluster_state import CLIENT_METRICS, ClusterState
+from kclient_quota.broker.cluster_state import CLIENT_METRICS, TOPIC, ClusterState
+from kclient_quota.broker.configs.resource_configs import topic_config_problem
+from kclient_quota.broker.configs.topic_names import topic_name_problem
 from kclient_quota.broker.metrics import broker_metrics
-from kclient_quota.broker.network.endpoints import PLAINTEXT
+from kclient_quota.broker.network.endpoints import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL, address_of
 from kclient_quota.broker.request.controls import ControlFunction, SeenRequest
 from kclient_quota.broker.request.faults import Faults, api_number
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.telemetry_service import ClientTelemetryService, SeenPush
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, entity_problem, quota_problem
 
 ResultT = TypeVar("ResultT")
 
@@ -46,6 +49,44 @@ class ControlPanel(ABC):
 
     # -- addresses
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of the plain-text listeners; where PLAINTEXT is not served, of the first listener that is."""
+        first = next(iter(self._running().cluster.brokers.values())).ports
+        return self.bootstrap_servers_of(PLAINTEXT if PLAINTEXT in first else next(iter(first)))
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """Addresses of the SASL_PLAINTEXT listeners; only with `users`."""
+        return self.bootstrap_servers_of(SASL_PLAINTEXT)
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """Addresses of the SSL listeners; only with `tls_pem`."""
+        return self.bootstrap_servers_of(SSL)
+
+    @property
+    def sasl_tls_bootstrap_servers(self) -> str:
+        """Addresses of the SASL_SSL listeners; only with `users` and `tls_pem`."""
+        return self.bootstrap_servers_of(SASL_SSL)
+
+    @property
+    def listeners(self) -> list[str]:
+        """Names of the listeners that are served."""
+        return list(next(iter(self._running().cluster.brokers.values())).ports)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Addresses of one listener of every broker.
+
+        Raises:
+            ConfigError: there is no such listener.
+        """
+        brokers = self._running().cluster.brokers.values()
+        addresses = [address_of(broker.host, broker.ports[listener]) for broker in brokers if listener in broker.ports]
+        if not addresses:
+            raise ConfigError(f"there is no {listener} listener: SASL needs users= or oauth=, TLS tls_pem=")
+        return ",".join(addresses)
+
     def advertise(self, broker_id: int, port: int, listener: str = PLAINTEXT) -> None:
         """Tell clients another port of a broker than it listens on, as where a proxy stands before it.
 
@@ -60,6 +101,87 @@ class ControlPanel(ABC):
             broker.ports[listener] = port
 
         self._call(change)
+
+    # -- topics and quotas
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replication: int = 1
+    ) -> None:
+        """Create a topic, its leaders spread over the brokers in turn.
+
+        Raises:
+            ConfigError: the name, a number or a configuration cannot be used, or the topic exists.
+            ClusterError: it could not be kept in `data_dir`.
+        """
+        cluster = self._running().cluster
+        brokers, problem = len(cluster.brokers), topic_name_problem(name)
+        if problem or partitions < 1 or not 1 <= replication <= brokers:
+            raise ConfigError(
+                problem
+                or f"topic {name!r}: partitions must be at least 1 (not {partitions}), "
+                f"replication 1 to {brokers} (not {replication})"
+            )
+        for key, value in (configs or {}).items():
+            if problem := topic_config_problem(key, value):
+                raise ConfigError(f"topic {name!r}: {problem}")
+
+        def create() -> None:
+            if name in cluster.topics:
+                raise ConfigError(f"topic {name!r} exists already")
+            for key, value in (configs or {}).items():
+                cluster.set_config(TOPIC, name, key, value)
+            cluster.create_topic(name, partitions, replication_factor=replication)
+            save(cluster)
+
+        self._call(create)
+
+    def set_quota(
+        self,
+        *,
+        client_id: str | None = None,
+        user: str | None = None,
+        ip: str | None = None,
+        default_client_id: bool = False,
+        default_user: bool = False,
+        default_ip: bool = False,
+        **limits: float | None,
+    ) -> None:
+        """Set the quotas of one entity, removing those that are None or not named.
+
+        Args:
+            client_id: the client-id, alone or with `user`.
+            user: the user.
+            ip: the address.
+            default_client_id: whoever has no client-id entry.
+            default_user: whoever has no user entry.
+            default_ip: whoever has no address entry.
+            limits: by Kafka's keys (`producer_byte_rate`, ...), per second and broker.
+
+        Raises:
+            ConfigError: the entity or a limit cannot be used.
+        """
+        entity = ClientQuotaEntity.of(
+            user=DEFAULT if default_user else user,
+            client_id=DEFAULT if default_client_id else client_id,
+            ip=DEFAULT if default_ip else ip,
+        )
+        kinds = list(entity.entries)
+        problem = entity_problem(entity.wire_entries())
+        for key, value in limits.items():
+            if key not in QUOTA_KEYS:
+                raise ConfigError(f"there is no quota {key}; there are {', '.join(QUOTA_KEYS)}")
+            if value is not None:
+                problem = problem or quota_problem(kinds, key, value)
+        if problem:
+            raise ConfigError(problem)
+        cluster = self._running().cluster
+
+        def alter() -> None:
+            for key in {**cluster.quotas.get(entity, {}), **limits}:
+                cluster.set_quota(entity, key, limits.get(key))
+            save(cluster)
+
+        self._call(alter)
 
     # -- client metrics
 

@@ -1,43 +1,24 @@
-"""From a request's bytes to a response's: finds the handler, lets quotas and tests have their say, encodes.
+"""From a request's bytes to a response's: finds the handler, or says that there is none.
 
 No sockets here: a listener hands over frames and is told what to write, for how long to mute the connection (KIP-219)
 and whether to close it.
 """
 
 import logging
-import struct
-from collections.abc import Callable
-from math import inf
-from typing import TYPE_CHECKING
 
-from kclient_quota.broker.manners import Delay
-from kclient_quota.broker.request.authorization import authorized
-from kclient_quota.broker.request.context import ConnectionState, Context
-from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
-from kclient_quota.broker.request.enforcement import Session, longer
-from kclient_quota.broker.request.faults import Effect, Fault, Faults
+from kclient_quota.broker.request.context import ConnectionState
+from kclient_quota.broker.request.exchange import Done, Exchange
 from kclient_quota.broker.request.node import Node
 from kclient_quota.broker.request.outcome import Outcome
 from kclient_quota.broker.request.promise import Drive
-from kclient_quota.broker.request.registry import Registration, advertised
+from kclient_quota.broker.request.registry import advertised
 from kclient_quota.errors import WireError
-from kclient_quota.quota.managers import Throttle
-from kclient_quota.wire.codec import decode
-from kclient_quota.wire.error_answer import error_answer
 from kclient_quota.wire.error_codes import ErrorCode
-from kclient_quota.wire.frame import RequestHeader, decode_request_header, encode_response, response_header_version
+from kclient_quota.wire.frame import RequestHeader, decode_request_header, encode_response
 from kclient_quota.wire.messages import (
-    API,
     ApiVersionsResponse,
-    FetchRequest,
-    FetchResponse,
-    ProduceRequest,
-    ProduceResponse,
 )
-from kclient_quota.wire.schema import Request, Response
-
-if TYPE_CHECKING:
-    from kclient_quota.wire.codec import Part
+from kclient_quota.wire.schema import Response
 
 _LOG = logging.getLogger(__name__)
 _API_VERSIONS = 18
@@ -45,9 +26,6 @@ _COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
 """APIs that a coordinator of groups or transactions answers."""
 _LENGTH_AND_CORRELATION_ID = 8
 _LENGTH_OF_RECORDS = 4
-
-
-Done = Callable[[Outcome], None]
 
 
 def dispatch(
@@ -81,7 +59,7 @@ def dispatch(
     if not entry.min_version <= header.api_version <= entry.max_version:
         done(_unsupported(node, header))
         return None
-    return _Exchange(node, connection, header, end, done).run(entry, frame, position)
+    return Exchange(node, connection, header, end, done).run(entry, frame, position)
 
 
 def _is_authenticated(node: Node, connection: ConnectionState) -> bool:
@@ -98,333 +76,3 @@ def _unsupported(node: Node, header: RequestHeader) -> Outcome:
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(node.registry, node.cluster.manner)
     )
     return Outcome(encode_response(response, 0, header.correlation_id))
-
-
-class _Exchange:
-    """One request on its way through a node."""
-
-    __slots__ = (
-        "_ahead_ms",
-        "_busy_ns",
-        "_connection",
-        "_done",
-        "_fault",
-        "_header",
-        "_is_too_late",
-        "_manner",
-        "_node",
-        "_request",
-        "_session",
-        "_size",
-        "_started_ns",
-    )
-
-    def __init__(self, node: Node, connection: ConnectionState, header: RequestHeader, size: int, done: Done) -> None:
-        self._node = node
-        self._connection = connection
-        self._header = header
-        self._size = size
-        self._done = done
-        self._session = Session(connection.principal, header.client_id)
-        self._started_ns = node.enforcement.thread_ns()
-        self._busy_ns = -1
-        self._ahead_ms = 0
-        self._is_too_late = False
-        self._manner = node.cluster.manner
-        self._request: Request | None = None
-        self._fault: Fault | None = None
-
-    def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[Response | None] | None:
-        header = self._header
-        try:
-            request = _decode(entry.request, header.api_version, frame, position, self._size)
-        except WireError as error:
-            _LOG.warning("broker %s: %s sent %s", self._node.info.id, self._connection.client_address, error)
-            self._done(Outcome(must_close=True))
-            return None
-        self._request = request
-        if self._node.controls.is_armed and self._is_intercepted(request):
-            return None
-        context = self._context()
-        faults = self._node.faults
-        if faults is not None and faults.is_armed and self._is_struck(context, faults, request):
-            return None
-        if self._is_refused(request, context.now_ms):
-            return None
-        if isinstance(request, FetchRequest):
-            self._before_fetch(request, context.now_ms)
-
-        def failed(error: Exception) -> None:
-            if isinstance(error, OSError):
-                _LOG.error("broker %s: %s", self._node.info.id, error)
-                self._answer(context, self._not_kept())
-            else:
-                self._fail(error)
-
-        is_guarded = self._node.cluster.authorizer.is_enabled
-        answer = authorized(entry.call, context, request) if is_guarded else entry.call(context, request)
-        drive = Drive(answer, lambda response: self._answer(context, response), failed)
-        if drive.is_finished:
-            return None
-        # what is charged ends where the waiting begins, as in Kafka
-        self._busy_ns = self._elapsed_ns()
-        return drive
-
-    def _is_struck(self, context: Context, faults: Faults, request: Request) -> bool:
-        """Whether a fault that a test has asked for ends the request here."""
-        header, topics = self._header, self._node.cluster.topics_by_id
-        self._fault = faults.take(
-            header.api_key, header.client_id, request, lambda topic_id: getattr(topics.get(topic_id), "name", None)
-        )
-        fault = self._fault
-        if fault is None or fault.effect in {Effect.DELAY, Effect.THROTTLE} or fault.is_handled:
-            return False
-        if fault.effect is Effect.ERROR:
-            self._answer(context, error_answer(request, header.api_version, fault.error_code))
-        else:
-            is_ignored = fault.effect is Effect.BLACKHOLE
-            self._done(Outcome(must_close=not is_ignored, is_ignored=is_ignored))
-        return True
-
-    def _context(self) -> Context:
-        node, header = self._node, self._header
-        now_ms = node.scheduler.now_ms()
-        return Context(
-            broker=node.info,
-            cluster=node.cluster,
-            connection=self._connection,
-            services=node.services,
-            scheduler=node.scheduler,
-            mutations=node.enforcement.mutations(self._session, header.api_key, header.api_version, now_ms),
-            api_key=header.api_key,
-            api_version=header.api_version,
-            client_id=header.client_id,
-            registry=node.registry,
-            now_ms=now_ms,
-        )
-
-    def _is_intercepted(self, request: Request) -> bool:
-        node, header = self._node, self._header
-        result = node.controls.ask(
-            Intercepted(
-                api_key=header.api_key,
-                api_version=header.api_version,
-                client_id=header.client_id,
-                broker_id=node.info.id,
-                principal=self._connection.principal,
-                request=request,
-            )
-        )
-        if result is None:
-            return False
-        if isinstance(result, Break):
-            self._done(Outcome(must_close=result is Break.HANG_UP, is_ignored=result is Break.IGNORE))
-        else:
-            self._answer(self._context(), result)
-        return True
-
-    def _elapsed_ns(self) -> int:
-        return self._node.enforcement.thread_ns() - self._started_ns if self._started_ns else 0
-
-    def _answer(self, context: Context, response: Response | None) -> None:
-        if self._busy_ns < 0:
-            self._busy_ns = self._elapsed_ns()
-        now_ms = self._node.scheduler.now_ms()
-        if self._node.cluster.changes and not self._is_kept():
-            assert self._request is not None
-            response = self._not_kept()
-        try:
-            throttle, parts = self._judge(context, response, now_ms)
-        except WireError as error:
-            self._fail(error)
-            return
-        time_ms = max(throttle.time_ms, 0)
-        if time_ms:
-            self._node.enforcement.throttle(self._session, throttle, now_ms, self._connection)
-        self._note(now_ms, sum(map(len, parts)), time_ms)
-        closes = self._connection.close_after_response
-        outcome = Outcome(parts, must_close=closes, written=self._network_time(), at_ms=now_ms)
-        if self._manner.delay is Delay.MUTE:
-            outcome.mute_ms = time_ms
-        elif self._manner.delay is Delay.LATE:
-            outcome.late_ms = time_ms
-        else:
-            outcome.late_ms = self._held_ms(context, time_ms, now_ms)
-        if self._fault is not None:
-            if self._fault.effect is Effect.DELAY:
-                outcome.late_ms += self._fault.time_ms
-            elif self._fault.effect is Effect.DISCONNECT:
-                outcome = Outcome(must_close=True)
-        self._done(outcome)
-
-    def _not_kept(self) -> Response | None:
-        assert self._request is not None
-        # Kafka's group coordinator tells its clients so, who then ask for it again
-        to_coordinator = self._header.api_key in _COORDINATED
-        code = ErrorCode.NOT_COORDINATOR if to_coordinator else ErrorCode.KAFKA_STORAGE_ERROR
-        return error_answer(self._request, self._header.api_version, code)
-
-    def _is_kept(self) -> bool:
-        """Whether what the request has changed could be kept; if not, it has been undone."""
-        try:
-            self._node.cluster.save()
-        except OSError as error:
-            _LOG.error("broker %s: a change could not be kept: %s", self._node.info.id, error)
-            return False
-        return True
-
-    def _held_ms(self, context: Context, throttle_ms: int, now_ms: int) -> int:
-        """What is left of the last throttle of this API, whose place `throttle_ms` takes."""
-        held = self._connection.held_until_ms
-        left_ms = max(0, held.get(context.api_key, 0) - now_ms)
-        if throttle_ms or left_ms:
-            held[context.api_key] = context.now_ms + throttle_ms
-            self._node.enforcement.unthrottle(now_ms)
-        return left_ms
-
-    def _before_fetch(self, request: FetchRequest, now_ms: int) -> None:
-        enforcement = self._node.enforcement
-        if self._manner.empties_fetches:
-            enforcement.cap(self._session, request)
-        if self._manner.delay is Delay.NEXT:
-            self._ahead_ms = enforcement.ahead_of_fetch_ms(self._session, now_ms)
-
-    def _is_refused(self, request: Request, now_ms: int) -> bool:
-        """Refuse, unseen by any handler, what would be late beyond its own timeout."""
-        most_ms = self._manner.most_ms
-        if most_ms is None or not self._manner.refuses_at_most or not isinstance(request, ProduceRequest):
-            return False
-        most_ms = max(most_ms, request.timeout_ms)
-        time_ms = self._node.enforcement.refused_produce_ms(self._session, self._size, most_ms, now_ms)
-        if not time_ms:
-            return False
-        header, response = self._header, _refused_produce(request, ErrorCode.POLICY_VIOLATION)
-        parts = []
-        if response is not None:
-            response.throttle_time_ms = time_ms
-            parts = encode_response(response, header.api_version, header.correlation_id)
-        self._note(now_ms, sum(map(len, parts)), time_ms)
-        self._done(Outcome(parts))
-        return True
-
-    def _judge(self, context: Context, response: Response | None, now_ms: int) -> "tuple[Throttle, list[Part]]":
-        """Let quotas have their say and encode."""
-        header = self._header
-        injected_ms = self._injected_ms()
-        if isinstance(response, FetchResponse):
-            parts = encode_response(response, header.api_version, header.correlation_id)
-            throttle = self._bounded(longer(self._after_fetch(parts, now_ms), injected_ms))
-            if throttle.time_ms <= 0:
-                return throttle, parts
-            is_asked_for = self._fault is not None and throttle.time_ms == self._fault.time_ms
-            if (self._manner.empties_fetches and not is_asked_for) or self._is_too_late:
-                response = context.emptied()
-        else:
-            throttle = self._bounded(longer(self._after(context, now_ms), injected_ms))
-        if response is None:
-            return throttle, []
-        if throttle.time_ms > 0 and self._manner.tells and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle.time_ms
-        return throttle, encode_response(response, header.api_version, header.correlation_id)
-
-    def _injected_ms(self) -> int:
-        controls, fault = self._node.controls, self._fault
-        if fault is not None and fault.effect is Effect.THROTTLE:
-            return fault.time_ms
-        return controls.take_throttle(self._header.api_key, self._header.client_id) if controls.has_throttles else 0
-
-    def _after_fetch(self, parts: "list[Part]", now_ms: int) -> Throttle:
-        nbytes = _fetched_bytes(parts, self._header)
-        manner, enforcement = self._manner, self._node.enforcement
-        most_sent_ms = 0.0 if manner.empties_fetches else inf
-        if manner.refuses_at_most and manner.most_ms is not None:
-            most_sent_ms = manner.most_ms
-        throttle = enforcement.after_fetch(self._session, nbytes, self._busy_ns, now_ms, most_sent_ms=most_sent_ms)
-        self._is_too_late = throttle.time_ms > most_sent_ms
-        return Throttle(self._ahead_ms, throttle.quota_type) if manner.delay is Delay.NEXT else throttle
-
-    def _bounded(self, throttle: Throttle) -> Throttle:
-        most_ms = self._manner.most_ms
-        return throttle if most_ms is None or throttle.time_ms <= most_ms else throttle._replace(time_ms=most_ms)
-
-    def _after(self, context: Context, now_ms: int) -> Throttle:
-        enforcement, request = self._node.enforcement, self._request
-        if isinstance(request, ProduceRequest):
-            return enforcement.after_produce(self._session, self._size, self._busy_ns, now_ms, acks=request.acks)
-        return enforcement.after_request(self._session, context.mutations, self._busy_ns, now_ms)
-
-    def _note(self, now_ms: int, response_bytes: int, throttle_time_ms: int) -> None:
-        header = self._header
-        self._node.record(
-            SeenRequest(
-                now_ms,
-                header.api_key,
-                header.api_version,
-                header.client_id,
-                self._connection.principal,
-                self._node.info.id,
-                self._size,
-                response_bytes,
-                throttle_time_ms,
-            )
-        )
-
-    def _network_time(self) -> Callable[[], None] | None:
-        """Kafka charges the network thread's time for sending afterwards, without a throttle of its own."""
-        if not self._started_ns:
-            return None
-        enforcement = self._node.enforcement
-        answered_ns = enforcement.thread_ns()
-        scheduler = self._node.scheduler
-        return lambda: enforcement.record_network_time(
-            self._session, enforcement.thread_ns() - answered_ns, scheduler.now_ms()
-        )
-
-    def _fail(self, error: Exception) -> None:
-        api = API[self._header.api_key]
-        _LOG.error("broker %s: %s v%s failed", self._node.info.id, api.name, self._header.api_version, exc_info=error)
-        self._done(Outcome(must_close=True))
-
-
-def _decode(cls: type[Request], version: int, frame: memoryview, position: int, end: int) -> Request:
-    """Read a request; bytes behind it are passed over, as Kafka does (librdkafka's Metadata of all topics has three).
-
-    Raises:
-        WireError: it is malformed.
-    """
-    try:
-        return decode(cls, version, frame, position, end)
-    except WireError:
-        request: Request
-        try:
-            request, stop = cls.__schema__.decoders[version](frame, position, end)
-        except (struct.error, IndexError, ValueError, OverflowError):
-            stop = end + 1
-        if stop > end:
-            raise
-        return request
-
-
-def _refused_produce(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
-    """The answer when nothing of a request is stored; None when it wants none."""
-    if request.acks == 0:
-        return None
-    return ProduceResponse(
-        responses=[
-            ProduceResponse.TopicProduceResponse(
-                name=data.name,
-                topic_id=data.topic_id,
-                partition_responses=[
-                    ProduceResponse.PartitionProduceResponse(index=part.index, error_code=error, base_offset=-1)
-                    for part in data.partition_data
-                ],
-            )
-            for data in request.topic_data
-        ]
-    )
-
-
-def _fetched_bytes(parts: "list[Part]", header: RequestHeader) -> int:
-    """Kafka's `FetchResponse.sizeOf`: 4 bytes and the response's body."""
-    in_front = _LENGTH_AND_CORRELATION_ID + response_header_version(header.api_key, header.api_version)
-    return sum(map(len, parts)) - in_front + _LENGTH_OF_RECORDS

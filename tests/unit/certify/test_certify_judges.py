@@ -7,7 +7,7 @@ import pytest
 from kclient_quota.broker.request.controls import SeenRequest
 from kclient_quota.certify import card
 from kclient_quota.certify.driver import Event
-from kclient_quota.certify.scenes import ALL, administering, consuming, producing, select
+from kclient_quota.certify.scenes import ALL, administering, connecting, consuming, producing, select
 from kclient_quota.certify.seen import Seen, Sent
 from kclient_quota.certify.verdict import Grade, agreed, failed, passed, weak, worst
 from kclient_quota.errors import ConfigError
@@ -129,6 +129,38 @@ def test_telemetry_lives_while_data_is_throttled() -> None:
     throttled = replace(NOTHING, requests=(request(1_000, throttle_ms=6_000),))
     assert grade(administering.alive_while_throttled, throttled) is Grade.FAIL
     assert grade(administering.alive_while_throttled, replace(throttled, pushes=((4_000, False, "a"),))) is Grade.PASS
+
+
+def test_of_a_transaction_all_is_seen_or_nothing() -> None:
+    whole = replace(NOTHING, events=told("acknowledged", *range(10)), log=(tuple(range(20)),))
+    assert grade(producing.whole_transactions, whole) is Grade.PASS
+    assert grade(producing.whole_transactions, NOTHING) is Grade.PASS
+    for log in (tuple(range(15)), (*range(20), 3), tuple(range(10, 20))):
+        assert grade(producing.whole_transactions, replace(whole, log=(log,))) is Grade.FAIL
+
+
+def test_who_is_refused_does_not_come_again_in_a_hurry() -> None:
+    judge = connecting.connects_calmly(10_000)
+    calm = replace(NOTHING, sent=tuple(Sent(at_ms, at_ms // 200, 18) for at_ms in range(0, 20_000, 100)))
+    assert grade(judge, calm) is Grade.PASS
+    assert (
+        grade(judge, replace(calm, sent=tuple(Sent(at_ms, at_ms, 18) for at_ms in range(0, 5_000, 20)))) is Grade.WEAK
+    )
+
+
+def test_a_refused_push_is_not_repeated_in_a_hurry_and_does_not_end_telemetry() -> None:
+    judge = administering.goes_on_after(0)
+    good = replace(
+        NOTHING,
+        requests=tuple(request(at_ms, 72) for at_ms in (900, 1_900, 2_900, 3_000)),
+        pushes=((1_900, False, "a"), (2_900, False, "a"), (3_000, True, "a")),
+    )
+    assert grade(judge, good) is Grade.PASS
+    assert grade(judge, replace(good, pushes=())) is Grade.FAIL
+    assert grade(judge, NOTHING) is Grade.FAIL
+    hurried = replace(good, requests=(request(1_000, 72), *good.requests))
+    assert grade(judge, hurried) is Grade.FAIL
+    assert grade(administering.goes_on_after(1), hurried) is Grade.PASS
 
 
 def test_the_worst_counts() -> None:
