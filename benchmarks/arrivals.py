@@ -4,8 +4,8 @@ import time
 from typing import Any
 
 from benchmarks.figures import gaps_s, wait_s
-from benchmarks.ledger import id_of
 from benchmarks.scenes import WARM_UP_S
+from kclient_quota.certify.driver import id_of
 
 
 class Arrivals:

@@ -7,20 +7,15 @@ from typing import Any
 from benchmarks.figures import percentile
 from benchmarks.payloads import bodies
 from benchmarks.scenes import WARM_UP_S
+from kclient_quota.certify.driver import id_prefix
 
 _FAR = -1.0
-_ID_DIGITS = 10
 
 
 def value_of(message_id: int, size: int, kind: str = "dots") -> bytes:
     """A value that begins with its id; `kind` as in `payloads`."""
     of_kind = bodies(kind, size)
-    return str(message_id).zfill(_ID_DIGITS).encode() + of_kind[message_id % len(of_kind)]
-
-
-def id_of(value: bytes) -> int:
-    """The id that a value begins with."""
-    return int(value[:_ID_DIGITS])
+    return id_prefix(message_id) + of_kind[message_id % len(of_kind)]
 
 
 class Ledger:

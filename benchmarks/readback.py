@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.ledger import id_of
+from kclient_quota.certify.driver import id_of
 
 _READER = "benchmark-read-back"
 _BATCH_START = struct.Struct(">qi")

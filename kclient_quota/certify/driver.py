@@ -44,7 +44,23 @@ PER_TRANSACTION: Final = 10
 CANNOT: Final = 3
 """Exit status of a driver whose client does not have what is asked about."""
 EVENTS: Final = (SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED)
+_ID_DIGITS: Final = 10
 _WITH_ID: Final = (SENT, ACKNOWLEDGED, FAILED, RECEIVED)
+
+
+def id_prefix(message_id: int) -> bytes:
+    """What the value of a message begins with."""
+    return str(message_id).zfill(_ID_DIGITS).encode()
+
+
+def value_of(message_id: int, size: int) -> bytes:
+    """A value that begins with its id."""
+    return id_prefix(message_id).ljust(size, b".")
+
+
+def id_of(value: bytes) -> int:
+    """The id that a value begins with."""
+    return int(value[:_ID_DIGITS])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Fills a topic beforehand: batches of an exact number of messages, whose values begin with an id."""
 
+from kclient_quota.certify.driver import value_of
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.errors import ClusterError
@@ -7,12 +8,6 @@ from kclient_quota.wire.messages import MetadataRequest, ProduceRequest
 from kclient_quota.wire.records import Record, build_batch
 
 _CLIENT_ID = "certify-filler"
-_ID_DIGITS = 10
-
-
-def value_of(message_id: int, size: int) -> bytes:
-    """A value that begins with its id."""
-    return str(message_id).zfill(_ID_DIGITS).encode().ljust(size, b".")
 
 
 def fill(bootstrap_servers: str, topic: str, messages: int, size: int, per_batch: int) -> None:

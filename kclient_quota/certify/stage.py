@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO
 
 from kclient_quota.broker.server import EmbeddedBroker
-from kclient_quota.certify.driver import ACKNOWLEDGED, CANNOT, Event, parse
+from kclient_quota.certify.driver import ACKNOWLEDGED, CANNOT, Event, id_of, parse
 from kclient_quota.certify.filling import fill
 from kclient_quota.certify.readback import topic_names, values
 from kclient_quota.certify.scene import Scene
@@ -27,7 +27,6 @@ _GRACE_MS = 25_000
 _BEGIN_MS = 20_000
 """How long a driver may take until its first word, where the scene counts from there."""
 _LOOK_MS = 50
-_ID_DIGITS = 10
 
 
 def play(scene: Scene, command: Sequence[str], children: Children | None = None) -> tuple[Verdict, Seen | None]:
@@ -168,7 +167,7 @@ class _Run:
 def _log(servers: str, topic: str) -> list[list[int]]:
     """The ids in each partition."""
     try:
-        return [[int(value[:_ID_DIGITS]) for value in partition] for partition in values(servers, topic)]
+        return [[id_of(value) for value in partition] for partition in values(servers, topic)]
     except KclientQuotaError:
         return []
 

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
-from kclient_quota.certify.driver import PER_TRANSACTION
+from kclient_quota.certify.driver import PER_TRANSACTION, id_of
 from kclient_quota.certify.drivers.telling import Assignment, tell
 
 
@@ -74,7 +74,7 @@ async def consume(task: Assignment) -> None:
         while len(seen) < task.messages:
             for messages in (await consumer.getmany(timeout_ms=500)).values():
                 for message in messages:
-                    seen.add(number := int(message.value[:10]))
+                    seen.add(number := id_of(message.value))
                     tell("received", number, partition=message.partition)
         await consumer.commit()
     finally:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import kclient_quota
-from kclient_quota.certify.driver import PER_TRANSACTION
+from kclient_quota.certify.driver import PER_TRANSACTION, id_of
 from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
 
 _PRODUCER_ONLY = ("delivery.timeout.ms", "compression.type", "acks", "transaction.timeout.ms")
@@ -118,7 +118,7 @@ def consume(module: Any, task: Assignment) -> None:
             if message.error() is not None:
                 tell("said", error=message.error())
                 continue
-            seen.add(number := int(message.value()[:10]))
+            seen.add(number := id_of(message.value()))
             tell("received", number, partition=message.partition())
         consumer.commit(asynchronous=False)
     except Stop:

@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
-from kclient_quota.certify.driver import PER_TRANSACTION
+from kclient_quota.certify.driver import PER_TRANSACTION, id_of
 from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
 
 _CLOSE_S = 10
@@ -71,7 +71,7 @@ def consume(task: Assignment) -> None:
         while len(seen) < task.messages:
             for messages in consumer.poll(500).values():
                 for message in messages:
-                    seen.add(number := int(message.value[:10]))
+                    seen.add(number := id_of(message.value))
                     tell("received", number, partition=message.partition)
         consumer.commit()
     except Stop:

@@ -8,6 +8,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from kclient_quota.certify.driver import value_of
+
 _lock = threading.Lock()
 
 
@@ -32,7 +34,7 @@ class Assignment:
 
     def value(self, number: int) -> bytes:
         """The value of a message."""
-        return str(number).zfill(10).encode().ljust(self.value_bytes, b".")
+        return value_of(number, self.value_bytes)
 
     def key(self, number: int) -> bytes | None:
         """The key of a message."""

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks import figures, payloads, report, scenes
 from benchmarks.filling import shape
-from benchmarks.ledger import Ledger, id_of, value_of
+from benchmarks.ledger import Ledger, value_of
+from kclient_quota.certify.driver import id_of
 from kclient_quota.testing.apache import ByteSample
 
 
