@@ -10,13 +10,20 @@ from kclient_quota.quota.token_bucket import ControllerMutationQuota
 from kclient_quota.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kclient_quota.broker.request.registry import Registry
     from kclient_quota.wire.schema import Response
 
 ANONYMOUS = "ANONYMOUS"
 """Kafka's user name of whoever has not authenticated."""
 
+AT_ONCE = 1_000
+"""How many of a request's topics, partitions or names are seen to in one turn."""
+
 ServiceT = TypeVar("ServiceT")
+AskedT = TypeVar("AskedT")
+MadeT = TypeVar("MadeT")
 
 
 class Cancellable(Protocol):
@@ -143,6 +150,18 @@ class Context:
         """Whether the client may do this to any resource of a type."""
         authorizer = self.cluster.authorizer
         return authorizer.may_somewhere(f"User:{self.principal}", self.client_address, operation, resource_type)
+
+    async def in_turns(self, asked: "Sequence[AskedT]", make: Callable[[AskedT], MadeT]) -> list[MadeT]:
+        """What `make` makes of each; of many in turns with whatever else there is to do.
+
+        Not for what still lies in the request's own buffer, such as records: that is used again meanwhile.
+        """
+        found: list[MadeT] = []
+        for start in range(0, len(asked), AT_ONCE):
+            if start:
+                await self.others_turn()
+            found += map(make, asked[start : start + AT_ONCE])
+        return found
 
     async def others_turn(self) -> None:
         """Let whatever else there is to do on the loop be done before this goes on."""

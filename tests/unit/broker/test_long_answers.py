@@ -3,9 +3,34 @@
 from itertools import count
 from uuid import UUID
 
+import pytest
+
 from kclient_quota.wire.codec import encode, encode_element
-from kclient_quota.wire.messages import MetadataRequest, MetadataResponse
+from kclient_quota.wire.messages import (
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from tests.unit.broker.handler_node import Node, versions
+
+
+def wanted(name):
+    return MetadataRequest.MetadataRequestTopic(name=name)
+
+
+def resource(kind, name):
+    return DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
+
+
+def offsets_of(name, partitions):
+    return ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+
+
+def offset(index):
+    return ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
 
 
 def described(node, version):
@@ -24,6 +49,35 @@ def test_an_element_may_be_encoded_before(version):
     plain = encode(MetadataResponse(topics=[topic, topic]), version)
     topic.partitions = [encode_element(partition, version)]
     assert encode(MetadataResponse(topics=[topic, encode_element(topic, version)]), version) == plain
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers"),
+    [
+        (
+            MetadataRequest(
+                topics=[wanted(name=f"n{number}") for number in range(2_500)], allow_auto_topic_creation=False
+            ),
+            "topics",
+        ),
+        (DescribeGroupsRequest(groups=[f"n{number}" for number in range(2_500)]), "groups"),
+        (FindCoordinatorRequest(coordinator_keys=[f"n{number}" for number in range(2_500)]), "coordinators"),
+        (DescribeConfigsRequest(resources=[resource(2, f"n{number}") for number in range(2_500)]), "results"),
+        (ListOffsetsRequest(topics=[offsets_of("t", [offset(number) for number in range(2_500)])]), "topics"),
+        (ListOffsetsRequest(topics=[offsets_of(f"n{number}", []) for number in range(2_500)]), "topics"),
+    ],
+    ids=["Metadata", "DescribeGroups", "FindCoordinator", "DescribeConfigs", "ListOffsets", "ListOffsets-topics"],
+)
+def test_whoever_asks_for_very_many_lets_others_have_their_turn(request_, answers):
+    node = Node()
+    found = node.start(request_, 4)
+    turns = 0
+    while not found:
+        node.scheduler.pass_ms(0)
+        turns += 1
+    assert turns
+    rows = getattr(found[0], answers)
+    assert len(rows) == 2_500 or len(rows[0].partitions) == 2_500
 
 
 @versions(MetadataRequest)

@@ -50,7 +50,9 @@ _WINDOW_KEYS = "quota"
 async def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource on its own."""
     return DescribeConfigsResponse(
-        results=[_describe(context, asked, request.include_synonyms) for asked in request.resources]
+        results=await context.in_turns(
+            request.resources, lambda asked: _describe(context, asked, request.include_synonyms)
+        )
     )
 
 

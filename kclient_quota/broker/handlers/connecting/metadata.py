@@ -162,12 +162,13 @@ async def _topics(context: Context, request: MetadataRequest) -> list[Described]
     if wants_all:
         return await _all(context, with_operations=request.include_topic_authorized_operations)
     may_create = request.allow_auto_topic_creation and cluster.is_auto_create_enabled
-    found: list[Described] = []
-    for wanted in request.topics or ():
+
+    def describe(wanted: MetadataRequest.MetadataRequestTopic) -> Described:
         if wanted.name is None:
-            found.append(_describe_by_id(context, wanted.topic_id))
-        else:
-            found.append(_describe_by_name(context, wanted.name, may_create=may_create))
+            return _describe_by_id(context, wanted.topic_id)
+        return _describe_by_name(context, wanted.name, may_create=may_create)
+
+    found = await context.in_turns(request.topics or (), describe)
     if request.include_topic_authorized_operations:
         for topic in found:
             _with_operations(context, topic)

@@ -65,7 +65,7 @@ async def find_coordinator(context: Context, request: FindCoordinatorRequest) ->
     """Name the coordinator of one key (before v4) or of several."""
     batched = context.api_version >= BATCHED_SINCE
     keys = request.coordinator_keys if batched else [request.key]
-    found = [_coordinator(context, request.key_type, key) for key in keys]
+    found = await context.in_turns(keys, lambda key: _coordinator(context, request.key_type, key))
     if batched:
         return FindCoordinatorResponse(coordinators=found)
     one = found[0]
@@ -217,7 +217,7 @@ async def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGrou
 async def describe_groups(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Show members and their assignments."""
     response = DescribeGroupsResponse()
-    response.groups = [_described(context, group_id) for group_id in request.groups]
+    response.groups = await context.in_turns(request.groups, lambda group_id: _described(context, group_id))
     if request.include_authorized_operations:
         for group in response.groups:
             if group.error_code == ErrorCode.NONE:

@@ -10,9 +10,11 @@ DeleteRecords 1 KIP-219; 2 flexible. OffsetForLeaderEpoch 2 the client's leader 
 Gaps: one leader epoch per answer, since logs never diverge here: OffsetForLeaderEpoch answers the end of the log.
 """
 
+from functools import partial
+
 from kclient_quota.broker.cluster_state import Partition
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import parse_header
@@ -62,17 +64,14 @@ def find_partition(
 @handler(ListOffsetsRequest, min_version=1, max_version=10)
 async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up timestamps and the special places -1 to -5."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _list_offset(context, topic.name, asked, request.isolation_level) for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = ListOffsetsResponse()
+    for number, topic in enumerate(request.topics, start=1):
+        look_up = partial(_list_offset, context, topic.name, isolation_level=request.isolation_level)
+        found = await context.in_turns(topic.partitions, look_up)
+        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=found))
+        if number % AT_ONCE == 0:
+            await context.others_turn()
+    return response
 
 
 def _list_offset(
