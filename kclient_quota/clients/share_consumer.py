@@ -19,6 +19,7 @@ from confluent_kafka._model import Messages
 
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
+from kclient_quota.clients.librdkafka.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
@@ -159,7 +160,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
             with self._pace.lock:
                 pacer.asks()
             self._is_asking = True
-        messages = super().poll(timeout_ms / 1000)
+        messages = interruptible(super().poll, timeout_ms / 1000)
         now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
         if whole:

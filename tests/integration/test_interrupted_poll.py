@@ -7,32 +7,39 @@ import sys
 import threading
 import time
 
+import pytest
+
 from kclient_quota.broker import EmbeddedBroker
 
 ROUNDS = 20
 POLLS = """
 import signal
 import sys
-from kclient_quota import Producer
+from kclient_quota import Consumer, Producer
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test that runs in the background inherits it ignored
 seen = []
 conf = {"bootstrap.servers": sys.argv[1], "client.id": "app", "stats_cb": seen.append, "statistics.interval.ms": 50}
-producer = Producer(conf)
+if sys.argv[3] == "producer":
+    client = Producer(conf)
+else:
+    client = Consumer({**conf, "group.id": "app"})
+    client.subscribe(["orders"])
 for _ in range(int(sys.argv[2])):
     try:
         print("polls", flush=True)
         while True:
-            producer.poll(60)
+            client.consume(10, 60) if sys.argv[3] == "consume" else client.poll(60)
     except KeyboardInterrupt:
         print("interrupted", len(seen), flush=True)
 """
 
 
-def test_a_producer_with_a_busy_stats_cb_hears_every_interrupt_at_once() -> None:
+@pytest.mark.parametrize("client", ["producer", "poll", "consume"])
+def test_a_client_with_a_busy_stats_cb_hears_every_interrupt_at_once(client: str) -> None:
     chance = random.Random(1)
-    with EmbeddedBroker() as broker:
-        command = [sys.executable, "-c", POLLS, broker.bootstrap_servers, str(ROUNDS)]
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        command = [sys.executable, "-c", POLLS, broker.bootstrap_servers, str(ROUNDS), client]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             # Whatever happens it ends, and with it the wait for what it says.
             limit = threading.Timer(60, process.kill)

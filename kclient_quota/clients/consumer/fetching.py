@@ -24,6 +24,7 @@ from confluent_kafka import (
 )
 
 from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clients.librdkafka.interrupts import interruptible
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
@@ -68,11 +69,14 @@ class Fetching(cimpl.Consumer):
 
     def _pull(self, count: int, timeout_s: float) -> list[Message]:
         fetcher = self._fetcher
-        return super().consume(count, timeout_s) if fetcher is None else fetcher.consume(count, timeout_s)
+        consume = super().consume if fetcher is None else fetcher.consume
+        found: list[Message] = interruptible(consume, count, timeout_s)
+        return found
 
     def _pull_one(self, timeout_s: float) -> Message | None:
         fetcher = self._fetcher
-        return super().poll(timeout_s) if fetcher is None else fetcher.poll(timeout_s)
+        found: Message | None = interruptible(super().poll if fetcher is None else fetcher.poll, timeout_s)
+        return found
 
     def _positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         return super().position(partitions) if self._fetcher is None else self._fetcher.position(partitions)

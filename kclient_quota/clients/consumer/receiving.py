@@ -22,6 +22,7 @@ from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.librdkafka.interrupts import interruptible
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
@@ -89,7 +90,7 @@ class Receiving(Recovering):
             return self._receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
         self._doubt(num_messages)
-        messages = super().consume(num_messages, within)
+        messages: list[Message] = interruptible(super().consume, num_messages, within)
         if (len(messages) < num_messages and within != timeout) or self._held.gone:
             self._hold(messages)
             return self._receive(num_messages, timeout, began)
@@ -109,7 +110,7 @@ class Receiving(Recovering):
             return
         beat = self._core.heartbeat.due(self._clock.now_ms())
         if beat is Beat.TOUCH:
-            _plain_consume(self, 0, 0)
+            interruptible(_plain_consume, self, 0, 0)
         elif beat is Beat.POLL:
             self._note_handed()
             self._take(1, 0.0)
@@ -209,7 +210,7 @@ class Receiving(Recovering):
 
     def _serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell."""
-        event = super().poll(0.0)
+        event = interruptible(super().poll, 0.0)
         if event is not None and event.error() is not None:
             self._held.add([event])
         self._follow_assignment()

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.librdkafka.interrupts import lost_interrupt
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, PURGE_MS, SLICE_MS, lost_interrupt
+from kclient_quota.clients.producer.waiting import BLOCK_MS, PURGE_MS, SLICE_MS
 from kclient_quota.clients.telemetry import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from kclient_quota.clients.librdkafka.interrupts import lost_interrupt
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -35,15 +36,6 @@ HASTY_S: Final = 0.02
 """How long a call that is not to wait waits for the sender's answer."""
 ANSWER_S: Final = 30
 """The same, once the sender has made up its mind."""
-
-
-def lost_interrupt(error: SystemError) -> BaseException:
-    """What to raise for an error of confluent_kafka's own.
-
-    A Ctrl-C that arrives at the very beginning of a callback has no value yet, and confluent_kafka keeps values only:
-    its call returns without a result and without an error.
-    """
-    return KeyboardInterrupt() if "without setting an exception" in str(error) else error
 
 
 class WaitingProducer(confluent_kafka.Producer):
