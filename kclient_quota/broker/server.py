@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 _ANSWER_TIMEOUT_S = 30
-_EXPORT_TIMEOUT_MS = 2_000
+_EXPORT_TIMEOUT_MS = 700
 
 
 class EmbeddedBroker(ControlPanel):

@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -152,7 +153,10 @@ def _list(found: list[tuple[str, str, str]], *, as_json: bool) -> int:
     if as_json:
         print(json.dumps([dict(zip(("name", "expects", "source"), each, strict=True)) for each in found], indent=2))
     else:
-        print("\n".join(f"{name}\n    {expects}\n    {source}" for name, expects, source in found))
+        for name, *texts in found:
+            print(name)
+            for text in texts:
+                print(textwrap.fill(text, columns(), initial_indent="    ", subsequent_indent="    "))
     return 0
 
 

@@ -1,6 +1,7 @@
 """`kclient-quota pipeline`: Spark jobs over client telemetry."""
 
 import argparse
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -207,6 +208,7 @@ def run(options: argparse.Namespace) -> int:
     with progress(options.job) as drawn:
         spark, work = _started(options)
         drawn.ask(partial(_tasks, spark))
+        _tell_of_ctrl_c_in_silence()
         try:
             words = work()
         finally:
@@ -217,6 +219,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(words)
     return 0
+
+
+def _tell_of_ctrl_c_in_silence() -> None:
+    """Spark cancels its jobs then; the library that it is asked with tells of it with a traceback."""
+    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("KeyboardInterrupt while"))
 
 
 def _started(options: argparse.Namespace) -> "tuple[SparkSession, Callable[[], str]]":

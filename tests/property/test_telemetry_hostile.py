@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import tempfile
+import tracemalloc
 from pathlib import Path
 from uuid import UUID
 
@@ -238,3 +239,67 @@ def test_files_with_hostile_clients_hold_what_the_others_pushed(hostile):
             assert len(mine) == 3 * len(hostile)
             assert [row["value"] for row in mine[:2]] == [1.5, 4]
             assert mine[2]["bucket_counts"] == [1, 2, 3]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(pushes, st.integers(10, 19)), min_size=1, max_size=8))
+def test_the_page_never_takes_more_bytes_than_it_may(hostile):
+    store = PrometheusStore(max_bytes=20_000)
+    fan = FanOut([store], unix_ms=lambda: NOW)
+    for data, client in hostile:
+        push(fan, data, client, f"10.6.6.{client}")
+        assert store._bytes <= 20_000
+        assert store._bytes == sum(value.bytes for values in store._families.values() for value in values.values())
+    assert fan.failures == [0]
+    store.families(NOW + 10**9)
+    assert (store._bytes, store._series) == (0, 0), "all of it is given back"
+
+
+def test_what_the_page_says_it_takes_is_what_it_takes():
+    tracemalloc.start()
+    try:
+        store = PrometheusStore(max_bytes=1_000_000)
+        fan = FanOut([store], unix_ms=lambda: NOW)
+        for client in range(12):
+            points = [NumberDataPoint(as_int=1, attributes=labelled(a=f"{client}-{n}" + "x" * n)) for n in range(300)]
+            push(fan, gauges_of(*points), client, f"10.6.6.{client}")
+        del points
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert store.dropped.total() + store.evicted_series > 0
+    assert store._bytes <= 1_000_000
+    assert held < 2_500_000
+
+
+MANY = [NumberDataPoint() for _ in range(30_000)]
+ATTRIBUTES = [KeyValue(key=f"k{number}", value=AnyValue(string_value="v")) for number in range(60_000)]
+
+
+@pytest.mark.parametrize(
+    ("data", "dropped"),
+    [
+        (gauges_of(*MANY), 10_000),
+        (gauges_of(NumberDataPoint(as_int=1, attributes=ATTRIBUTES)), 1),
+        (
+            ExportMetricsServiceRequest(
+                resource_metrics=[
+                    ResourceMetrics(
+                        resource=Resource(attributes=ATTRIBUTES),
+                        scope_metrics=[ScopeMetrics(metrics=[Metric(name="v.gauge", gauge=Gauge(data_points=MANY))])],
+                    )
+                ]
+            ).SerializeToString(),
+            1,
+        ),
+    ],
+    ids=["points", "attributes", "attributes of the resource"],
+)
+def test_a_push_of_very_much_costs_the_receiver_little(data, dropped):
+    """What is left out is looked at no further: it is counted as too large."""
+    store = PrometheusStore()
+    fan = FanOut([store], unix_ms=lambda: NOW)
+    push(fan, data, 99, "10.6.6.6")
+    assert store.dropped == {"too_large": dropped}
+    push(fan, good(), 1, "10.0.0.1")
+    assert of_victims(parse_text(page(store.families(NOW), "")[0].decode()))

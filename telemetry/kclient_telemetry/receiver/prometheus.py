@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
 from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, prometheus_name
@@ -34,6 +35,8 @@ OWN_PREFIX = "kafka_client_telemetry_"
 """What the page says about itself; clients' metrics of such names are dropped."""
 
 _TELL_EVERY_MS = 60_000  # of each reason: who pushes every second fills no log
+_MAX_POINTS = 20_000  # of one push: at 50 bytes a point more than a megabyte holds
+_MAX_ATTRIBUTES = 256
 _MAX_LABELS = 64
 _MAX_TEXT = 4_096
 _MAX_BUCKETS = 500
@@ -115,9 +118,14 @@ class PrometheusStore:
         sender = push.context.authorizable_request_context
         owner = (sender.principal, sender.client_address or str(push.payload.client_instance_id))
         stale_at = push.received_unix_ms + max(STALE_AFTER_MS, STALE_AFTER_INTERVALS * push.context.push_interval_ms)
+        request = push.request
+        points = _count(request)
         with self._lock:
             self.pushes += 1
-            for series in series_of(push):
+            if points is None or points > _MAX_POINTS:
+                left_out = 1 if points is None else points - _MAX_POINTS
+                self._drop(DropReason.TOO_LARGE, owner, push.received_unix_ms, left_out)
+            for series in islice(() if points is None else series_of(push, request), _MAX_POINTS):
                 try:
                     self._take(series, who, owner, push.received_unix_ms, stale_at)
                 except _UnwantedError as reason:
@@ -174,8 +182,8 @@ class PrometheusStore:
         }
         return [Family(f"{OWN_PREFIX}{name}", kind, samples, words) for name, (kind, words, samples) in counts.items()]
 
-    def _drop(self, reason: str, owner: Owner, now_unix_ms: int) -> None:
-        self.dropped[reason] += 1
+    def _drop(self, reason: str, owner: Owner, now_unix_ms: int, points: int = 1) -> None:
+        self.dropped[reason] += points
         told_unix_ms = self._told_unix_ms.get(reason)
         if told_unix_ms is None or abs(now_unix_ms - told_unix_ms) >= _TELL_EVERY_MS:
             self._told_unix_ms[reason] = now_unix_ms
@@ -259,6 +267,20 @@ class PrometheusStore:
             self._forget(key, labels)
 
 
+def _count(request: ExportMetricsServiceRequest) -> int | None:
+    """How many points there are, at little cost; None if a resource says more of itself than any client would."""
+    points = 0
+    for resource_metrics in request.resource_metrics:
+        if len(resource_metrics.resource.attributes) > _MAX_ATTRIBUTES:
+            return None
+        for scope_metrics in resource_metrics.scope_metrics:
+            for metric in scope_metrics.metrics:
+                points += (
+                    len(metric.gauge.data_points) + len(metric.sum.data_points) + len(metric.histogram.data_points)
+                )
+    return points
+
+
 def _sample_names(name: str, kind: str) -> set[str]:
     return {name + suffix for suffix in _SUFFIXES[kind]}
 
@@ -300,6 +322,8 @@ def _has_sum(point: HistogramDataPoint) -> bool:
 
 def _labels_of(series: Series, who: Mapping[str, str]) -> Labels:
     """Who it is the receiver alone says; attributes that Prometheus cannot tell apart are joined by `;`."""
+    if len(series.point.attributes) > _MAX_ATTRIBUTES:
+        raise _UnwantedError(DropReason.TOO_LARGE)
     theirs: dict[str, list[str]] = {}
     for key, text in sorted({**series.resource, **text_attributes(series.point.attributes)}.items()):
         theirs.setdefault(label_name(key), []).append(text)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_DELTA,
@@ -110,9 +111,14 @@ class Series:
         return math.nan if which is None else float(getattr(point, which))
 
 
-def series_of(push: ReceivedPush) -> Iterator[Series]:
-    """Every data point of a push; OTLP's exponential histograms and summaries, which KIP-714 has not, are left out."""
-    for resource_metrics in push.request.resource_metrics:
+def series_of(push: ReceivedPush, request: ExportMetricsServiceRequest | None = None) -> Iterator[Series]:
+    """Every data point of a push; OTLP's exponential histograms and summaries, which KIP-714 has not, are left out.
+
+    Args:
+        push: what was pushed.
+        request: the same parsed, for who has that already.
+    """
+    for resource_metrics in (request or push.request).resource_metrics:
         resource = text_attributes(resource_metrics.resource.attributes)
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
