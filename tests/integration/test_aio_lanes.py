@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOProducer
+from kclient_quota.clients.aio.buffer import MOST_REFUSED
 from kclient_quota.errors import QuotaThrottledError
 
 QUOTA = 50_000
@@ -127,3 +128,28 @@ async def test_a_line_that_gets_no_room_is_given_up_while_another_goes_on(broker
         assert refused
         assert all(isinstance(future.exception(), QuotaThrottledError) for future in refused)
         await producer.purge()
+
+
+@pytest.mark.parametrize("who", ["lane", "tenant"])
+async def test_nobody_waits_behind_lines_that_are_refused_however_many_those_are(
+    broker: EmbeddedBroker, who: str
+) -> None:
+    more: dict[str, Any] = {"quota.tenant.of": lambda record: record.key}
+    if who == "lane":
+        more |= {"quota.lanes": {"bulk": {}, "other": {}}, "quota.lane.of": lambda record: record.key.split("-")[0]}
+    async with made(broker, **more) as producer:
+
+        async def flood(key: str) -> None:
+            while True:
+                # in a line that is full; nobody looks at the deliveries
+                (await producer.produce("orders", b"b" * 1_000, key)).add_done_callback(asyncio.Future.exception)
+
+        floods = [asyncio.create_task(flood(f"bulk-{number}")) for number in range(2 * MOST_REFUSED + 8)]
+        try:
+            await asyncio.sleep(1)
+            for _ in range(2):
+                await asyncio.wait_for(await producer.produce("orders", b"o", "other-1"), 20)
+        finally:
+            for flooding in floods:
+                flooding.cancel()
+            await producer.purge()

@@ -5,7 +5,7 @@ Each lane, and each tenant in it, has a line of its own, with room for as many m
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kclient_quota.clients.aio.pending import Pending
@@ -13,7 +13,8 @@ from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.pacing.lanes import Lane
 
 MOST_REFUSED: Final = 16
-"""After so many lines that the quota has no room for, a worker asks for no other: the next one begins behind them."""
+"""After so many lines of a lane that the quota has no room for, a worker asks for no other of that lane: the next
+worker begins behind them."""
 
 
 class _Line:
@@ -45,7 +46,8 @@ class Buffer:
 
     def __init__(self, size: int, lanes: Sequence[Lane]) -> None:
         self._size = size
-        self._ranks = {lane.name: (not lane.strict, number) for number, lane in enumerate(lanes)}
+        # strict lanes in their order; the others have no order among themselves
+        self._ranks = {lane.name: number if lane.strict else len(lanes) for number, lane in enumerate(lanes)}
         self._lines: dict[Place, _Line] = {}
         self._length = 0
 
@@ -111,11 +113,13 @@ class Buffer:
         self._length -= len(taken)
         return taken
 
-    def put_back(self, rest: Sequence[Pending]) -> None:
-        """These could not be handed over."""
+    def put_back(self, rest: Sequence[Pending], refused: Iterable[Place] = ()) -> None:
+        """These could not be handed over: lines that were refused are behind those that nobody has asked for."""
         for pending in reversed(rest):
             self._lines[pending.place].waiting.appendleft(pending)
         self._length += len(rest)
+        for place in refused:
+            self._lines[place] = self._lines.pop(place)
 
     def handed(self, pending: Pending, now_ms: int) -> None:
         """It has been handed over."""

@@ -7,7 +7,7 @@ for a tenth of a second at most, and all state belongs to the event loop: so eve
 
 import asyncio
 import concurrent.futures
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -255,15 +255,16 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             who says no, by lane and tenant: of others there may be room.
         """
         refused: dict[Place, BufferError] = {}
+        lanes: Counter[str] = Counter()
         for pending in batch:
-            if pending.place in refused:
+            lane = pending.place[0]
+            if pending.place in refused or lanes[lane] >= MOST_REFUSED:
                 continue
             try:
                 self._producer.produce(*pending.message, on_delivery=pending.reporter(self._reports), **pending.options)
             except BufferError as error:
                 refused[pending.place] = error
-                if len(refused) >= MOST_REFUSED:
-                    break
+                lanes[lane] += 1
                 continue
             except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
                 pending.error = error
@@ -316,7 +317,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 self._buffer.release(pending.place)
                 pending.drop()
             return 0
-        self._buffer.put_back(rest)
+        self._buffer.put_back(rest, refused)
         self._full = refused
         if not refused:
             return 0
