@@ -4,6 +4,7 @@ How long a turn of the brokers' loop takes is measured in CPU time of its thread
 """
 
 import contextlib
+import gc
 import random
 import socket
 import statistics
@@ -48,6 +49,9 @@ class Turns:
     def __init__(self, broker: EmbeddedBroker) -> None:
         loop = broker._loop
         assert loop is not None
+        # what else this process holds would be looked through by the garbage collector, in whose turn ever
+        gc.collect()
+        gc.freeze()
         self._loop = loop
         self._is_over = False
         self.longest_ms = 0.0
@@ -66,6 +70,7 @@ class Turns:
 
     def stop(self) -> float:
         self._is_over = True
+        gc.unfreeze()
         return self.longest_ms
 
 
@@ -155,7 +160,8 @@ def test_a_classic_group_of_a_thousand_members_is_balanced() -> None:
     delay = {"group.initial.rebalance.delay.ms": "3000"}
     with EmbeddedBroker(clock=clock, topics={"t": 1}, properties=delay) as broker, contextlib.ExitStack() as stack:
         wires = [Wire(stack.enter_context(connect(broker)), "member") for _ in range(MEMBERS)]
-        begin = time.monotonic()
+        begin = time.process_time()
+        until = time.monotonic() + 120
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m" * 50)
         join = JoinGroupRequest(
             group_id="g",
@@ -167,7 +173,7 @@ def test_a_classic_group_of_a_thousand_members_is_balanced() -> None:
         for wire in wires:
             wire.send(join, 3)
         while members_of(broker, "g") < MEMBERS:
-            assert time.monotonic() - begin < 60
+            assert time.monotonic() < until
             time.sleep(0.01)
         for _ in range(4):
             clock.sleep_ms(3_000)
@@ -186,14 +192,14 @@ def test_a_classic_group_of_a_thousand_members_is_balanced() -> None:
             member_id = joined[number].member_id
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=assignments), 2)
         synced = [wire.receive(SyncGroupResponse, 2) for wire in wires]
-        took_s = time.monotonic() - begin
+        worked_s = time.process_time() - begin
     assert [bytes(answer.assignment) for answer in synced] == [b"%d" % number for number in range(MEMBERS)]
-    assert took_s < 60, "a tenth of it on a quiet machine"
+    assert worked_s < 30, "seconds of work, of both sides"
 
 
 def test_a_consumer_group_of_a_thousand_members_is_balanced() -> None:
     with EmbeddedBroker(topics={"t": MEMBERS}) as broker, connect(broker) as connection:
-        wire, turns, begin = Wire(connection, "members"), Turns(broker), time.monotonic()
+        wire, turns, begin = Wire(connection, "members"), Turns(broker), time.process_time()
         topic_id = broker._running().cluster.topics["t"].topic_id
         members: dict[str, tuple[int, set[int]]] = {f"member-{number:04}": (0, set()) for number in range(MEMBERS)}
         rounds = 0
@@ -203,7 +209,7 @@ def test_a_consumer_group_of_a_thousand_members_is_balanced() -> None:
             for member_id, (epoch, owned) in members.items():
                 members[member_id] = beat(wire, topic_id, member_id, epoch, owned)
         assert set.union(*(owned for _, owned in members.values())) == set(range(MEMBERS))
-        assert time.monotonic() - begin < 60, "a tenth of it on a quiet machine"
+        assert time.process_time() - begin < 30, "seconds of work, of both sides"
         assert turns.stop() < 10 * STALL_MS, "to work out a thousand assignments is one turn"
 
 
