@@ -9,9 +9,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any, Final
-from weakref import WeakValueDictionary, finalize
+from weakref import ReferenceType, WeakValueDictionary, finalize, ref
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -102,7 +103,9 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
             **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
             "throttle_cb": self._events.append,
         }
-        self._telemetry = new_telemetry(SHARE_CONSUMER, conf, self.metrics)
+        # Threads that look after a consumer must not keep it alive.
+        me = ref(self)
+        self._telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
         if self._telemetry is not None:
             final[ENABLE_KEY] = False
         try:
@@ -110,7 +113,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         except KafkaException as error:
             raise explained(error) from None
         self._start_telemetry()
-        watch = LimitWatch(finder, self._on_limit)
+        watch = LimitWatch(finder, partial(_tell_limit, me))
         self._ask_soon = watch.ask_soon
         self._stop_watch = finalize(self, watch.close)
         if self._paces and finder.may_change:
@@ -249,6 +252,17 @@ def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, A
         return dict(conf)
     sizes = sizes_for(limit.byte_rate).conf
     return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}
+
+
+def _metrics_of(me: "ReferenceType[ShareConsumer]") -> dict[MetricName, float]:
+    consumer = me()
+    return {} if consumer is None else consumer.metrics()
+
+
+def _tell_limit(me: "ReferenceType[ShareConsumer]", limit: Limit) -> None:
+    consumer = me()
+    if consumer is not None:
+        consumer._on_limit(limit)  # noqa: SLF001 - one of its own
 
 
 class DeserializingShareConsumer(confluent_kafka.DeserializingShareConsumer, ShareConsumer):

@@ -1,6 +1,8 @@
 """`ShareConsumer` on Apache Kafka: under a quota nothing is lost."""
 
+import gc
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +22,18 @@ def cluster() -> Iterator[ApacheKafka]:
     require_apache_kafka()
     with ApacheKafka() as running:
         yield running
+
+
+def test_one_that_is_dropped_or_closed_is_collected() -> None:
+    for closes in (False, True):
+        conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "socket.timeout.ms": 100, "log_level": 0}
+        consumer = kclient_quota.ShareConsumer(conf)
+        if closes:
+            consumer.close()
+        seen = weakref.ref(consumer)
+        del consumer
+        gc.collect()
+        assert seen() is None
 
 
 def test_nothing_is_lost(cluster: ApacheKafka) -> None:

@@ -7,6 +7,7 @@ of C. Everything else belongs to the sender, which is never the main thread.
 
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from itertools import repeat, starmap
 from operator import call
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple[Any, ...]
@@ -24,6 +25,8 @@ Report = tuple[Any, ...]
 
 RECORD_BYTES: Final = 12
 """What a record of format 2 adds to its key and value, about."""
+MESSAGE_LOST: Final = -1001
+"""librdkafka's offset of what was never stored."""
 MOST_NOTICES: Final = 1_000
 """While there is no sender, older ones mean nothing."""
 
@@ -77,6 +80,24 @@ class Handed:
             return self.claim.pop()
         except IndexError:
             return False
+
+
+def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Message:
+    """What librdkafka would report of a message that it does not have."""
+    return Message(
+        topic=topic,
+        partition=partition,
+        offset=MESSAGE_LOST,
+        key=_encoded(handed.key),
+        value=_encoded(handed.value),
+        error=error,
+        timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
+        latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
+    )
+
+
+def _encoded(text: Any) -> Any:
+    return text.encode() if isinstance(text, str) else text
 
 
 class Bell:

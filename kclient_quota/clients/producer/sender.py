@@ -7,14 +7,13 @@ comes between two of its lines. The application's callbacks it puts into the out
 
 import logging
 import threading
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.outbox import Handed, Outbox, unsent
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
@@ -36,8 +35,6 @@ IDLE_MS: Final = 500
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
 METADATA_MS: Final = 500
-MESSAGE_LOST: Final = -1001
-"""librdkafka's offset of what was never stored."""
 LOST: Final = {
     Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
     Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
@@ -373,7 +370,8 @@ class Sender:
         if why is Lost.DROPPED:
             self._worth.on_full(self.clock.now_ms())
         lost = self._transaction.lost
-        self._fail(message, LOST[why], f"Not sent while the quota was waited for: {why.value}")
+        told = KafkaError(LOST[why]).str()  # as librdkafka says it, and why
+        self._fail(message, LOST[why], f"{told} (not sent while the quota was waited for: {why.value})")
         if why is Lost.REPLACED:
             self._transaction.lost = lost  # the newer one is in the same transaction
 
@@ -381,16 +379,7 @@ class Sender:
         """Report a message that librdkafka does not have, as plain confluent_kafka would."""
         handed: Handed = message.payload
         error = KafkaError(code, text) if text else KafkaError(code)
-        reported = Message(
-            topic=message.topic,
-            partition=max(message.partition, handed.partition),
-            offset=MESSAGE_LOST,
-            key=_encoded(handed.key),
-            value=_encoded(handed.value),
-            error=error,
-            timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
-            latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
-        )
+        reported = unsent(message.topic, max(message.partition, handed.partition), handed, error)
         self._transaction.lost = error
         self._report(handed, error, reported)
         self.outbox.finished += 1
@@ -403,7 +392,3 @@ class Sender:
 def _give_back(message: Waiting) -> None:
     """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
     message.payload.claim.append(True)
-
-
-def _encoded(text: Any) -> Any:
-    return text.encode() if isinstance(text, str) else text

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
@@ -38,7 +39,7 @@ class Core:
 
 def sender_of(core: Any) -> Sender:
     transaction: Any = SimpleNamespace(lost=None, possible=False, is_late=lambda _now_ms: False)
-    metrics: Any = SimpleNamespace(lanes=[""], on_sent=lambda _sent, _now_ms: None)
+    metrics: Any = SimpleNamespace(lanes=[""], on_sent=lambda *_: None, on_lost=lambda *_: None)
     return Sender(
         Outbox(),
         core,
@@ -140,6 +141,17 @@ def test_what_was_left_to_the_sender_waits_and_is_reported_when_it_is_purged() -
     sender.purge()
     sender.outbox.serve()
     assert heard == ["_PURGE_QUEUE"]
+
+
+def test_what_expires_is_reported_in_librdkafkas_words_first() -> None:
+    sender, (waiting, handed) = sender_of(Core(0)), message()
+    heard: list[Any] = []
+    handed.callback = lambda error, reported: heard.append((error.str(), reported.offset()))
+    sender._lose(waiting, Lost.EXPIRED)
+    sender.outbox.serve()
+    ((text, offset),) = heard
+    assert text.startswith("Local: Message timed out (not sent while")
+    assert offset == -1001
 
 
 class Cluster:
