@@ -5,8 +5,10 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from multiprocessing import active_children, get_context
@@ -83,7 +85,8 @@ def play(
         return _told(map(one, todo), len(todo), tell)
     pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _leave_ctrl_c_to_who_waits)
     try:
-        running = [pool.submit(one, part) for part in todo]
+        with _ctrl_c_waits():  # a process that is interrupted while it starts tells of it with a traceback
+            running = [pool.submit(one, part) for part in todo]
         for number, future in enumerate(as_they_end(running), start=1):
             future.result()
             if tell is not None:
@@ -95,6 +98,18 @@ def play(
         raise
     pool.shutdown()
     return [future.result() for future in running]
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_ctrl_c_to_who_waits() -> None:
