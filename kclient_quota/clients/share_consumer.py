@@ -20,7 +20,7 @@ from confluent_kafka._model import Messages
 
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
-from kclient_quota.clients.librdkafka.interrupts import interruptible
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState

@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 
 from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.clients.librdkafka.interrupts import interruptible
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")

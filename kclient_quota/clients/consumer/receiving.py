@@ -22,7 +22,7 @@ from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
-from kclient_quota.clients.librdkafka.interrupts import interruptible
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
