@@ -223,7 +223,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell_of_ctrl_c_in_silence() -> None:
     """Spark cancels its jobs then; the library that it is asked with tells of it with a traceback."""
-    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("KeyboardInterrupt while"))
+    logging.getLogger().addFilter(lambda record: "while sending command" not in str(record.msg))
 
 
 def _started(options: argparse.Namespace) -> "tuple[SparkSession, Callable[[], str]]":
