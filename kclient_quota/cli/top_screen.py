@@ -92,7 +92,11 @@ class TopScreen(App[None]):
                 self.call_from_thread(self.exit)
                 return
             if not worker.is_cancelled:
-                self.call_from_thread(self.show)
+                self.call_from_thread(self._show_if_there)
+
+    def _show_if_there(self) -> None:
+        if self.is_running and self.query("#summary"):  # not while the screen is being taken down
+            self.show()
 
     def show(self) -> None:
         """Draw what is known now; the cursor stays with its client."""

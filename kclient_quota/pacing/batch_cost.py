@@ -15,6 +15,8 @@ COMPRESSED_OVERHEAD_BYTES: Final = 350.0
 """The same, and what the first message of a compressed batch takes more than the later ones."""
 TRUST: Final = 4.0
 """For how many observations what is assumed of the overhead counts."""
+DEAR: Final = 2.0
+"""What takes so many times what was foretold is other data: all that was learnt of the former data is forgotten."""
 LEAST_PART, MOST_PART = 0.005, 1.5
 LEAST_OVERHEAD, MOST_OVERHEAD = 60.0, 4_000.0
 
@@ -35,8 +37,7 @@ class BatchCost:
     def __init__(self, *, compressed: bool = False) -> None:
         self.overhead = self._assumed = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
         self.part = 1.0
-        self._sums = [0.0] * 5
-        self._batches = self._raw = self._wire = 0.0
+        self.forget()
 
     def wire(self, raw_bytes: float, batches: int = 1) -> float:
         """What `raw_bytes` of messages in so many batches take on the wire."""
@@ -45,6 +46,15 @@ class BatchCost:
     def raw(self, wire_bytes: float) -> float:
         """How many raw bytes one batch holds that takes so many on the wire; may be below zero."""
         return (wire_bytes - self.overhead) / self.part
+
+    def is_dear(self, wire_bytes: float, raw_bytes: float, batches: float) -> bool:
+        """Whether these bytes on the wire are too many for so many raw ones in so many batches."""
+        return wire_bytes > DEAR * (self.overhead * batches + self.part * raw_bytes)
+
+    def forget(self) -> None:
+        """Learn anew, from the next observation on."""
+        self._sums = [0.0] * 5
+        self._batches = self._raw = self._wire = 0.0
 
     def observe(self, batches: int, raw_bytes: int, wire_bytes: int) -> None:
         """So many batches of so many raw bytes have taken so many on the wire."""

@@ -260,7 +260,8 @@ class Pacer:
         if self._pace == inf:
             self._at_ms = now_ms
         else:
-            self._settle(now_ms)
+            # What the broker's window has forgotten need not be paid back.
+            self._bank = max(self._settle(now_ms), -self._mirror.project(now_ms)[0])
         self._share.grow(now_ms, busy=self._idle_ms(now_ms) < IDLE_MS)
         self._apply_rate(now_ms)
 

@@ -60,6 +60,7 @@ class SendPace:
         "_progress_at_ms",
         "_seen",
         "_settled",
+        "_unsent",
         "granted",
         "stands_back",
         "waits_for_deliveries",
@@ -85,6 +86,7 @@ class SendPace:
         self._last_wire = 0
         self._granted_batches = 0
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
+        self._unsent = 0  # raw bytes whose delivery was not known then
         self._settled = 0
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
@@ -210,7 +212,12 @@ class SendPace:
         a batch's worth: the window has no room to spare for what was not sent seconds ago.
         """
         batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
+        if learns and self.is_dear(wire_bytes):
+            self._cost.forget()
+            raw += self._unsent  # too much rather than too little: it is known to have come to this much at least
+            batches = max(batches, 1)
         self._seen = (self._granted_batches, self.granted)
+        self._unsent = self.outstanding
         if learns:
             self._cost.observe(batches, raw, wire_bytes)
         self._owed += wire_bytes
@@ -219,6 +226,15 @@ class SendPace:
             self._owed = 0.0
         on_its_way = self._cost.wire(self.outstanding, 0)
         self._owed = max(self._owed, -on_its_way - self._last_wire)
+
+    def is_dear(self, wire_bytes: int) -> bool:
+        """Whether so many bytes since `on_wire` are too many for all that may have been sent since.
+
+        The data is other data now, which compresses less.
+        """
+        batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
+        before = self._unsent * self._granted_batches / max(self.granted, 1) + 1.0 if self._unsent else 0.0
+        return self._cost.is_dear(wire_bytes, raw + self._unsent, batches + before)
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """The broker has answered with this throttle time."""

@@ -31,7 +31,7 @@ LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 Op = AclOperation
 NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = 29, 30, 31, 53
-USERS = dict.fromkeys(("alice", "bob", "carol"), "secret")
+USERS = dict.fromkeys(("alice", "bob", "carol", "dave"), "secret")
 
 
 @pytest.fixture(scope="module", params=["embedded", "apache-kafka"])
@@ -409,7 +409,7 @@ def test_the_doctor_of_who_has_no_right_at_all(cluster, topic, error, capsys, tm
     """He is told what to grant; nothing else fails."""
     properties = tmp_path / "nobody.properties"
     properties.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=carol\nsasl.password=secret\n"
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=dave\nsasl.password=secret\n"
     )
     words = ["--bootstrap-server", cluster.sasl_bootstrap_servers, "--command-config", str(properties), "--json"]
     assert main(["doctor", *words, *(["--topic", topic] if topic else [])]) == 3

@@ -288,8 +288,9 @@ class ProducerCore:
             return
         pace = broker.queue.pace
         broker.wire_bytes += nbytes
-        # What librdkafka has not sent yet must not pass for what compresses well.
-        if pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding:
+        # What librdkafka has not sent yet must not pass for what compresses well; what compresses badly shows at once.
+        is_known = pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding
+        if is_known or (not self._passed_by and pace.is_dear(broker.wire_bytes)):
             pace.on_wire(broker.wire_bytes, now_ms, learns=not self._passed_by)
             self._passed_by = False
             broker.wire_bytes = 0

@@ -218,3 +218,14 @@ def test_a_throttle_of_long_ago_says_nothing_of_a_quota_that_is_changed_now():
     yielded = pacer.usual_rate()
     pacer.set_limit(10_000, now + 3_000 + 10_000)
     assert pacer.usual_rate() <= yielded
+
+
+def test_what_the_window_has_forgotten_is_not_paid_back() -> None:
+    # Fifty seconds' worth, as when what compressed twenty to one does not any more.
+    pacer = Pacer(40_000)
+    pacer.admit_at_ms(1, 0)
+    pacer.on_sent(2_000_000, 0)
+    for now_ms in range(500, 10_000, 500):
+        assert pacer.admit_at_ms(1_000, now_ms) > now_ms
+    waits = [now_ms for now_ms in range(10_000, 60_000, 500) if pacer.admit_at_ms(1_000, now_ms) > now_ms]
+    assert max(waits) < 14_000
