@@ -20,8 +20,8 @@ they are given; the others divide what is left by their weights, tenants of one 
 """
 
 import heapq
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
@@ -112,6 +112,14 @@ class SendQueue:
 
     def __len__(self) -> int:
         return self.length
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All that waits, in order within each partition, lane and tenant."""
+        for waits in self._lanes.values():
+            yield from waits.turns
+        for waits in self._lanes.values():
+            for line in waits.tenants.values():
+                yield from line
 
     # Messages come
 
@@ -311,6 +319,19 @@ class SendQueue:
             self.pace.give_back(message.raw_bytes)
             self._remember(waits, message)
 
+    def take_out(self, messages: Sequence[Waiting]) -> None:
+        """Forget these, which wait here: they go to another broker."""
+        for message in messages:
+            self._lose(message)
+        if any(message.expires_at_ms is not None for message in messages):
+            self._expiries = sorted(each for each in self._expiries if not each[2].is_gone)
+
+    def adopt(self, message: Waiting, partition: int) -> None:
+        """Take one that was taken out of another broker's queue, for this partition, whether there is room or not."""
+        # A copy: where it waited before it goes on being passed over as one that is gone.
+        copy = replace(message, partition=partition, home=None, is_gone=False, heir=None)
+        self._append(self._waits_of(copy), copy)
+
     def expire(self, now_ms: int) -> list[Waiting]:
         """Take out all that are not worth sending any more."""
         expired = []
@@ -331,8 +352,7 @@ class SendQueue:
 
     def purge(self) -> list[Waiting]:
         """Take out all, in order within each partition."""
-        purged = [message for waits in self._lanes.values() for message in waits.turns]
-        purged += [message for waits in self._lanes.values() for line in waits.tenants.values() for message in line]
+        purged = list(self)
         for message in purged:
             self._lose(message)
         self._expiries.clear()

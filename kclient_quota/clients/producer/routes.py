@@ -85,7 +85,7 @@ class Routes:
         return self._partitioner.partition(key, len(route.leaders))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Broker:
     """What one broker is sent.
 
@@ -156,17 +156,22 @@ class Brokers:
 
     def of(self, message: Waiting, now_ms: int) -> Broker:
         """Whoever leads a message's partition; for one that may go anywhere, whoever would take it first."""
+        broker, message.partition = self._place_of(message, None, now_ms)
+        return broker
+
+    def _place_of(self, message: Waiting, waits_for: Broker | None, now_ms: int) -> tuple[Broker, int]:
+        """Whoever is to have a message, which may wait for somebody already, and its partition."""
         route = self.routes.get(message.topic)
         if route is None:
-            return self.get(NO_BROKER)
+            return self.get(NO_BROKER), message.partition
         partition = self.routes.partition(route, message.payload.key, message.partition)
         if partition is None:
-            message.partition = ANY_PARTITION
-            return min(map(self.get, route.brokers), key=lambda broker: broker.busy(now_ms))
+            if waits_for is not None and (not self.is_split or waits_for.number in route.brokers):
+                return waits_for, ANY_PARTITION
+            return min(map(self.get, route.brokers), key=lambda broker: broker.busy(now_ms)), ANY_PARTITION
         if partition >= len(route.leaders):
-            return self.get(NO_BROKER)
-        message.partition = partition
-        return self.get(route.leaders[partition])
+            return self.get(NO_BROKER), message.partition
+        return self.get(route.leaders[partition]), partition
 
     def partition_of(self, broker: Broker, grant: Grant) -> int:
         """Where what leaves together goes."""
@@ -193,3 +198,24 @@ class Brokers:
         self.is_split = self.is_split or brokers > 1
         if leaders:
             self.routes.learn(topic, leaders, now_ms)
+            self._move(now_ms)
+
+    def _move(self, now_ms: int) -> None:
+        """Let messages wait for who leads their partitions now: later ones, which go there, would overtake them."""
+        for broker in list(self):
+            moved = [
+                (message, *found)
+                for message in broker.queue
+                if (found := self._place_of(message, broker, now_ms)) != (broker, message.partition)
+            ]
+            broker.queue.take_out([message for message, _, _ in moved])
+            for message, goal, partition in moved:
+                goal.queue.adopt(message, partition)
+        for broker in list(self):
+            for line, before in list(broker.before.items()):
+                for _ in range(len(before)):
+                    message = before.popleft()
+                    goal, message.partition = self._place_of(message, broker, now_ms)
+                    goal.before.setdefault(line, deque()).append(message)
+                if not before:
+                    broker.before.pop(line, None)

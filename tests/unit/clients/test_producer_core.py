@@ -2,8 +2,9 @@
 
 import pytest
 
+from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.core import ENOUGH_BYTES, ProducerCore
+from kclient_quota.clients.producer.core import ENOUGH_BYTES, Lost, ProducerCore
 from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.turns import Waiting
@@ -150,4 +151,50 @@ def test_purging_takes_out_all_that_wait() -> None:
     for each in came:
         core.offer(each, 0)
     assert {id(each) for each in core.purge()} == {id(each) for each in came}
+    assert core.is_empty
+
+
+def leave(core: ProducerCore, from_ms: int, until_ms: int) -> list[tuple[int, Waiting]]:
+    """Partition and message of all that leaves meanwhile."""
+    found = []
+    for now_ms in range(from_ms, until_ms, 10):
+        list(core.admit(now_ms, no_claim, keep))
+        for each in core.sent(now_ms):
+            found += [(each.partition, message) for message in each.messages]
+            core.on_delivered(each.broker, sum(one.raw_bytes for one in each.messages), now_ms)
+    return found
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["another leader", "not known before"])
+def test_what_waits_goes_over_to_who_leads_its_partition_now(known: bool) -> None:
+    core = core_of(LIMITED)
+    brokers = core.brokers
+    partition = Partitioner().partition("a", 2)
+    assert partition is not None
+    if known:
+        brokers.learn_route("orders", {partition: 1, 1 - partition: 1}, 2, 0)
+    before = [message(1_000, 0, key="a") for _ in range(200)]
+    for each in before:
+        core.offer(each, 0)
+    brokers.learn_route("orders", {partition: 2 if known else 1, 1 - partition: 1}, 2, 0)
+    after = [message(1_000, 0, key="a") for _ in range(50)]
+    for each in after:
+        core.offer(each, 0)
+    assert {broker.number for broker in brokers if len(broker.queue) or broker.before} == {2 if known else 1}
+    came = leave(core, 0, 10_000)
+    assert {to for to, _ in came} == {partition}
+    assert [id(each.payload) for _, each in came] == [id(each.payload) for each in [*before, *after]]
+    assert core.is_empty
+
+
+def test_deadlines_go_along() -> None:
+    core = core_of(LIMITED)
+    core.brokers.learn_route("orders", {0: 1, 1: 1}, 2, 0)
+    late = message(20_000, 0, partition=0)
+    core.offer(message(60_000, 0, partition=0), 0)
+    late.expires_at_ms = 500
+    core.offer(late, 0)
+    core.brokers.learn_route("orders", {0: 2, 1: 1}, 2, 0)
+    assert [(each.payload is late.payload, why) for each, why in core.lost(600)] == [(True, Lost.EXPIRED)]
+    assert [each.raw_bytes for _, each in leave(core, 600, 5_000)] == [60_000]
     assert core.is_empty
