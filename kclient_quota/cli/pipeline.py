@@ -209,11 +209,16 @@ def run(options: argparse.Namespace) -> int:
         spark, work = _started(options)
         drawn.ask(partial(_tasks, spark))
         _tell_of_ctrl_c_in_silence()
+        stops = True
         try:
             words = work()
+        except KeyboardInterrupt:
+            stops = False  # Spark ends by itself after this process, and nobody who has pressed Ctrl-C waits for it
+            raise
         finally:
             drawn.ask(str)
-            spark.stop()
+            if stops:
+                spark.stop()
     if options.json:
         print(as_json({"job": options.job, "output": options.output, "said": words}))
     else:
