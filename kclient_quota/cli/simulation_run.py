@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from math import inf
 from multiprocessing import active_children, get_context
+from textwrap import wrap
 from typing import Any, Final
 
 from kclient_quota.cli.progress import progress
@@ -33,6 +35,8 @@ from kclient_quota.simulation import (
 from kclient_quota.testing.children import as_they_end
 
 _WARM_UP_S: Final = 30
+COLUMNS: Final = 80
+"""Of the terminal that a report fits into."""
 LONG: Final = 1_000_000
 """From how many client-seconds on more than one process is worth its start."""
 
@@ -183,7 +187,8 @@ def _text(kind: str, scenario: Scenario, found: Figures) -> str:
         ("utilisation", f"{found.utilisation:.3f} ({found.bytes_per_second:,.0f} B/s together)"),
         ("fairness (Jain)", f"{found.jain:.4f}; the poorest has {found.least_share:.2f} of an equal share"),
         ("throttled", f"{found.throttled:.1%} of responses after the warm-up ({found.requests:,} requests in all)"),
-        ("throttle time", f"{_throttle_words(found)}; during the warm-up up to {found.first_throttle_ms:,} ms"),
+        ("throttle time", _throttle_words(found)),
+        ("in the warm-up", f"up to {found.first_throttle_ms:,} ms"),
         ("longest gap", f"{found.longest_gap_ms:,} ms between two messages of a client"),
     ]
     for name, of_kind in (("knowing", found.known), ("learning", found.learning), ("plain", found.plain)):
@@ -193,7 +198,8 @@ def _text(kind: str, scenario: Scenario, found: Figures) -> str:
     for at in found.settling:
         after = "not before the next change" if at.after_ms is None else f"after {at.after_ms / 1000:g} s"
         rows.append((f"settled, {at.at_ms / 1000:g} s", after))
-    return "\n".join(f"{name:<18}{value}" for name, value in rows)
+    wrapped = (wrap(value, COLUMNS, initial_indent=f"{name:<18}", subsequent_indent=" " * 18) for name, value in rows)
+    return "\n".join(chain.from_iterable(wrapped))
 
 
 def _kind_rows(name: str, found: KindFigures) -> list[tuple[str, str]]:

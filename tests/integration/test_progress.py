@@ -71,6 +71,12 @@ def test_a_simulation_says_nothing_in_a_pipe(capsys) -> None:
     assert json.loads(said.out)
 
 
+def test_what_a_simulation_finds_is_read_in_80_columns(capsys) -> None:
+    words = ["--clients", "20", "--plain", "5", "--quota", "1MiB", "--seconds", "30"]
+    assert simulate(["simulate", *words]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 @pytest.fixture
 def many(tmp_path) -> str:
     path = tmp_path / "quotas.yaml"
