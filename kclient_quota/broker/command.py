@@ -27,6 +27,8 @@ _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
 _LAST_PORT = 65_535
 _LOOK_S = 0.2
+_EXPORT_TIMEOUT_MS = 700
+"""How long whoever has pressed Ctrl-C waits for collectors."""
 _MOST_BROKERS = 1_000
 
 
@@ -150,6 +152,7 @@ def run(options: argparse.Namespace) -> int:
             _say(broker, options)
             while not stopped.wait(_LOOK_S):  # a wait without end may not hear of a signal
                 continue
+            broker.close(_EXPORT_TIMEOUT_MS)
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 _ANSWER_TIMEOUT_S = 30
-_EXPORT_TIMEOUT_MS = 700
+_EXPORT_TIMEOUT_MS = 2_000
 
 
 class EmbeddedBroker(ControlPanel):
@@ -185,8 +185,11 @@ class EmbeddedBroker(ControlPanel):
             raise
         return self
 
-    def close(self) -> None:
+    def close(self, export_timeout_ms: int = _EXPORT_TIMEOUT_MS) -> None:
         """Stop everything at once; clients find their connections cut. May be called again.
+
+        Args:
+            export_timeout_ms: how long exporters may take to hand on what clients have pushed.
 
         Raises:
             Exception: what a control function has raised meanwhile.
@@ -198,7 +201,7 @@ class EmbeddedBroker(ControlPanel):
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         if self._fan_out is not None:
-            self._fan_out.close(_EXPORT_TIMEOUT_MS)
+            self._fan_out.close(export_timeout_ms)
         failures, runtime.controls.failures = runtime.controls.failures, []
         if failures:
             raise failures[0]

@@ -56,7 +56,7 @@ class QueuedSink:
         self._writer = writer
         self._queue_bytes = queue_bytes
         self._held_bytes = 0
-        self._queue: queue.Queue[ReceivedPush] = queue.Queue()
+        self._queue: queue.Queue[ReceivedPush | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)
@@ -83,15 +83,20 @@ class QueuedSink:
     def close(self, timeout_ms: int) -> None:
         """Write what is queued, within `timeout_ms`."""
         self._closing.set()
+        self._queue.put_nowait(None)  # it may be waiting for the next one
         self._thread.join(timeout_ms / 1000)
         if self._thread.is_alive():
-            log.warning("%d pushes of client telemetry were not written before closing", self._queue.qsize())
+            done = self.counters
+            left = done.received - done.written - done.failed - done.dropped
+            log.warning("%d pushes of client telemetry were not written before closing", left)
 
     def _run(self) -> None:
         while not (self._closing.is_set() and self._queue.empty()):
             try:
                 push = self._queue.get(timeout=0.05 if self._closing.is_set() else TICK_MS / 1000)
             except queue.Empty:
+                push = None
+            if push is None:
                 self._safely(self._tick)
             else:
                 written = self._safely(partial(self._writer.write, push))
