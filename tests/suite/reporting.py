@@ -99,9 +99,14 @@ class WithoutKafka:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-        report = yield
         reason = apache_kafka_unavailable_reason()
-        if reason is not None and call.excinfo is not None and call.excinfo.errisinstance(ApacheKafkaUnavailable):
+        error = None if reason is None else call.excinfo
+        is_absent = error is not None and error.errisinstance(ApacheKafkaUnavailable)
+        if is_absent:
+            # Before it is written down as a failure: CPython 3.11 parses no source while another thread does so, too.
+            call.excinfo = None
+        report = yield
+        if is_absent:
             report.outcome = "skipped"
             report.longrepr = (str(item.path), 0, f"Skipped: {reason}")
         return report
