@@ -29,6 +29,10 @@ TYPED = [
     ("kclient-quota certify client --bad", {"--badge"}),
     ("kclient-quota broker --advertised", {"--advertised-host"}),
     ("kclient-quota broker --bootstrap", set()),
+    ("kclient-quota certify broker --bo", {"--bootstrap-server"}),
+    ("kclient-quota broker --po", {"--port"}),
+    ("kclient-quota demo --scene pro", {"producers"}),
+    ("kafka-quotas apply --output j", {"json"}),
 ]
 
 
