@@ -196,7 +196,10 @@ def forked(bootstrap: str, limit: str) -> dict[str, Any]:
                 producer.produce("orders", b"child")
             left = producer.flush(0.2 if use_parents else 10)
             told = sum("forked" in record.getMessage() for record in handler.buffer)
-            os.write(write, json.dumps([use_parents, left > 0, told]).encode() + b"\n")
+            producer.poll(0)
+            producer.purge()
+            found = [use_parents, left, told, len(producer), producer.close()]
+            os.write(write, json.dumps(found).encode() + b"\n")
             os._exit(0)
     for _ in range(2):
         os.wait()

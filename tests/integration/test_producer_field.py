@@ -62,8 +62,9 @@ def test_children_of_a_fork_have_their_own_and_are_told_of_their_parents(broker:
     found = played("forked", broker, limit)
     assert (found["left"], found["closed"]) == (0, True)
     own, parents = found["children"]
-    assert own == [False, False, 0]
-    assert parents == [True, True, 1]
+    assert own == [False, 0, 0, 0, True]
+    # librdkafka's locks may be held for ever in a child: its parent's producer counts what it loses, and calls nobody.
+    assert parents == [True, 3, 1, 0, False]
 
 
 def test_a_pool_of_spawned_processes_gets_our_errors(broker: EmbeddedBroker) -> None:

@@ -291,10 +291,13 @@ class Outbox:
             self.on_news()
 
     def after_fork(self) -> None:
-        """This process is a child now: nobody sends here."""
+        """This process is a child now: nobody sends here, and what the parent has to report is the parent's."""
         self.lock = threading.RLock()
         self.inbox = Inbox()
         self.news = Bell()
+        self.reports.clear()
+        self.given_up.clear()
+        self.accepted = self.finished = self.in_flight = 0
         self.is_forked = True
         self.is_open = self.is_running = self.is_spare = False
 

@@ -228,6 +228,9 @@ class Producer(TakingProducer, TelemetryMethods):
             in_flight: those that are sent and not answered.
             blocking: whether to wait until they are gone.
         """
+        if self._outbox.is_forked:
+            self._outbox.finished = self._outbox.accepted
+            return
         if in_queue and self._outbox.has_sender:
             self._tell_sender(lambda sender: sender.purge())
         super().purge(in_queue, in_flight, blocking)
@@ -237,6 +240,8 @@ class Producer(TakingProducer, TelemetryMethods):
     def __len__(self) -> int:
         """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
         outbox = self._outbox
+        if outbox.is_forked:
+            return len(outbox)
         before = outbox.in_flight
         with_librdkafka = super().__len__()
         direct = with_librdkafka - max(before, outbox.in_flight)
@@ -250,8 +255,12 @@ class Producer(TakingProducer, TelemetryMethods):
 
         Returns:
             True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
-            after `transaction.timeout.ms`, and this client's last threads end with the object.
+            after `transaction.timeout.ms`, and this client's last threads end with the object. False in a child process
+            that was forked from the producer's, too: there is nothing to close.
         """
+        if self._outbox.is_forked:
+            # librdkafka's threads, and the telemetry's, are the parent's to end; here nobody would answer.
+            self._closed = self._abandoned = True
         if not self._closed:
             clock = self._clock
             deadline_ms = clock.now_ms() + self._max_block_ms

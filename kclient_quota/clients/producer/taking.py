@@ -65,6 +65,9 @@ class TakingProducer(TransactingProducer):
         if outbox.is_spare and outbox.spare > 0:
             self._hand_over(topic, value, key, partition, callback, timestamp, headers)
             return
+        if outbox.is_forked:
+            self._lose()
+            return
         if isinstance(value, memoryview) and value.readonly:
             value = value.tobytes()
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
@@ -117,9 +120,6 @@ class TakingProducer(TransactingProducer):
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
     ) -> bool:
         """Whether confluent_kafka's `produce` would take this now, for all that can be known."""
-        if self._outbox.is_forked:
-            self._say_forked()
-            return False
         if not (isinstance(topic, str) and isinstance(value, _TEXT) and isinstance(key, _TEXT)):
             return False
         if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
@@ -135,8 +135,15 @@ class TakingProducer(TransactingProducer):
             and not (self._closed or (self._transaction.possible and not self._transaction.is_open))
         )
 
-    def _say_forked(self) -> None:
-        """Say once that a child process sends nothing."""
+    def _lose(self) -> None:
+        """Count a message that a child process does not send, and say so once.
+
+        librdkafka is left alone: its threads are the parent's, and its locks are as they were when the child was forked,
+        one of them held now and then. A call into it may wait for ever.
+        """
+        if self._outbox.accepted >= self._most_messages:
+            raise BufferError("Local: Queue full")
+        self._outbox.accepted += 1
         if "fork" not in self._said:
             self._said.add("fork")
             logger.warning(

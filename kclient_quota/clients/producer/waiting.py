@@ -86,6 +86,9 @@ class WaitingProducer(confluent_kafka.Producer):
     def _serve(self, timeout_ms: float) -> int:
         """Serve callbacks for up to so long, or until there was one; returns how many."""
         outbox = self._outbox
+        if outbox.is_forked:
+            outbox.wait_for_news(min(timeout_ms, SLICE_MS) / 1000)
+            return 0
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             served = outbox.serve()
@@ -240,6 +243,8 @@ class WaitingProducer(confluent_kafka.Producer):
     def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
         outbox, clock = self._outbox, self._clock
+        if outbox.is_forked:
+            return len(outbox)
         outbox.inbox.bell.ring()
         try:
             while True:
