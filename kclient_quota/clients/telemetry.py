@@ -30,7 +30,9 @@ logger = logging.getLogger("kclient_quota")
 
 ENABLE_KEY: Final = "enable.metrics.push"
 CLOSE_MS: Final = 1_000
-"""How long the terminating push may take: close() waits for it, and a process that ends; a destructor does not."""
+"""How long the terminating push may take: close() waits for it, and a process that ends."""
+ABANDON_MS: Final = 10_000
+"""The same after a destructor, which waits for nothing."""
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
 
 _GROWING: Final = ("-total", "-count")
@@ -156,16 +158,16 @@ class ClientTelemetry:
         """Push all that `reader` gives."""
         self._collector.add_source(reader.points)
 
-    def close(self, timeout_ms: int = CLOSE_MS) -> None:
+    def close(self, timeout_ms: int | None = None) -> None:
         """Make the terminating push, if anything was ever subscribed to, and end; may be called again."""
         if self._runner.client_instance_id(0) is None:
             timeout_ms = 0
-        self._runner.close(timeout_ms)
+        self._runner.close(CLOSE_MS if timeout_ms is None else timeout_ms)
         _running.discard(self)
 
     def abandon(self) -> None:
         """As `close`, but waits for nothing: for a destructor."""
-        self._runner.abandon(CLOSE_MS)
+        self._runner.abandon(ABANDON_MS)
 
     # -- what is pushed
 

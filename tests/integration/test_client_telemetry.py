@@ -23,7 +23,14 @@ def cluster():
         yield cluster
 
 
-def wait_until(condition, timeout_s=10):
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A machine that stands still for a second must not cost the last push."""
+    monkeypatch.setattr("kclient_quota.clients.telemetry.CLOSE_MS", 30_000)
+    monkeypatch.setattr("kclient_quota.clients.telemetry.ABANDON_MS", 30_000)
+
+
+def wait_until(condition, timeout_s=60):
     end = time.monotonic() + timeout_s
     while not (found := condition()) and time.monotonic() < end:
         time.sleep(0.02)
