@@ -138,8 +138,8 @@ class TakingProducer(TransactingProducer):
     def _lose(self) -> None:
         """Count a message that a child process does not send, and say so once.
 
-        librdkafka is left alone: its threads are the parent's, and its locks are as they were when the child was forked,
-        one of them held now and then. A call into it may wait for ever.
+        librdkafka is left alone: its threads are the parent's, and its locks are as they were when the process was
+        forked, one of them held now and then. A call into it may wait for ever.
         """
         if self._outbox.accepted >= self._most_messages:
             raise BufferError("Local: Queue full")
