@@ -20,7 +20,7 @@ def apache(**options):
         yield cluster
 
 
-def eventually(ask, is_right, timeout_s=10):
+def eventually(ask, is_right, timeout_s=60):
     """Brokers learn of quotas from the metadata log, a moment after the controller has answered."""
     end = time.monotonic() + timeout_s
     while not is_right(got := ask()) and time.monotonic() < end:

@@ -143,7 +143,7 @@ def end_of_log(talk, topic, *, committed):
 
 def eventually(function, expected):
     """Markers are written in Apache Kafka after EndTxn has been answered."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (found := function()) != expected:
         assert time.monotonic() < deadline, found
         time.sleep(0.05)

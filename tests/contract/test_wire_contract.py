@@ -113,7 +113,7 @@ def _describe(wire: Wire, components: list[tuple[str, int, str | None]], *, stri
 
 def _eventually(read: Callable[[], Any], wanted: Any) -> None:
     """A change is answered before every broker has it in its image."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (found := read()) != wanted and time.monotonic() < deadline:
         time.sleep(0.02)
     assert found == wanted

@@ -21,7 +21,7 @@ def filled() -> Iterator[str]:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for number in range(MESSAGES):
             producer.produce("orders", b"x" * 500, key=str(number))
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         yield cluster.bootstrap_servers
 
 

@@ -185,7 +185,7 @@ def forked(bootstrap: str, limit: str) -> dict[str, Any]:
 
     parent = Producer(conf(bootstrap, limit))
     parent.produce("orders", b"parent")
-    assert parent.flush(10) == 0
+    assert parent.flush(60) == 0
     read, write = os.pipe()
     for use_parents in (True, False):
         if os.fork() == 0:
@@ -194,7 +194,7 @@ def forked(bootstrap: str, limit: str) -> dict[str, Any]:
             producer = parent if use_parents else Producer(conf(bootstrap, limit))
             for _ in range(3):
                 producer.produce("orders", b"child")
-            left = producer.flush(0.2 if use_parents else 10)
+            left = producer.flush(0.2 if use_parents else 60)
             told = sum("forked" in record.getMessage() for record in handler.buffer)
             producer.poll(0)
             producer.purge()
@@ -206,7 +206,7 @@ def forked(bootstrap: str, limit: str) -> dict[str, Any]:
     children = sorted(json.loads(line) for line in os.read(read, 10_000).splitlines())
     for _ in range(3):
         parent.produce("orders", b"parent")
-    return {"children": children, "left": parent.flush(10), "closed": parent.close()}
+    return {"children": children, "left": parent.flush(60), "closed": parent.close()}
 
 
 def throttle(bootstrap: str) -> None:

@@ -29,4 +29,4 @@ def fill(broker, count, *, start=0):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
     for number in range(start, start + count):
         producer.produce("t", str(number), partition=number % 4)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0

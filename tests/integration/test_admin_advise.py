@@ -54,7 +54,7 @@ def test_from_live_metrics(capsys, tmp_path):
         broker.set_quota(client_id="app", producer_byte_rate=10_000_000)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"})
         producer.produce("orders", b"x" * 100_000)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         out = run(capsys, f"--usage={broker.metrics_url}", "--output=json")
         (found,) = [row for row in json.loads(out) if row["entity"] == "{client-id=app} producer_byte_rate"]
         assert found["peak"] == pytest.approx(10_000, rel=0.1)

@@ -77,7 +77,7 @@ def test_a_record_that_is_none_of_ours(broker, client):
     broker.create_topic(DEFAULT_TOPIC)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce(DEFAULT_TOPIC, b"hello", key=b"x")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     with pytest.raises(ConfigError, match="the record at offset 0 is no quota source"):
         TopicStore(client, SYSTEM_CLOCK).load()
 

@@ -19,7 +19,7 @@ def fill(broker: EmbeddedBroker, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 8_000})
     for number in range(count):
         producer.produce("orders", b"%06d" % number + b"x" * 494)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     producer.close()
 
 

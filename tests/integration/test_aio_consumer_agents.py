@@ -134,7 +134,7 @@ async def test_a_token_that_cannot_be_renewed_is_told_and_what_was_sent_is_recei
     with EmbeddedBroker(topics={"orders": 1}, oauth=TokenRules(is_unsecured=True)) as cluster:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
         producer.produce("orders", b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         conf = {
             "bootstrap.servers": cluster.sasl_bootstrap_servers,
             "group.id": "g",
@@ -152,7 +152,7 @@ async def test_a_token_that_cannot_be_renewed_is_told_and_what_was_sent_is_recei
                 failed = await consumer.poll(0.2)
                 assert failed is None or failed.error() is not None
             producer.produce("orders", b"y")
-            assert producer.flush(10) == 0
+            assert producer.flush(60) == 0
             while (second := await consumer.poll(20)) is not None and second.error() is not None:
                 assert time.monotonic() < deadline
     assert (first.value(), second.value()) == (b"x", b"y")

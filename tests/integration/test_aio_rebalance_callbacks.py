@@ -57,7 +57,7 @@ async def over_produce(producer: AIOProducer) -> list["asyncio.Future[Any]"]:
 
 
 async def flush(producer: AIOProducer) -> None:
-    assert await producer.flush(20) == 0
+    assert await producer.flush(60) == 0
 
 
 async def produce(producer: AIOProducer) -> None:

@@ -30,7 +30,7 @@ def test_three_brokers_hold_bytes_against_a_quota_of_their_own() -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app"})
         for partition in range(3):
             producer.produce("spread", b"x" * 1000, partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         recorded = {sample.node_id: sample.value for sample in cluster.byte_samples() if sample.client_id == "app"}
         assert set(recorded) == {1, 2, 3}
         assert all(1000 < value < 1200 for value in recorded.values())
@@ -61,7 +61,7 @@ def test_users_of_the_sasl_listener_have_quotas(secured: ApacheKafka) -> None:
             }
         )
         producer.produce("t", b"x" * 1000)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     recorded = [sample for sample in secured.byte_samples() if sample.user == "alice"]
     assert 2000 < sum(sample.value for sample in recorded) < 2400
     assert {sample.client_id for sample in recorded} == {""}

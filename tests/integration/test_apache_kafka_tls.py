@@ -23,5 +23,5 @@ def test_a_client_that_trusts_the_certificate_produces(tmp_path: Path) -> None:
             }
         )
         producer.produce("t", b"x" * 1000)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         assert any(sample.client_id == "tls-app" for sample in cluster.byte_samples())

@@ -16,7 +16,7 @@ def librdkafka(broker, producer_class=PlainProducer, consumer_class=PlainConsume
     errors = []
     producer = producer_class({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("new", b"x", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert errors == [None]
     consumer = consumer_class(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
@@ -72,7 +72,7 @@ def test_a_subscription_may_come_before_its_topic():
         consumer.poll(0.5)
         producer = PlainProducer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("new", b"x")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         polled = (consumer.poll(0.2) for _ in range(150))
         seen = next(message for message in polled if message is not None and not message.error())
         consumer.close()
@@ -91,7 +91,7 @@ def test_what_clients_compress_is_found_sound(codec):
             plain.produce(
                 "t", value, key=str(index), headers=headers, on_delivery=lambda error, _: errors.append(error)
             )
-        assert plain.flush(20) == 0
+        assert plain.flush(60) == 0
         assert set(errors) == {None}
         asyncio.run(asyncio.wait_for(sent_by_aiokafka(broker, None if codec == "none" else codec), 40))
         assert broker_end(broker) == 4_000

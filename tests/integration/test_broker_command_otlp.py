@@ -46,7 +46,7 @@ def test_a_plain_clients_telemetry_reaches_the_collector(collector):
             servers = broker.stdout.readline().strip().removeprefix("bootstrap.servers=")
             producer = confluent_kafka.Producer({"bootstrap.servers": servers, "client.id": "desk"})
             producer.produce("t", b"x")
-            assert producer.flush(10) == 0
+            assert producer.flush(60) == 0
             assert arrived.wait(15)
         finally:
             broker.send_signal(signal.SIGTERM)

@@ -28,7 +28,7 @@ def test_confluent_kafka_gets_back_what_it_wrote(cluster, compression, idempoten
     producer = Producer({**conf, "enable.idempotence": idempotent, "linger.ms": 5})
     for number in range(500):
         producer.produce("t", b"v%d" % number, key=b"k%d" % number, headers=[("h", b"1")], partition=number % 4)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     del conf["compression.type"]
     consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest", "check.crcs": True})
     consumer.assign([TopicPartition("t", index, 0) for index in range(4)])
@@ -52,7 +52,7 @@ def test_confluent_kafka_finds_offsets_by_time_and_by_place(cluster):
     producer = Producer({**conf, "linger.ms": 50})
     for number in range(10):
         producer.produce("t", b"v", partition=0, timestamp=1_000 + number * 10)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({**conf, "group.id": "g"})
     for time_ms, offset in ((0, 0), (1_035, 4), (1_090, 9), (1_091, -1)):
         (found,) = consumer.offsets_for_times([TopicPartition("t", 0, time_ms)], 10)
@@ -99,10 +99,10 @@ def test_confluent_kafka_hears_of_throttles_and_feels_them(cluster):
     )
     for _ in range(60):
         producer.produce("t", b"x" * 1000, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     began = time.monotonic()
     producer.produce("t", b"x", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     waited = time.monotonic() - began
     ((broker_id, throttle_s), *_) = heard
     assert broker_id == 1

@@ -29,7 +29,7 @@ def connect(cluster, client_id="telemetry-test"):
     return Connection(ConnectionSettings(host, int(port), client_id), SYSTEM_CLOCK)
 
 
-def wait_for_pushes(cluster, count, timeout_s=10):
+def wait_for_pushes(cluster, count, timeout_s=60):
     end = time.monotonic() + timeout_s
     while len(cluster.pushes) < count and time.monotonic() < end:
         time.sleep(0.02)

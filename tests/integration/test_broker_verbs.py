@@ -31,7 +31,7 @@ def produce(cluster, count=1, partition=0, **conf):
     producer = Producer({**base, **conf})
     for _ in range(count):
         producer.produce("t", b"x", partition=partition, on_delivery=lambda error, _: errors.append(error))
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     return errors
 
 
@@ -122,13 +122,13 @@ def test_throttles_pass_with_the_clock_that_is_given():
         cluster.set_quota(client_id="app", producer_byte_rate=1)
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app", "linger.ms": 0})
         producer.produce("t", b"x" * 3_600)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         (throttle_ms,) = [seen.throttle_time_ms for seen in cluster.requests if seen.throttle_time_ms]
         assert throttle_ms > 3_500_000, "about an hour"
         producer.produce("t", b"x")
         assert producer.flush(0.5) == 1
         clock.sleep_ms(throttle_ms)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
 
 # -- test verbs
@@ -186,12 +186,12 @@ def test_connections_may_be_cut_by_client_id():
                 {"bootstrap.servers": cluster.bootstrap_servers, "client.id": name, "linger.ms": 0}
             )
             producers[name].produce("t", b"x")
-            assert producers[name].flush(10) == 0
+            assert producers[name].flush(60) == 0
         assert cluster.kill_connections("a") >= 1
         assert cluster.kill_connections("a") == 0
         for producer in producers.values():
             producer.produce("t", b"x")
-            assert producer.flush(10) == 0
+            assert producer.flush(60) == 0
         assert cluster.kill_connections() >= 2
 
 
@@ -202,10 +202,10 @@ def test_a_killed_connection_in_mid_throttle_reconnects_and_is_still_over_its_qu
         producer = Producer({**conf, "reconnect.backoff.ms": 10})
         for _ in range(60):
             producer.produce("t", b"x" * 1000)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         cluster.kill_connections("app")
         producer.produce("t", b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         throttles = [seen.throttle_time_ms for seen in cluster.requests if seen.api_key == PRODUCE]
         assert throttles[0] > 1_500
         assert throttles[1] > 1_000, "broker-side history survives the connection"
@@ -349,7 +349,7 @@ def test_the_command_serves_until_it_is_interrupted(ending):
             {"bootstrap.servers": servers, "throttle_cb": lambda event: heard.append(event.throttle_time)}
         )
         producer.produce("t", b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         assert heard
         process.send_signal(ending)
         assert process.wait(5) == 0

@@ -31,7 +31,7 @@ def servers() -> Iterator[str]:
         for partition in range(PARTITIONS):
             for number in range(EACH):
                 producer.produce("numbers", b"%06d" % number, partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         yield broker.bootstrap_servers
 
 

@@ -59,7 +59,7 @@ def login(cluster, user):
     }
 
 
-def eventually(ask, wanted, timeout_s=10):
+def eventually(ask, wanted, timeout_s=60):
     """Brokers learn of quotas from the metadata log, a moment after the controller has answered."""
     end = time.monotonic() + timeout_s
     while (got := ask()) != wanted and time.monotonic() < end:

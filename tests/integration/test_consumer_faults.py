@@ -26,7 +26,7 @@ def fill(broker: EmbeddedBroker, count: int, *, batch: int = 1, size: int = 1_00
     )
     for number in range(count):
         producer.produce("orders", b"%08d" % number + b"x" * (size - 8))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def started(broker: EmbeddedBroker, **conf: Any) -> Consumer:
@@ -60,7 +60,7 @@ def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(bro
     consumer = started(broker, consumer_byte_rate=100_000)
     drain(consumer, 5)
     broker.throttle_next(FETCH, HALF_A_DAY_MS)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not any(state.throttled_until_ms for state in consumer.quota_state().values()):
         assert time.monotonic() < deadline
         consumer.poll(0.1)
@@ -115,7 +115,7 @@ def test_connections_killed_in_mid_throttle_change_nothing_about_the_pace(broker
     consumer = started(broker)
     seen = [message.offset() for message in drain(consumer, 20)]
     broker.throttle_next(FETCH, 800)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not any(state.throttled_until_ms for state in consumer.quota_state().values()):
         assert time.monotonic() < deadline
         message = consumer.poll(0.05)
@@ -168,7 +168,7 @@ def test_a_batch_that_can_never_come_is_told_with_the_quota_that_would_let_it(
         assert 12_000 < named < 13_500
         broker.set_quota(client_id="app", consumer_byte_rate=named)
         drain(consumer, 1, 30)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while any(state.stall for state in consumer.quota_state().values()):
             assert time.monotonic() < deadline
             consumer.poll(0.05)
@@ -187,7 +187,7 @@ def test_a_topic_that_does_not_exist_is_said_so(broker: EmbeddedBroker) -> None:
         }
     )
     consumer.subscribe(["absent"])
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     message = None
     while message is None:
         assert time.monotonic() < deadline

@@ -79,7 +79,7 @@ def test_interrupts_lose_nothing_and_double_nothing(broker: EmbeddedBroker, how:
     for partition in range(PARTITIONS):
         for number in range(each):
             producer.produce("numbers", b"%06d" % number, partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     told: list[Any] = [broker.bootstrap_servers, limit, how, INTERRUPTS, each, PARTITIONS]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True, check=False, timeout=150

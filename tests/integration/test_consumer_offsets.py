@@ -35,7 +35,7 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     for offset in range(100):
         for partition in range(2):
             producer.produce(name, str(offset), partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -69,7 +69,7 @@ def until(condition: Callable[[], Any], seconds: float = 10) -> None:
 
 def receive(consumer: Any, count: int) -> list[Message]:
     received: list[Message] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while len(received) < count:
         assert time.monotonic() < deadline, f"{len(received)} of {count} messages came"
         message = consumer.poll(0.5)

@@ -211,7 +211,7 @@ def write(servers, count):
                 partition=number % 3,
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     finally:
         producer.close()
     assert failures == []

@@ -31,7 +31,7 @@ def test_java_resumes_in_its_group(broker, java, protocol):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(30):
         producer.produce("t", str(number), partition=number % 2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     values = []
     for _ in range(3):
         values += consume(java, broker.bootstrap_servers, 10, f"group.protocol={protocol}", "max.poll.records=10")
@@ -58,7 +58,7 @@ def test_java_writes_in_transactions(broker, java):
     open_one.init_transactions(10)
     open_one.begin_transaction()
     open_one.produce("t", b"aborted", partition=0)
-    assert open_one.flush(10) == 0
+    assert open_one.flush(60) == 0
     listed = java(TRANSACTIONS, "--bootstrap-server", servers, "list")
     assert [line.split()[3] for line in listed.splitlines() if line.startswith("x")] == ["Ongoing"]
     described = java(TRANSACTIONS, "--bootstrap-server", servers, "describe", "--transactional-id", "x")

@@ -17,7 +17,7 @@ def broker():
         producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 0})
         for number in range(40):
             producer.produce("t", str(number), partition=number % 4)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         yield running
 
 

@@ -139,7 +139,7 @@ def filled(cluster: EmbeddedBroker, count: int) -> None:
     writer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(count):
         writer.produce("orders", b"%06d" % number + b"x" * 94, partition=number % PARTITIONS)
-    assert writer.flush(20) == 0
+    assert writer.flush(60) == 0
     writer.close()
 
 

@@ -73,7 +73,7 @@ def test_librdkafka_with_a_token(cluster, rsa_key, kind):
     delivered = []
     producer = confluent_kafka.Producer(config(cluster, token, f"librdkafka-{kind}"))
     producer.produce("t", b"x", on_delivery=lambda error, _: delivered.append(error))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert delivered == [None]
     assert {seen.principal for seen in cluster.requests if seen.client_id == f"librdkafka-{kind}"} >= {name}
 
@@ -153,7 +153,7 @@ def test_the_subject_of_a_client_certificate_is_the_user(mutual):
     cluster, conf, own = mutual
     producer = confluent_kafka.Producer({**conf, **own, "client.id": "librdkafka-mtls"})
     producer.produce("t", b"x")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     with ClusterClient({**conf, **own, "client.id": "own-mtls"}, SYSTEM_CLOCK) as client:
         client.ask(MetadataRequest(topics=[]), timeout_ms=5_000)
     for client_id in ("librdkafka-mtls", "own-mtls"):

@@ -164,7 +164,7 @@ def test_a_producers_span_ends_at_delivery_and_a_consumers_links_to_it(conf, spa
         with trace.get_tracer("app", tracer_provider=spans.provider).start_as_current_span("checkout") as checkout:
             producer.produce("orders", b"x", key=b"k", headers={"mine": b"1"})
         assert [span.name for span in spans.get_finished_spans()] == ["checkout"], "not before it is delivered"
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     (send,) = [span for span in spans.get_finished_spans() if span.name == "send orders"]
     assert send.kind is SpanKind.PRODUCER
     assert send.parent.span_id == checkout.get_span_context().span_id
@@ -214,7 +214,7 @@ def test_beside_opentelemetrys_own_instrumentation(conf, spans, instrumented):
     with Producer(conf) as mine:
         proxied = contrib.instrument_producer(mine, spans.provider)
         proxied.produce("orders", b"x")
-        assert proxied.flush(10) == 0
+        assert proxied.flush(60) == 0
     named = {span.name: span for span in spans.get_finished_spans()}
     ours = named.pop("send orders")
     (theirs,) = named.values()
@@ -240,7 +240,7 @@ conf = {"bootstrap.servers": sys.argv[1], "client.id": "shop"}
 told = []
 with Producer(conf) as producer:
     producer.produce("orders", b"x", on_delivery=lambda error, message: told.append((error, message.offset())))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 assert told == [(None, 0)], told
 with Consumer({**conf, "group.id": sys.argv[2], "auto.offset.reset": "earliest"}) as consumer:
     consumer.subscribe(["orders"])

@@ -56,7 +56,7 @@ def test_interceptors_see_every_record_gated_or_not(broker: EmbeddedBroker, more
 
     producer.produce("orders", b"one", on_delivery=on_delivery)
     producer.produce_batch("orders", [{"value": b"two"}], on_delivery=on_delivery)
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert watching.sent == [b"one", b"two"]
     assert [offset for offset, _ in watching.acknowledged] == [0, 1]
@@ -108,7 +108,7 @@ def test_a_consumer_outlives_its_poll_interval_while_produce_waits(
     group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "copy", "auto.offset.reset": "earliest"}
     consumer = consumer_class({**group, "max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000})
     consumer.subscribe(["source"])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not consumer.assignment() and time.monotonic() < deadline:
         consumer.poll(0.2)
     producer = made(conf(broker, **{"max.block.ms": 8_000}), heartbeat=consumer)
@@ -143,7 +143,7 @@ def test_headers_keys_and_text_arrive_as_given(broker: EmbeddedBroker) -> None:
     headers: dict[str, bytes | None] = {"a": b"1", "b": None}
     producer.produce("orders", "wärt", "schlüssel", 0, headers=headers, timestamp=1_700_000_000_000)
     headers.clear()  # what was given is copied
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     producer.close()
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "r"})
     consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
@@ -161,7 +161,7 @@ def test_the_default_delivery_callback_hears_of_every_message(broker: EmbeddedBr
     producer = made(conf(broker, **default))
     for _ in range(500):
         producer.produce("orders", b"x" * 100)
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert heard == [None] * 500
 
@@ -172,7 +172,7 @@ def test_errors_only_still_lets_deliveries_be_followed(broker: EmbeddedBroker) -
     producer = made(conf(broker, **only))
     for _ in range(150):
         producer.produce("orders", b"x" * 1_000, on_delivery=lambda error, message: heard.append(error))
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert heard == []
 
@@ -189,7 +189,7 @@ def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: 
     broker.throttle_next(PRODUCE, 400)
     producer.produce("orders", b"x")
     producer.flush(5)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not (throttles and statistics) and time.monotonic() < deadline:
         producer.poll(0.5)
     assert type(producer) is Producer
@@ -241,7 +241,7 @@ def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> N
     del producer
     gc.collect()
     assert alive() is None
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert set(threading.enumerate()) <= before

@@ -36,6 +36,6 @@ def test_keys_go_where_librdkafka_sends_them(name: str) -> None:
                 went[number] = message.partition()
 
             producer.produce("orders", b"x", key=key, on_delivery=report)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         producer.close()
     assert [went[number] for number in range(len(keys))] == [partitioner.partition(key, PARTITIONS) for key in keys]

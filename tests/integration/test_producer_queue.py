@@ -40,7 +40,7 @@ def test_each_grant_leaves_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None
             producer.produce("orders", b"x" * 100, str(number % 500))
             producer.poll(0)
             number += 1
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         requests = [request for request in broker.requests if request.api_key == PRODUCE]
         producer.close()
     assert sum(grants) == number
@@ -128,7 +128,7 @@ def test_below_four_fifths_of_the_quota_nothing_waits(broker: EmbeddedBroker) ->
         while (left := due - time.monotonic()) > 0:
             ours.poll(left / 2)
             plain.poll(0)
-    assert ours.flush(20) == plain.flush(20) == 0
+    assert ours.flush(20) == plain.flush(60) == 0
     ninety = {name: sorted(found)[len(found) * 9 // 10] for name, found in took_s.items()}
     assert ninety["ours"] < ninety["plain"] + 0.25, ninety
     assert ours.metric("quota-queue-time-avg") < 100

@@ -27,7 +27,7 @@ def in_transaction(
     producer.begin_transaction()
     broker.throttle_next(PRODUCE, throttle_ms)
     producer.produce("orders", b"first", on_delivery=reports)
-    assert producer.flush(2) == 0
+    assert producer.flush(60) == 0
     stuck(producer, reports)
     return producer, reports
 
@@ -161,7 +161,7 @@ def test_closing_with_a_transaction_open_does_not_wait_for_a_cluster_that_is_gon
         producer.init_transactions(10)
         producer.begin_transaction()
         producer.produce("orders", b"v")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     with caplog.at_level(logging.WARNING, logger="kclient_quota"):
         assert not producer.close()
     assert [text for text in caplog.messages if "transaction open" in text]

@@ -56,7 +56,7 @@ def test_a_long_wait_is_told_when_it_is_long_and_when_it_ends(
     producer = slow(broker)
     broker.throttle_next(0, 3_000)
     producer.produce("orders", b"first")
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     caplog.clear()
     producer.produce("orders", b"x" * 1_000)
     told = [
@@ -97,7 +97,7 @@ def test_blocking_is_bounded_within_its_context_and_in_its_thread_only(broker: E
     producer = slow(broker, **{"max.block.ms": HOUR_MS})
     broker.throttle_next(0, HOUR_MS)
     producer.produce("orders", b"first")
-    assert producer.flush(5) == 0
+    assert producer.flush(60) == 0
     refused: list[float] = []
     others: list[str] = []
 
@@ -133,11 +133,11 @@ def test_a_throttle_shorter_than_the_delay_that_messages_may_have_is_not_waited_
         producer = slow(broker, producer_byte_rate=1_000_000, **{"quota.max.delay.ms": most_ms})
         broker.throttle_next(0, 2_500)
         producer.produce("orders", b"first")
-        assert producer.flush(5) == 0
+        assert producer.flush(60) == 0
         begin = time.monotonic()
         producer.produce("orders", b"next")
         took_s[most_ms] = time.monotonic() - begin
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     assert took_s[60_000] < 1.5 < took_s[100]
 
 

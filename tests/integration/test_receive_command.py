@@ -27,7 +27,7 @@ def cluster():
             producer.produce("telemetry", value, key=str(number))
         producer.produce("telemetry", b"\xffno telemetry")
         producer.produce("telemetry", b"")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         yield running
 
 

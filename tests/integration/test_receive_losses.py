@@ -30,7 +30,7 @@ def cluster():
             producer.produce(
                 "telemetry", with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD))
             )
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         yield running
 
 

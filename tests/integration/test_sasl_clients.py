@@ -42,7 +42,7 @@ def test_confluent_kafka(broker, mechanism, user):
     delivered = []
     producer = Producer(config(broker, mechanism, user, USERS[user]) | {"linger.ms": 0, "client.id": mechanism})
     producer.produce("t", b"x", on_delivery=lambda error, _: delivered.append(error))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert delivered == [None]
     seen = [s for s in broker.requests if s.api_key == PRODUCE and s.client_id == mechanism]
     assert seen[-1].principal == user
@@ -54,7 +54,7 @@ def test_confluent_kafka_with_a_wrong_password(broker, mechanism):
     admin = AdminClient(config(broker, mechanism, password="wrong") | {"error_cb": errors.append})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not any(error.name() == "_AUTHENTICATION" for error in errors):
         assert time.monotonic() < deadline
         admin.poll(0.1)
@@ -106,7 +106,7 @@ def test_a_session_that_ends_is_renewed_in_time():
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             producer.produce("t", b"x")
-            assert producer.flush(5) == 0
+            assert producer.flush(60) == 0
             time.sleep(0.1)
         asked = sum(1 for seen in broker.requests if seen.api_key == SASL_AUTHENTICATE)
         assert asked >= 6, "two tokens at the start and two for each renewal"

@@ -48,7 +48,7 @@ def test_an_orderly_restart_keeps_records_offsets_and_quotas(tmp_path):
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
         for number in range(100):
             producer.produce("t", str(number))
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
         group.commit(offsets=[TopicPartition("t", 0, 42)], asynchronous=False)
         group.close()
@@ -124,7 +124,7 @@ def test_a_transaction_cut_off_by_the_end_of_the_broker_is_not_read(tmp_path):
         producer.commit_transaction(10)
         producer.begin_transaction()
         producer.produce("t", b"open")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert read_all(broker, **{"isolation.level": "read_committed"}) == [b"committed"]
         assert read_all(broker, **{"isolation.level": "read_uncommitted"}) == [b"committed", b"open"]

@@ -49,7 +49,7 @@ def throttled(broker: EmbeddedBroker, end: Call) -> Producer:
     producer.begin_transaction()
     broker.throttle_next(PRODUCE, THROTTLE_MS)
     producer.produce("orders", b"first")
-    assert producer.flush(2) == 0
+    assert producer.flush(60) == 0
     ends = [end]
 
     def beat() -> None:

@@ -56,7 +56,7 @@ def write(producer, *values):
     producer.begin_transaction()
     for number, value in enumerate(values):
         producer.produce("out", value, partition=number % 2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(broker):
@@ -115,7 +115,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first(broker):
 def test_a_transaction_that_takes_too_long_is_aborted(broker):
     producer = transactional(broker, transaction_timeout_ms=1000)
     write(producer, "a")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while read(broker, "read_uncommitted") != ["a"]:
         assert time.monotonic() < deadline
     time.sleep(1.2)
@@ -131,7 +131,7 @@ def test_consume_transform_produce_moves_offsets_with_the_records(broker):
     source = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(20):
         source.produce("t", str(number))
-    assert source.flush(10) == 0
+    assert source.flush(60) == 0
 
     def consumer():
         made = Consumer(
