@@ -1,21 +1,15 @@
 """Ctrl-C ends every command within a second, with all that it has started."""
 
 import contextlib
-import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
 
 from kclient_quota import ClientQuotaFilter, QuotaAdmin
 from kclient_quota.broker import EmbeddedBroker
+from tests.ctrl_c import PROMPT_S, children_of, interrupted, is_alive, soon, started
 
-PROMPT_S = 5
-"""A second, and what a busy machine takes besides; each of these took ten or more, or did not end."""
 QUOTAS, METRICS, MAIN = "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics", "kclient_quota.cli.main"
 
 
@@ -36,28 +30,6 @@ def silent():
         server.shutdown(socket.SHUT_RDWR)
     for connection in taken:
         connection.close()
-
-
-def started(module, *words):
-    """A command in a process of its own, which has begun to load."""
-    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
-    named = f"import sys; sys.argv[1:] = {list(words)!r}; import {module} as m"
-    code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout.readline() == "on\n"
-    return process
-
-
-def interrupted(process):
-    """How many seconds it took to end, and what it said besides."""
-    with process:
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-        assert "Traceback" not in err
-        return time.monotonic() - began, err
 
 
 ASKING = [
@@ -120,24 +92,3 @@ def test_what_certify_has_set_on_a_broker_is_gone_after_ctrl_c():
         interrupted(process)
         assert process.returncode == 130
         assert not quotas()
-
-
-def soon(is_so):
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end, "not within a minute"
-        time.sleep(0.05)
-
-
-def is_alive(pid):
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def children_of(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        if task.name != str(pid)
-        for child in (task / "children").read_text().split()
-    ]

@@ -8,6 +8,7 @@ import pytest
 
 from kclient_quota.cli import progress
 from kclient_quota.cli.main import main
+from tests.ctrl_c import PROMPT_S, children_of, interrupted, is_alive, soon, started
 
 
 class Kept:
@@ -74,3 +75,17 @@ def test_what_does_not_fit_is_one_message(ours, tmp_path, capsys, given, words):
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_ctrl_c_ends_a_pipeline_at_work_and_its_jvm(tmp_path):
+    output = tmp_path / "sweep"
+    process = started(
+        "kclient_quota.cli.main", "pipeline", "simulate", "--vary", "seconds=9000000", "--output", str(output)
+    )
+    soon((output / "_temporary").exists, 150)  # its tasks are under way
+    jvm = children_of(process.pid)
+    took_s, _ = interrupted(process)
+    assert process.returncode == 130
+    assert took_s < PROMPT_S
+    assert jvm
+    soon(lambda: not any(map(is_alive, jvm)))

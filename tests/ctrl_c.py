@@ -1,0 +1,56 @@
+"""Commands in processes of their own, and Ctrl-C."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROMPT_S = 5
+"""A second, and what a busy machine takes besides; each of these took ten or more, or did not end."""
+
+
+def started(module, *words):
+    """A command in a process of its own, which has begun to load."""
+    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
+    named = f"import sys; sys.argv[1:] = {list(words)!r}; import {module} as m"
+    code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "on\n"
+    return process
+
+
+def interrupted(process):
+    """How many seconds it took to end, and what it said besides."""
+    with process:
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert "Traceback" not in err
+        return time.monotonic() - began, err
+
+
+def soon(is_so, within_s=60):
+    """Wait until it is."""
+    end = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < end, f"not within {within_s} s"
+        time.sleep(0.05)
+
+
+def is_alive(pid):
+    """Whether a process runs."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def children_of(pid):
+    """The processes that it has started, in whichever thread."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        if task.name != str(pid)
+        for child in (task / "children").read_text().split()
+    ]
