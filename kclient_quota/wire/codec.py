@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from kclient_quota.errors import WireError
 from kclient_quota.wire.diagnosis import find_fault
-from kclient_quota.wire.reading import ReaderSource
+from kclient_quota.wire.reading import ManyElements, ReaderSource
 from kclient_quota.wire.writing import WriterSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
 
     from kclient_quota.wire.schema import Message, Struct
 
@@ -50,14 +50,63 @@ def decode(
     stop = len(buffer) if end is None else end
     try:
         message, position = read(buffer, offset, stop)
-    except WireError as error:
-        raise WireError(f"{schema.name} v{version}: {error}") from None
-    except _MALFORMED as error:
-        raise WireError(f"{schema.name} v{version}: {_explain(error)}") from None
+    except (WireError, *_MALFORMED) as error:
+        raise _malformed(cls, version, error) from None
     if position != stop:
         _wrong_end(cls, version, stop - position)
     found: _M = message
     return found
+
+
+def decode_few(cls: type[_M], version: int, buffer: bytes | memoryview, offset: int, end: int, most: int) -> _M | None:
+    """Read a message's body, or None when its arrays have more than `most` elements: see `decode_by_and_by`.
+
+    Bytes behind the message are passed over, as Kafka does (librdkafka's Metadata of all topics has three).
+
+    Raises:
+        WireError: as `decode`.
+    """
+    read = cls.__schema__.decoders.get(version) or _reader(cls, version)
+    try:
+        message, position = read(buffer, offset, end, most)
+    except ManyElements:
+        return None
+    except (WireError, *_MALFORMED) as error:
+        raise _malformed(cls, version, error) from None
+    if position > end:
+        _wrong_end(cls, version, end - position)
+    found: _M = message
+    return found
+
+
+def decode_by_and_by(
+    cls: type[_M], version: int, buffer: bytes | memoryview, offset: int, end: int, at_once: int
+) -> Generator[None, None, _M]:
+    """The same, with a pause after every `at_once` elements; what it returns is the message.
+
+    Raises:
+        WireError: as `decode`.
+    """
+    read = _pausing_readers.get((cls, version))
+    if read is None:
+        _check_version(cls, version)
+        read = _pausing_readers[cls, version] = ReaderSource(cls, version, pauses=True).compile()
+    try:
+        message, position = yield from read(buffer, offset, end, at_once)
+    except (WireError, *_MALFORMED) as error:
+        raise _malformed(cls, version, error) from None
+    if position > end:
+        _wrong_end(cls, version, end - position)
+    found: _M = message
+    return found
+
+
+_pausing_readers: dict[tuple[type[Message], int], Callable[..., Generator[None, None, tuple[Any, int]]]] = {}
+
+
+def _malformed(cls: type[Message], version: int, error: Exception) -> WireError:
+    said = error if isinstance(error, WireError) else _explain(error)
+    return WireError(f"{cls.__schema__.name} v{version}: {said}")
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -89,6 +138,27 @@ def encode_element(element: Struct, version: int) -> bytes:
     except _UNWRITABLE as error:
         raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
     return b"".join(pieces)
+
+
+class Encoded:
+    """What stands in a message in place of a long list of structs that have been encoded already.
+
+    Args:
+        count: how many there are.
+        chunks: their encodings, many in each.
+    """
+
+    __slots__ = ("_chunks", "_count")
+
+    def __init__(self, count: int, chunks: list[bytes]) -> None:
+        self._count = count
+        self._chunks = chunks
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._chunks)
 
 
 _element_writers: dict[tuple[type[Struct], int], Callable[..., None]] = {}

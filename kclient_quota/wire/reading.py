@@ -24,6 +24,8 @@ MAX_ONE_BYTE = 127
 FEW = 8  # arrays of numbers shorter than this have a struct ready
 _ZERO_UUID_BYTES = bytes(16)
 _MAX_UVARINT = 0xFFFFFFFF
+_MOST_TAGS = 4_096  # Kafka's messages have a handful; each costs as much as a field
+_NUMBERS_OF_AN_ELEMENT = 64  # so many numbers of an array are read in the time of one struct
 _UVARINT_BITS = 28
 
 
@@ -47,7 +49,7 @@ def read_uvarint(buf: bytes | memoryview, p: int) -> tuple[int, int]:
 def read_unknown_tags(buf: memoryview, p: int, end: int) -> tuple[dict[int, bytes] | None, int]:
     """The tagged fields at `p` as bytes by number, None when there are none, and the position behind them."""
     count, p = read_uvarint(buf, p)
-    if count * 2 > end - p:
+    if count * 2 > end - p or count > _MOST_TAGS:
         _too_long("tagged fields", count, end - p)
     tags: dict[int, bytes] = {}
     for _ in range(count):
@@ -81,12 +83,25 @@ def unpacker(codes: str) -> Callable[..., Any]:
     return struct.Struct(">" + codes).unpack_from
 
 
-class ReaderSource:
-    """Source of `read(buf, p, end) -> (message, p)` for one class and version."""
+class ManyElements(Exception):  # noqa: N818 - no error: it is read by and by then
+    """A message has more elements than may be read at once."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+
+def _many() -> NoReturn:
+    raise ManyElements
+
+
+class ReaderSource:
+    """Source of `read(buf, p, end, most) -> (message, p)` for one class and version.
+
+    It raises `ManyElements` once the arrays have had more than `most` elements. With `pauses` it is a generator, which
+    yields after every `most` elements and returns the same.
+    """
+
+    def __init__(self, cls: type[Message], version: int, *, pauses: bool = False) -> None:
         self._root = cls
         self._version = version
+        self._pauses = pauses
         self._flexible = version in cls.__schema__.flexible_versions
         self._lines: list[str] = []
         self._depth = 1
@@ -97,6 +112,7 @@ class ReaderSource:
             "unknown_tags": read_unknown_tags,
             "uuid": _read_uuid,
             "null": _null,
+            "many": _many,
             "too_long": _too_long,
             "tag_size": _tag_size,
             "unpack_from": struct.unpack_from,
@@ -104,14 +120,15 @@ class ReaderSource:
             "length32": unpacker("i"),
         }
 
-    def compile(self) -> Callable[..., tuple[Any, int]]:
+    def compile(self) -> Callable[..., Any]:
         """The function itself."""
         top = self._struct(self._root)
         self._emit(f"return {top}, p")
         body = "\n".join(self._lines)
-        source = f"def read(buf, p, end):\n    view = memoryview(buf)\n{body}\n"
+        head = "def read(buf, p, end, most=1 << 62):\n    view = memoryview(buf); left = most"
+        source = f"{head}\n{body}\n"
         exec(source, self._names)  # noqa: S102 - the source is made of our own tables, as dataclasses does
-        read: Callable[..., tuple[Any, int]] = self._names["read"]
+        read: Callable[..., Any] = self._names["read"]
         return read
 
     def _emit(self, line: str) -> None:
@@ -227,6 +244,10 @@ class ReaderSource:
             self._emit(f"if {n} < {FEW}: {target} = list({few}[{n}](buf, p))")
             self._emit(f"else: {target} = list(unpack_from(f'>{{{n}}}{code}', buf, p))")
             self._emit(f"p += {n} * {SIZES[spec.type]}")
+            self._emit(f"if {n} >= {_NUMBERS_OF_AN_ELEMENT}:")
+            self._depth += 1
+            self._counted(f"{n} // {_NUMBERS_OF_AN_ELEMENT}")
+            self._depth -= 1
         else:
             self._elements(target, spec, n)
         self._depth -= nullable
@@ -234,8 +255,12 @@ class ReaderSource:
     def _elements(self, target: str, spec: Field, n: str) -> None:
         items = self._fresh("l")
         self._emit(f"{target} = {items} = []")
+        if not self._pauses:
+            self._counted(n)
         self._emit(f"for _ in range({n}):")
         self._depth += 1
+        if self._pauses:
+            self._counted("1")
         if spec.is_struct:
             item = self._struct(struct_class(self._root, spec.type))
         else:
@@ -243,6 +268,11 @@ class ReaderSource:
             self._value(item, spec.element())
         self._emit(f"{items}.append({item})")
         self._depth -= 1
+
+    def _counted(self, elements: str) -> None:
+        """Take so many off what is left to be read at once."""
+        self._emit(f"left -= {elements}")
+        self._emit("if left < 0: " + ("yield; left = most" if self._pauses else "many()"))
 
     def _least_size(self, spec: Field) -> int:
         """The fewest bytes one element of the array takes."""
@@ -281,7 +311,7 @@ class ReaderSource:
         unknown = self._fresh("unknown")
         self._emit(f"{unknown} = {{}}")
         self._emit(f"{count}, p = uvarint(buf, p)")
-        self._emit(f"if {count} * 2 > end - p: too_long('tagged fields', {count}, end - p)")
+        self._emit(f"if {count} * 2 > end - p or {count} > {_MOST_TAGS}: too_long('tagged fields', {count}, end - p)")
         self._emit(f"for _ in range({count}):")
         self._depth += 1
         self._emit(f"{tag}, p = uvarint(buf, p)")

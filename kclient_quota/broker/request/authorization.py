@@ -7,6 +7,8 @@ answer. What fits neither (Metadata, CreateTopics, ...) asks `Context.may` in it
 
 import copy
 from collections.abc import Mapping
+from functools import partial
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
@@ -116,10 +118,11 @@ async def authorized(call: Handler, context: Context, request: Request) -> Respo
     items = getattr(request, each.field) if each is not None else None
     if each is None or not items:
         return await call(context, request)
-    allowed = [item for item in items if _may_each(context, each, item)]
-    if len(allowed) == len(items):
+    may = await context.in_turns(items, partial(_may_each, context, each))
+    if all(may):
         return await call(context, request)
-    denied = [item for item in items if not _may_each(context, each, item)]
+    allowed = list(compress(items, may))
+    denied = [item for item, is_allowed in zip(items, may, strict=True) if not is_allowed]
     refusal = _refused(context, _with(request, each.field, denied), DENIED[each.resource_type])
     if not allowed:
         return refusal

@@ -119,6 +119,7 @@ class Context:
         registry: every API that this broker answers.
         now_ms: milliseconds since 1970 when the request was taken up.
         emptied: makes the answer of a fetch that a quota empties.
+        seen_to: of the request's topics, partitions or names since others had their turn.
     """
 
     broker: BrokerInfo
@@ -133,6 +134,7 @@ class Context:
     registry: "Registry"
     now_ms: int
     emptied: "Callable[[], Response]" = FetchResponse
+    seen_to: int = 0
 
     @property
     def principal(self) -> str:
@@ -154,14 +156,22 @@ class Context:
     async def in_turns(self, asked: "Sequence[AskedT]", make: Callable[[AskedT], MadeT]) -> list[MadeT]:
         """What `make` makes of each; of many in turns with whatever else there is to do.
 
-        Not for what still lies in the request's own buffer, such as records: that is used again meanwhile.
+        Calls count together, so that a thousand lists of one are as many as one of a thousand. A request that is long
+        enough for this lies in a buffer of its own, a shorter one is answered before its buffer is used again.
         """
         found: list[MadeT] = []
         for start in range(0, len(asked), AT_ONCE):
-            if start:
-                await self.others_turn()
-            found += map(make, asked[start : start + AT_ONCE])
+            part = asked[start : start + AT_ONCE]
+            await self.turn_after(len(part))
+            found += map(make, part)
         return found
+
+    async def turn_after(self, count: int = 1) -> None:
+        """Say that so many things are seen to next: after every thousand others have their turn."""
+        if self.seen_to and self.seen_to + count > AT_ONCE:
+            self.seen_to = 0
+            await self.others_turn()
+        self.seen_to += count
 
     async def others_turn(self) -> None:
         """Let whatever else there is to do on the loop be done before this goes on."""

@@ -18,19 +18,12 @@ from kclient_quota.wire.frame import RequestHeader, decode_request_header, encod
 from kclient_quota.wire.messages import (
     ApiVersionsResponse,
 )
-from kclient_quota.wire.schema import Response
 
 _LOG = logging.getLogger(__name__)
 _API_VERSIONS = 18
-_COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
-"""APIs that a coordinator of groups or transactions answers."""
-_LENGTH_AND_CORRELATION_ID = 8
-_LENGTH_OF_RECORDS = 4
 
 
-def dispatch(
-    node: Node, connection: ConnectionState, frame: memoryview, end: int, done: Done
-) -> Drive[Response | None] | None:
+def dispatch(node: Node, connection: ConnectionState, frame: memoryview, end: int, done: Done) -> Drive[None] | None:
     """Answer one request.
 
     Args:

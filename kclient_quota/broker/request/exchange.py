@@ -1,14 +1,14 @@
 """One request on its way through a node: decoded, handled, held to quotas, answered."""
 
 import logging
-import struct
 from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.manners import Delay
+from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.authorization import authorized
-from kclient_quota.broker.request.context import ConnectionState, Context
+from kclient_quota.broker.request.context import AT_ONCE, ConnectionState, Context
 from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
@@ -18,7 +18,7 @@ from kclient_quota.broker.request.promise import Drive
 from kclient_quota.broker.request.registry import Registration
 from kclient_quota.errors import WireError
 from kclient_quota.quota.managers import Throttle
-from kclient_quota.wire.codec import decode
+from kclient_quota.wire.codec import decode_few
 from kclient_quota.wire.error_answer import error_answer
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.frame import RequestHeader, encode_response, response_header_version
@@ -87,42 +87,65 @@ class Exchange:
         self._request: Request | None = None
         self._fault: Fault | None = None
 
-    def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[Response | None] | None:
+    def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[None] | None:
         """Decode and handle it; what waits, or None when it has been answered."""
-        header = self._header
         try:
-            request = _decode(entry.request, header.api_version, frame, position, self._size)
+            request = decode_few(entry.request, self._header.api_version, frame, position, self._size, AT_ONCE)
         except WireError as error:
-            _LOG.warning("broker %s: %s sent %s", self._node.info.id, self._connection.client_address, error)
-            self._done(Outcome(must_close=True))
+            self._refuse(error)
             return None
-        self._request = request
-        if self._node.controls.is_armed and self._is_intercepted(request):
-            return None
-        context = self._context()
-        faults = self._node.faults
-        if faults is not None and faults.is_armed and self._is_struck(context, faults, request):
-            return None
-        if self._is_refused(request, context.now_ms):
-            return None
-        if isinstance(request, FetchRequest):
-            self._before_fetch(request, context.now_ms)
-
-        def failed(error: Exception) -> None:
-            if isinstance(error, OSError):
-                _LOG.error("broker %s: %s", self._node.info.id, error)
-                self._answer(context, self._not_kept())
-            else:
-                self._fail(error)
-
-        is_guarded = self._node.cluster.authorizer.is_enabled
-        answer = authorized(entry.call, context, request) if is_guarded else entry.call(context, request)
-        drive = Drive(answer, lambda response: self._answer(context, response), failed)
+        # while it is read by and by the frame's buffer is used again
+        work = self._work(entry, request, position, b"" if request is not None else bytes(frame[: self._size]))
+        drive = Drive(work, lambda _: None, self._failed)
         if drive.is_finished:
             return None
-        # what is charged ends where the waiting begins, as in Kafka
-        self._busy_ns = self._elapsed_ns()
+        if self._busy_ns < 0:
+            # what is charged ends where the waiting begins, as in Kafka
+            self._busy_ns = self._elapsed_ns()
         return drive
+
+    async def _work(self, entry: Registration, request: Request | None, position: int, frame: bytes) -> None:
+        """Everything between the request and its answer; a request that is None is still to be read."""
+        context = self._context()
+        if request is None:
+            try:
+                request = await long_messages.read(
+                    entry.request, self._header.api_version, frame, position, context.others_turn
+                )
+            except WireError as error:
+                self._refuse(error)
+                return
+        self._request = request
+        if self._is_answered_before(context, request):
+            return
+        if isinstance(request, FetchRequest):
+            self._before_fetch(request, context.now_ms)
+        is_guarded = self._node.cluster.authorizer.is_enabled
+        response = await (authorized(entry.call, context, request) if is_guarded else entry.call(context, request))
+        if response is not None:
+            await long_messages.written(response, self._header.api_version, context.others_turn)
+        self._answer(context, response)
+
+    def _is_answered_before(self, context: Context, request: Request) -> bool:
+        """Whether a test or a vendor's manner has answered it, so that no handler sees it."""
+        if self._node.controls.is_armed and self._is_intercepted(request):
+            return True
+        faults = self._node.faults
+        if faults is not None and faults.is_armed and self._is_struck(context, faults, request):
+            return True
+        return self._is_refused(request, context.now_ms)
+
+    def _refuse(self, error: WireError) -> None:
+        """What is no request ends the connection."""
+        _LOG.warning("broker %s: %s sent %s", self._node.info.id, self._connection.client_address, error)
+        self._done(Outcome(must_close=True))
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, OSError) and self._request is not None:
+            _LOG.error("broker %s: %s", self._node.info.id, error)
+            self._answer(self._context(), self._not_kept())
+        else:
+            self._fail(error)
 
     def _is_struck(self, context: Context, faults: Faults, request: Request) -> bool:
         """Whether a fault that a test has asked for ends the request here."""
@@ -338,25 +361,6 @@ class Exchange:
         api = API[self._header.api_key]
         _LOG.error("broker %s: %s v%s failed", self._node.info.id, api.name, self._header.api_version, exc_info=error)
         self._done(Outcome(must_close=True))
-
-
-def _decode(cls: type[Request], version: int, frame: memoryview, position: int, end: int) -> Request:
-    """Read a request; bytes behind it are passed over, as Kafka does (librdkafka's Metadata of all topics has three).
-
-    Raises:
-        WireError: it is malformed.
-    """
-    try:
-        return decode(cls, version, frame, position, end)
-    except WireError:
-        request: Request
-        try:
-            request, stop = cls.__schema__.decoders[version](frame, position, end)
-        except (struct.error, IndexError, ValueError, OverflowError):
-            stop = end + 1
-        if stop > end:
-            raise
-        return request
 
 
 def _refused_produce(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:

@@ -1,7 +1,7 @@
 """A broker without sockets, for tests of handlers: every message goes through the codec, time is moved by hand."""
 
 import heapq
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from uuid import UUID
 
 import pytest
@@ -94,7 +94,8 @@ class Node:
             "registry": REGISTRY,
             "now_ms": self.scheduler.now_ms(),
         }
-        context = Context(**{field.name: known.get(field.name) for field in fields(Context)})
+        given = {field.name: known.get(field.name) for field in fields(Context) if field.default is MISSING}
+        context = Context(**given)
         read = decode(type(request), version, encode(request, version))
         answers = []
         Drive(registration.call(context, read), answers.append, answers.append)

@@ -5,14 +5,27 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.wire.codec import encode, encode_element
+from kclient_quota.broker.request import long_messages
+from kclient_quota.broker.request.context import AT_ONCE
+from kclient_quota.broker.request.promise import Drive
+from kclient_quota.errors import WireError
+from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element
 from kclient_quota.wire.messages import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    FetchRequest,
     FindCoordinatorRequest,
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
 )
 from tests.unit.broker.handler_node import Node, versions
 
@@ -51,33 +64,129 @@ def test_an_element_may_be_encoded_before(version):
     assert encode(MetadataResponse(topics=[topic, encode_element(topic, version)]), version) == plain
 
 
-@pytest.mark.parametrize(
-    ("request_", "answers"),
-    [
-        (
-            MetadataRequest(
-                topics=[wanted(name=f"n{number}") for number in range(2_500)], allow_auto_topic_creation=False
-            ),
-            "topics",
-        ),
-        (DescribeGroupsRequest(groups=[f"n{number}" for number in range(2_500)]), "groups"),
-        (FindCoordinatorRequest(coordinator_keys=[f"n{number}" for number in range(2_500)]), "coordinators"),
-        (DescribeConfigsRequest(resources=[resource(2, f"n{number}") for number in range(2_500)]), "results"),
-        (ListOffsetsRequest(topics=[offsets_of("t", [offset(number) for number in range(2_500)])]), "topics"),
-        (ListOffsetsRequest(topics=[offsets_of(f"n{number}", []) for number in range(2_500)]), "topics"),
-    ],
-    ids=["Metadata", "DescribeGroups", "FindCoordinator", "DescribeConfigs", "ListOffsets", "ListOffsets-topics"],
-)
-def test_whoever_asks_for_very_many_lets_others_have_their_turn(request_, answers):
+MANY = 2_500
+NAMES = [f"n{number}" for number in range(MANY)]
+INDEXES = range(MANY)
+
+
+def partitions(cls, **more):
+    """So many partitions of one topic, as a request's class has them."""
+    keys = {spec.name for spec in cls.__fields__}
+    key = next(name for name in ("index", "partition", "partition_index") if name in keys)
+    return [cls(**{key: number}, **more) for number in INDEXES]
+
+
+LONG = {
+    "Metadata": MetadataRequest(topics=[wanted(name) for name in NAMES], allow_auto_topic_creation=False),
+    "DescribeGroups": DescribeGroupsRequest(groups=NAMES),
+    "DeleteGroups": DeleteGroupsRequest(groups_names=NAMES),
+    "FindCoordinator": FindCoordinatorRequest(coordinator_keys=NAMES),
+    "DescribeConfigs": DescribeConfigsRequest(resources=[resource(2, name) for name in NAMES]),
+    "ListOffsets": ListOffsetsRequest(topics=[offsets_of("t", [offset(number) for number in INDEXES])]),
+    "ListOffsets-topics": ListOffsetsRequest(topics=[offsets_of(name, [offset(0)]) for name in NAMES]),
+    "Produce": ProduceRequest(
+        acks=-1,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name="t", partition_data=partitions(ProduceRequest.PartitionProduceData, records=b"x")
+            )
+        ],
+    ),
+    "Fetch": FetchRequest(
+        topics=[FetchRequest.FetchTopic(topic="t", partitions=partitions(FetchRequest.FetchPartition))]
+    ),
+    "OffsetCommit": OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name="t", partitions=partitions(OffsetCommitRequest.OffsetCommitRequestPartition, committed_offset=1)
+            )
+        ],
+    ),
+    "OffsetFetch": OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=list(INDEXES))]
+    ),
+    "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
+        topics=[
+            OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                topic="t", partitions=partitions(OffsetForLeaderEpochRequest.OffsetForLeaderPartition)
+            )
+        ]
+    ),
+    "DeleteRecords": DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsRequest.DeleteRecordsTopic(
+                name="t", partitions=partitions(DeleteRecordsRequest.DeleteRecordsPartition, offset=0)
+            )
+        ]
+    ),
+    "CreateTopics": CreateTopicsRequest(
+        topics=[CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=9) for name in NAMES]
+    ),
+    "DeleteTopics": DeleteTopicsRequest(topic_names=NAMES),
+}
+VERSIONS = {"DescribeGroups": 5, "DeleteGroups": 2, "OffsetFetch": 7, "DeleteRecords": 2, "Produce": 9, "Fetch": 11}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_whoever_asks_for_very_many_lets_others_have_their_turn(name):
     node = Node()
-    found = node.start(request_, 4)
-    turns = 0
-    while not found:
+    request, version = LONG[name], VERSIONS.get(name, 4)
+    calls = []
+    plain = node.scheduler.call_at
+    node.scheduler.call_at = lambda *call: calls.append(call) or plain(*call)
+    found = node.start(request, version)
+    assert not found
+    node.scheduler.pass_ms(0)
+    assert not isinstance(found[0], Exception), found[0]
+    assert len(calls) >= 2, "others' turn after every thousand"
+    rows = list(rows_of(found[0]))
+    assert max(len(rows), *(len(list(rows_of(row))) for row in rows)) in {MANY, MANY + 1}, "one more is the broker"
+
+
+def rows_of(struct):
+    for spec in type(struct).__fields__:
+        if spec.is_array and spec.is_struct:
+            yield from getattr(struct, spec.name) or ()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_requests_are_read_and_long_answers_written_by_and_by(name):
+    request, version = LONG[name], VERSIONS.get(name, 4)
+    body = encode(request, version)
+    most = AT_ONCE if name != "OffsetFetch" else 20  # numbers are read faster than structs
+    assert decode_few(type(request), version, body, 0, len(body), most) is None
+    assert decode_few(type(request), version, body, 0, len(body), 3 * MANY) == request
+    turns = []
+
+    async def turn():
+        turns.append(True)
+
+    read = []
+    Drive(long_messages.read(type(request), version, body, 0, turn), read.append, read.append)
+    assert read == [request]
+    assert len(turns) >= 2 or name == "OffsetFetch"
+    node = Node()
+    answers = node.start(request, version)
+    while not answers:
         node.scheduler.pass_ms(0)
-        turns += 1
-    assert turns
-    rows = getattr(found[0], answers)
-    assert len(rows) == 2_500 or len(rows[0].partitions) == 2_500
+    answer = answers[0]
+    plain = encode(answer, version)
+    turns.clear()
+    written = []
+    Drive(long_messages.written(answer, version, turn), written.append, written.append)
+    assert written == [None]
+    assert len(turns) >= 2
+    assert encode(answer, version) == plain
+
+
+@pytest.mark.parametrize("cut", [1, 100, 20_000])
+def test_a_long_request_that_is_cut_short_is_malformed(cut):
+    body = encode(LONG["ListOffsets"], 4)[:-cut]
+    with pytest.raises(WireError, match="ListOffsetsRequest v4"):
+        for _ in decode_by_and_by(ListOffsetsRequest, 4, body, 0, len(body), AT_ONCE):
+            pass
 
 
 @versions(MetadataRequest)

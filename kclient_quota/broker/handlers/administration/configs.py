@@ -115,6 +115,7 @@ async def incremental_alter_configs(
     """Alter the keys that are named, resource by resource."""
     responses = []
     for resource in request.resources:
+        await context.turn_after(1 + len(resource.configs))
         operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
         error, message = _alter(
             context, resource.resource_type, resource.resource_name, operations, request.validate_only
@@ -135,6 +136,7 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Alter
     """Set the keys that are named and take back all others, resource by resource."""
     responses = []
     for resource in request.resources:
+        await context.turn_after(1 + len(resource.configs))
         wanted: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]
         named = {config.name for config in resource.configs}
         present = context.cluster.configs.get((resource.resource_type, resource.resource_name), {})

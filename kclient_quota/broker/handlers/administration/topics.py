@@ -12,6 +12,7 @@ Gaps: `timeout_ms` has no meaning, as everything is done at once.
 """
 
 from collections import Counter
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -35,8 +36,6 @@ from kclient_quota.wire.schema import ZERO_UUID
 
 _CONFIGS_SINCE = 5
 _BY_ID_SINCE = 6
-_AT_ONCE = 1_000
-"""How many partitions are made before others get their turn."""
 _DEFAULT = -1
 _MAX_PARTITIONS = 100_000
 _DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -58,12 +57,8 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
     may_create_any = context.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
     defaults: list[Told] = []
-    made = 0
     for topic in request.topics:
-        made += max(1, topic.num_partitions)
-        if made >= _AT_ONCE:
-            made = 0
-            await context.others_turn()
+        await context.turn_after(max(1, topic.num_partitions))
         if not (may_create_any or context.may(AclOperation.CREATE, ResourceType.TOPIC, topic.name)):
             results.append(_not_created(topic.name, _DENIED))
         elif counts[topic.name] > 1:
@@ -208,10 +203,11 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
         wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     else:
         wanted = [(state.name, state.topic_id) for state in request.topics]
-    return DeleteTopicsResponse(responses=[_delete(context, name, topic_id) for name, topic_id in wanted])
+    return DeleteTopicsResponse(responses=await context.in_turns(wanted, partial(_delete, context)))
 
 
-def _delete(context: Context, name: str | None, topic_id: UUID) -> DeleteTopicsResponse.DeletableTopicResult:
+def _delete(context: Context, wanted: tuple[str | None, UUID]) -> DeleteTopicsResponse.DeletableTopicResult:
+    name, topic_id = wanted
     cluster = context.cluster
     topic = cluster.topics_by_id.get(topic_id) if name is None else cluster.topics.get(name)
     if topic is None:
@@ -241,6 +237,7 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
     """Let topics have more partitions."""
     results = []
     for wanted in request.topics:
+        await context.turn_after()
         error, message = _add(context, wanted, validate_only=request.validate_only)
         results.append(
             CreatePartitionsResponse.CreatePartitionsTopicResult(

@@ -293,6 +293,7 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
     response = DeleteGroupsResponse()
     service = context.services.get(GroupService)
     for group_id in request.groups_names:
+        await context.turn_after()
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
             error = service.delete_group(group_id)

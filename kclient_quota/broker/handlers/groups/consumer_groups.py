@@ -12,6 +12,7 @@ Gaps: no migration of members between the classic protocol and this one: the pro
 matched as by RE2, in linear time, in Python's syntax.
 """
 
+from functools import partial
 from uuid import uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
@@ -101,7 +102,7 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Show epochs, members and both their assignments."""
     response = ConsumerGroupDescribeResponse()
-    response.groups = [_described(context, group_id) for group_id in request.group_ids]
+    response.groups = await context.in_turns(request.group_ids, partial(_described, context))
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:

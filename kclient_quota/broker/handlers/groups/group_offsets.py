@@ -11,7 +11,7 @@ leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and e
 Gaps: no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
@@ -37,6 +37,8 @@ GROUP_ERROR_SINCE = 2
 NO_OFFSET = -1
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+CommitPartition = OffsetCommitRequest.OffsetCommitRequestPartition
+CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 
@@ -48,7 +50,7 @@ async def offset_commit(context: Context, request: OffsetCommitRequest) -> Offse
     if is_coordinator(context, request.group_id):
         error = _commit_refusal(context, request)
     response = OffsetCommitResponse()
-    response.topics = [_commit_topic(context, request.group_id, topic, error) for topic in request.topics]
+    response.topics = [await _commit_topic(context, request.group_id, topic, error) for topic in request.topics]
     return response
 
 
@@ -67,12 +69,12 @@ def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode
     return error
 
 
-def _commit_topic(
+async def _commit_topic(
     context: Context, group_id: str, topic: CommitTopic, error: ErrorCode
 ) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     name = topic_name(context, topic.name, topic.topic_id)
-    answer = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-    for partition in topic.partitions:
+
+    def commit(partition: CommitPartition) -> CommittedPartition:
         code: int = error
         if code == ErrorCode.NONE:
             code = unknown_partition(context, name, partition.partition_index)
@@ -83,12 +85,11 @@ def _commit_topic(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
             )
             context.services.get(GroupService).commit(group_id, name, partition.partition_index, committed)
-        answer.partitions.append(
-            OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=code
-            )
-        )
-    return answer
+        return CommittedPartition(partition_index=partition.partition_index, error_code=code)
+
+    return OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=await context.in_turns(topic.partitions, commit)
+    )
 
 
 def topic_name(context: Context, name: str, topic_id: UUID) -> str | None:
@@ -114,7 +115,9 @@ async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetF
     """Tell a group's positions, or all positions of several groups."""
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         response = OffsetFetchResponse()
-        response.groups = [_fetch_group(context, group, stable=request.require_stable) for group in request.groups]
+        response.groups = [
+            await _fetch_group(context, group, stable=request.require_stable) for group in request.groups
+        ]
         return response
     group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=None)
     if request.topics is not None:
@@ -122,16 +125,17 @@ async def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetF
             OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    return _single(_fetch_group(context, group, stable=request.require_stable), group, context.api_version)
+    fetched = await _fetch_group(context, group, stable=request.require_stable)
+    return await _single(context, fetched, group)
 
 
-def _single(
+async def _single(
+    context: Context,
     fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
     asked: OffsetFetchRequest.OffsetFetchRequestGroup,
-    version: int,
 ) -> OffsetFetchResponse:
     """The shape of a response before version 8; version 1 has no place for an error but the partitions."""
-    if fetched.error_code and version < GROUP_ERROR_SINCE:
+    if fetched.error_code and context.api_version < GROUP_ERROR_SINCE:
         fetched.topics = [
             FetchedTopic(
                 name=topic.name,
@@ -142,24 +146,24 @@ def _single(
     response = OffsetFetchResponse(error_code=fetched.error_code)
     response.topics = [
         OffsetFetchResponse.OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponse.OffsetFetchResponsePartition(
-                    partition_index=partition.partition_index,
-                    committed_offset=partition.committed_offset,
-                    committed_leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.metadata,
-                    error_code=partition.error_code,
-                )
-                for partition in topic.partitions
-            ],
+            name=topic.name, partitions=await context.in_turns(topic.partitions, _single_partition)
         )
         for topic in fetched.topics
     ]
     return response
 
 
-def _fetch_group(
+def _single_partition(partition: FetchedPartition) -> OffsetFetchResponse.OffsetFetchResponsePartition:
+    return OffsetFetchResponse.OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+async def _fetch_group(
     context: Context, group: OffsetFetchRequest.OffsetFetchRequestGroup, *, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE)
@@ -167,13 +171,13 @@ def _fetch_group(
     if answer.error_code:
         return answer
     if group.topics is None:
-        answer.topics = _fetch_all(context, group.group_id, stable=stable)
+        answer.topics = await _fetch_all(context, group.group_id, stable=stable)
     else:
         answer.topics = [
             FetchedTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=_fetch_partitions(
+                partitions=await _fetch_partitions(
                     context,
                     group.group_id,
                     topic_name(context, topic.name, topic.topic_id),
@@ -196,46 +200,45 @@ def _fetch_refusal(context: Context, asked: OffsetFetchRequest.OffsetFetchReques
     return service.consumer_groups.validate_epoch(group, asked.member_id or "", asked.member_epoch)
 
 
-def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
+async def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
     partitions: dict[str, list[int]] = {}
     for topic, partition, _ in context.services.get(GroupService).all_committed(group_id):
         if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             partitions.setdefault(topic, []).append(partition)
     answers = []
     for name, indexes in partitions.items():
-        answer = FetchedTopic(name=name, partitions=_fetch_partitions(context, group_id, name, indexes, stable=stable))
+        found = await _fetch_partitions(context, group_id, name, indexes, stable=stable)
+        answer = FetchedTopic(name=name, partitions=found)
         if context.api_version >= TOPIC_IDS_SINCE:
             answer.topic_id = context.cluster.topics[name].topic_id
         answers.append(answer)
     return answers
 
 
-def _fetch_partitions(
-    context: Context, group_id: str, name: str | None, indexes: Iterable[int], *, stable: bool
+async def _fetch_partitions(
+    context: Context, group_id: str, name: str | None, indexes: Sequence[int], *, stable: bool
 ) -> list[FetchedPartition]:
     service = context.services.get(GroupService)
     if name is None:
         return [_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
     if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         return [_no_offset(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in indexes]
-    answers = []
-    for index in indexes:
+
+    def fetched(index: int) -> FetchedPartition:
         committed = service.committed(group_id, name, index)
         if stable and service.offsets.has_pending(group_id, name, index):
-            answers.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-        elif committed is None:
-            answers.append(_no_offset(index, ErrorCode.NONE))
-        else:
-            answers.append(
-                FetchedPartition(
-                    partition_index=index,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    metadata=committed.metadata,
-                    error_code=ErrorCode.NONE,
-                )
-            )
-    return answers
+            return _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if committed is None:
+            return _no_offset(index, ErrorCode.NONE)
+        return FetchedPartition(
+            partition_index=index,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            error_code=ErrorCode.NONE,
+        )
+
+    return await context.in_turns(indexes, fetched)
 
 
 def _no_offset(index: int, error_code: int) -> FetchedPartition:
@@ -264,6 +267,7 @@ async def offset_delete(context: Context, request: OffsetDeleteRequest) -> Offse
         answer = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
         subscribed = group.is_subscribed_to(topic.name)
         for partition in topic.partitions:
+            await context.turn_after()
             index = partition.partition_index
             code = unknown_partition(context, topic.name, index)
             if code == ErrorCode.NONE and subscribed:

@@ -15,9 +15,10 @@ Gaps: no rack awareness (KIP-392), no divergence detection: logs never diverge h
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kclient_quota.broker.cluster_state import Partition, Topic
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -62,7 +63,7 @@ async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
         topics = session.topics()
         response = await _read_or_wait(context, request, topics)
         context.emptied = lambda: session.untold(session_id)
-        return _leaders(context, session.news(response, session_id))
+        return await _leaders(context, session.news(response, session_id))
     if request.session_id != NO_SESSION:
         sessions.close(context.broker.id, request.session_id)
     response = await _read_or_wait(context, request, request.topics)
@@ -71,28 +72,29 @@ async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
         if opened is not None:
             context.emptied = lambda: sessions.give_up(context.broker.id, opened)
             response = opened.news(response, opened.id)
-    return _leaders(context, response)
+    return await _leaders(context, response)
 
 
 async def _read_or_wait(
     context: Context, request: FetchRequest, topics: list[FetchRequest.FetchTopic]
 ) -> FetchResponse:
-    wanted = [(topic, _resolve(context, topic)) for topic in topics]
-    response, size = _read(request, wanted)
+    wanted = [(topic, await _resolve(context, topic)) for topic in topics]
+    response, size = await _read(context, request, wanted)
     if request.max_wait_ms <= 0 or size >= request.min_bytes or not wanted or _has_error(response):
         return response
     await _more(context, request, [entry for _, entries in wanted for entry in entries])
-    wanted = [(topic, _resolve(context, topic)) for topic in topics]
-    return _read(request, wanted)[0]
+    wanted = [(topic, await _resolve(context, topic)) for topic in topics]
+    return (await _read(context, request, wanted))[0]
 
 
-def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
+async def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
     """Name the new leaders of partitions that are not led here any more, and where they are."""
     if context.api_version < _LEADERS_SINCE or not _has_error(response):
         return response
     leaders = {}
     for topic in response.responses:
         known = context.cluster.topics_by_id.get(topic.topic_id)
+        await context.turn_after(len(topic.partitions))
         for data in topic.partitions:
             if known is None or data.error_code not in _LED_ELSEWHERE:
                 continue
@@ -114,12 +116,12 @@ def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
 # -- finding partitions
 
 
-def _resolve(context: Context, asked: FetchRequest.FetchTopic) -> list[_Wanted]:
+async def _resolve(context: Context, asked: FetchRequest.FetchTopic) -> list[_Wanted]:
     if context.api_version >= _TOPIC_IDS_SINCE:
         topic, unknown = context.cluster.topics_by_id.get(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     else:
         topic, unknown = context.cluster.topics.get(asked.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return [_resolve_partition(context, topic, unknown, part) for part in asked.partitions]
+    return await context.in_turns(asked.partitions, partial(_resolve_partition, context, topic, unknown))
 
 
 def _resolve_partition(
@@ -152,16 +154,20 @@ def _refusal(context: Context, partition: Partition, asked: FetchRequest.FetchPa
 # -- reading
 
 
-def _read(
-    request: FetchRequest, wanted: list[tuple[FetchRequest.FetchTopic, list[_Wanted]]]
+async def _read(
+    context: Context, request: FetchRequest, wanted: list[tuple[FetchRequest.FetchTopic, list[_Wanted]]]
 ) -> tuple[FetchResponse, int]:
     """The response as it would be now, and how many bytes of records it holds."""
     left = request.max_bytes
     total = 0
     topics = []
+    context.seen_to = 0
     for asked, entries in wanted:
         partitions = []
         for entry in entries:
+            context.seen_to += 1
+            if context.seen_to > AT_ONCE:
+                await context.turn_after()
             data = _read_partition(entry, left, request.isolation_level, min_one_batch=total == 0)
             size = len(data.records or b"")
             left = max(0, left - size)

@@ -14,7 +14,7 @@ from functools import partial
 
 from kclient_quota.broker.cluster_state import Partition
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.request.context import AT_ONCE, Context
+from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import parse_header
@@ -65,12 +65,10 @@ def find_partition(
 async def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up timestamps and the special places -1 to -5."""
     response = ListOffsetsResponse()
-    for number, topic in enumerate(request.topics, start=1):
+    for topic in request.topics:
         look_up = partial(_list_offset, context, topic.name, isolation_level=request.isolation_level)
         found = await context.in_turns(topic.partitions, look_up)
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=found))
-        if number % AT_ONCE == 0:
-            await context.others_turn()
     return response
 
 
@@ -137,7 +135,8 @@ async def offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_epoch_end(context, topic.topic, asked) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=await context.in_turns(topic.partitions, partial(_epoch_end, context, topic.topic)),
             )
             for topic in request.topics
         ]
@@ -161,7 +160,8 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(context, topic.name, asked) for asked in topic.partitions]
+                name=topic.name,
+                partitions=await context.in_turns(topic.partitions, partial(_delete, context, topic.name)),
             )
             for topic in request.topics
         ]

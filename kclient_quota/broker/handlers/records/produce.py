@@ -24,6 +24,8 @@ Gaps: no conversion of compression. Compaction leaves batches alone that inflate
 markers; files on the disk keep every record, which compaction goes through again after a restart.
 """
 
+from functools import partial
+
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
 from kclient_quota.broker.handlers.records.transactions import initialize, transactions
@@ -73,7 +75,9 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
         TopicResponse(
             name=data.name,
             topic_id=data.topic_id,
-            partition_responses=[_append(context, request, data, part) for part in data.partition_data],
+            partition_responses=await context.in_turns(
+                data.partition_data, partial(_append, context, request, _topic(context, data))
+            ),
         )
         for data in request.topic_data
     ]
@@ -83,15 +87,16 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
         context.connection.close_after_response |= failed
         return None
     response = ProduceResponse(responses=responses)
-    return _leaders(context, response) if context.api_version >= _LEADERS_SINCE else response
+    return await _leaders(context, response) if context.api_version >= _LEADERS_SINCE else response
 
 
-def _leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
+async def _leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
     """Name the leaders of partitions that are not led here any more, and where they are (KIP-951)."""
     leaders = {}
     for data in response.responses:
         cluster = context.cluster
         topic = cluster.topics.get(data.name) or cluster.topics_by_id.get(data.topic_id)
+        await context.turn_after(len(data.partition_responses))
         for part in data.partition_responses:
             if topic is not None and part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 partition = topic.partitions[part.index]
@@ -112,10 +117,9 @@ def _leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
 def _append(
     context: Context,
     request: ProduceRequest,
-    data: ProduceRequest.TopicProduceData,
+    topic: Topic | None,
     part: ProduceRequest.PartitionProduceData,
 ) -> PartitionResponse:
-    topic = _topic(context, data)
     partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
     error = _refusal(context, request, topic, partition)
     if error or topic is None or partition is None:

@@ -7,6 +7,8 @@ Versions: ListTransactions 1 by duration (KIP-994); 2 by a regular expression of
 Gaps: the coordinator's epoch is always 0.
 """
 
+from functools import partial
+
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
@@ -35,7 +37,7 @@ async def describe_producers(context: Context, request: DescribeProducersRequest
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[_producers(context, topic.name, index) for index in topic.partition_indexes],
+                partitions=await context.in_turns(topic.partition_indexes, partial(_producers, context, topic.name)),
             )
             for topic in request.topics
         ]
@@ -68,7 +70,7 @@ def _producers(context: Context, topic: str, index: int) -> DescribeProducersRes
 async def describe_transactions(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     """Show state, producer and partitions of transactional ids."""
     response = DescribeTransactionsResponse()
-    response.transaction_states = [_described(context, name) for name in request.transactional_ids]
+    response.transaction_states = await context.in_turns(request.transactional_ids, partial(_described, context))
     return response
 
 

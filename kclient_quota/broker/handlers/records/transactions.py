@@ -189,6 +189,7 @@ async def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         result = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+        await context.turn_after(len(topic.partitions))
         result.partitions = [
             TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
                 partition_index=part.partition_index,
