@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check faults soak fuzz grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults soak fuzz peers grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -29,6 +29,12 @@ soak: $(STAMP)
 # 10 million broken frames for every reader, 100,000 for Kafka's own classes, 100,000 on sockets; 20 minutes.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz --json benchmarks/results/fuzz.json
+
+# Strangers' test suites against the embedded broker and Apache Kafka; needs Go and Java, an hour and a half.
+# One alone: make peers SUITE="'franz-go kgo'"
+SUITE ?=
+peers: $(STAMP)
+	$(BIN)/python -m tests.peers --json benchmarks/results/peers.json $(SUITE)
 
 # What the simulation says in every cell of the README's tables.
 grids: $(STAMP)

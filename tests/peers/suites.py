@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.peers.brokers import Addresses, Furniture
 from tests.peers.outcomes import Outcomes, of_go, of_pytest
-from tests.peers.toxiproxy import proxies
 from tests.peers.tools import run_tools
+from tests.peers.toxiproxy import proxies
 
 KAFKA = "4.3.1"
 
@@ -143,6 +143,16 @@ def _sarama(folder: Path, results: Path, addresses: Addresses, patience_s: int) 
 # -- Python
 
 
+_NO_SERVICE = """
+class ExternalService:
+    def __init__(self, *where):
+        self.open = self.close = self.dump_logs = self.wait_for = lambda *args, **more: None
+
+
+SpawnedService = object
+"""
+
+
 def _kafka_python_source(folder: Path) -> None:
     wanted = ["--no-deps", "--no-binary", ":all:", "kafka-python==3.0.12"]
     built([sys.executable, "-m", "pip", "download", "--quiet", *wanted], folder)
@@ -151,13 +161,13 @@ def _kafka_python_source(folder: Path) -> None:
     tests = next(folder.glob("kafka_python-*/test"))
     tests.rename(folder / "test")
     (folder / "test" / "__init__.py").touch()
-    # left out of the sdist; what they start is not needed where there is a broker already
-    (folder / "test" / "service.py").write_text("class ExternalService: ...\n\n\nclass SpawnedService: ...\n")
+    # left out of the sdist; there is nothing to be started where there is a broker already
+    (folder / "test" / "service.py").write_text(_NO_SERVICE)
 
 
 def _kafka_python(folder: Path, results: Path, addresses: Addresses, patience_s: int) -> Outcomes:
     report = results / "kafka-python.xml"
-    options = ["-p", "no:cacheprovider", "-q", "--timeout=120", f"--junit-xml={report}"]
+    options = ["-p", "no:cacheprovider", "-q", "--tb=short", "--timeout=120", f"--junit-xml={report}"]
     call(
         [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder), *options, "test/integration"],
         folder,
@@ -183,7 +193,16 @@ def _aiokafka_source(folder: Path) -> None:
 def _aiokafka(folder: Path, results: Path, addresses: Addresses, patience_s: int) -> Outcomes:
     report = results / "aiokafka.xml"
     left_out = [f"--ignore=tests/{name}" for name in ("test_sasl.py", "test_helpers.py", "record")]
-    options = ["-p", "no:cacheprovider", "-q", "--timeout=120", f"--junit-xml={report}", "-o", "asyncio_mode=auto"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "--tb=short",
+        "--timeout=120",
+        f"--junit-xml={report}",
+        "-o",
+        "asyncio_mode=auto",
+    ]
     call(
         [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder), *options, *left_out, "tests"],
         folder,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 60
 _TOOLS = "org.apache.kafka.tools."
+_FORMATTERS = f"{_TOOLS}consumer."
 
 _JAVA = {
     "topics": _TOOLS + "TopicCommand",
@@ -46,109 +47,109 @@ _JAVA = {
     "streams-application-reset": _TOOLS + "StreamsResetter",
 }
 
-# one call a line: {s} is the brokers' addresses, {f} a folder with the files that the calls need
+# one call a line: {s} is where the brokers are, {f} a folder with files, {c} the formatters' package
 _CALLS = """
-cluster cluster-id --bootstrap-server {s}
-cluster list-endpoints --bootstrap-server {s}
-broker-api-versions --bootstrap-server {s}
-topics --bootstrap-server {s} --create --topic t --partitions 4 --replication-factor 2
-topics --bootstrap-server {s} --create --topic t
-topics --bootstrap-server {s} --create --if-not-exists --topic t
-topics --bootstrap-server {s} --create --topic c --config cleanup.policy=compact --config segment.ms=1000
-topics --bootstrap-server {s} --create --topic a --replica-assignment 1:2,2:3,3:1
-topics --bootstrap-server {s} --create --topic bad/name
-topics --bootstrap-server {s} --create --topic wrong --config no.such.key=1
-topics --bootstrap-server {s} --create --topic wrong --replication-factor 9
-topics --bootstrap-server {s} --list
-topics --bootstrap-server {s} --list --exclude-internal
-topics --bootstrap-server {s} --describe
-topics --bootstrap-server {s} --describe --topic t
-topics --bootstrap-server {s} --describe --topic nothing
-topics --bootstrap-server {s} --describe --under-replicated-partitions
-topics --bootstrap-server {s} --describe --topics-with-overrides
-topics --bootstrap-server {s} --alter --topic t --partitions 6
-topics --bootstrap-server {s} --alter --topic t --partitions 2
-configs --bootstrap-server {s} --describe --entity-type topics --entity-name c
-configs --bootstrap-server {s} --describe --all --entity-type topics --entity-name t
-configs --bootstrap-server {s} --alter --entity-type topics --entity-name t --add-config retention.ms=3600000
-configs --bootstrap-server {s} --alter --entity-type topics --entity-name t --delete-config retention.ms
-configs --bootstrap-server {s} --alter --entity-type topics --entity-name t --add-config retention.ms=soon
-configs --bootstrap-server {s} --describe --entity-type brokers --entity-name 1
-configs --bootstrap-server {s} --describe --all --entity-type brokers --entity-name 1
-configs --bootstrap-server {s} --alter --entity-type brokers --entity-default --add-config log.retention.ms=3600000
-configs --bootstrap-server {s} --describe --entity-type broker-loggers --entity-name 1
-configs --bootstrap-server {s} --alter --entity-type users --entity-name u --add-config producer_byte_rate=100000
-configs --bootstrap-server {s} --alter --entity-type clients --entity-default --add-config consumer_byte_rate=900000
-configs --bootstrap-server {s} --describe --entity-type users --entity-name u
-configs --bootstrap-server {s} --describe --entity-type clients
-configs --bootstrap-server {s} --alter --entity-type users --entity-name u --add-config SCRAM-SHA-256=[password=p]
-configs --bootstrap-server {s} --describe --entity-type users
-configs --bootstrap-server {s} --alter --entity-type ips --entity-name 127.0.0.9 --add-config connection_creation_rate=9
-configs --bootstrap-server {s} --describe --entity-type ips
-configs --bootstrap-server {s} --alter --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=45000
-configs --bootstrap-server {s} --describe --entity-type groups --entity-name g
-client-metrics --bootstrap-server {s} --alter --name m --metrics org.apache.kafka. --interval 60000
-client-metrics --bootstrap-server {s} --list
-client-metrics --bootstrap-server {s} --describe --name m
-client-metrics --bootstrap-server {s} --delete --name m
-acls --bootstrap-server {s} --list
-console-producer --bootstrap-server {s} --topic t <{f}/lines
-console-producer --bootstrap-server {s} --topic c --property parse.key=true --property key.separator=: <{f}/lines
-producer-perf-test --bootstrap-server {s} --topic t --num-records 2000 --record-size 100 --throughput -1
-producer-perf-test --bootstrap-server {s} --topic t --num-records 500 --record-size 100 --throughput -1 --transaction-duration-ms 100
-verifiable-producer --bootstrap-server {s} --topic t --max-messages 200
-console-consumer --bootstrap-server {s} --topic t --from-beginning --max-messages 500
-console-consumer --bootstrap-server {s} --topic t --from-beginning --max-messages 500 --group g
-console-consumer --bootstrap-server {s} --topic t --from-beginning --max-messages 300 --group g848 --consumer-property group.protocol=consumer
-console-consumer --bootstrap-server {s} --topic t --partition 0 --offset earliest --max-messages 1 --isolation-level read_committed
-console-consumer --bootstrap-server {s} --topic __consumer_offsets --from-beginning --max-messages 1 --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter
-console-consumer --bootstrap-server {s} --topic __consumer_offsets --from-beginning --max-messages 1 --formatter org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter
-console-consumer --bootstrap-server {s} --topic __transaction_state --from-beginning --max-messages 1 --formatter org.apache.kafka.tools.consumer.TransactionLogMessageFormatter
-consumer-perf-test --bootstrap-server {s} --topic t --num-records 1000 --timeout 20000
-verifiable-consumer --bootstrap-server {s} --topic t --group-id v --max-messages 50 --reset-policy earliest
-e2e-latency --bootstrap-server {s} --topic t --num-records 50 --producer-acks 1 --record-size 100
-get-offsets --bootstrap-server {s} --topic t
-get-offsets --bootstrap-server {s} --topic t --time earliest
-get-offsets --bootstrap-server {s} --topic t --time max-timestamp
-get-offsets --bootstrap-server {s} --topic-partitions t:0-2,c
-get-offsets --bootstrap-server {s} --exclude-internal-topics
-groups --bootstrap-server {s} --list
-groups --bootstrap-server {s} --list --consumer
-consumer-groups --bootstrap-server {s} --list
-consumer-groups --bootstrap-server {s} --list --state --type
-consumer-groups --bootstrap-server {s} --describe --group g
-consumer-groups --bootstrap-server {s} --describe --group g --members --verbose
-consumer-groups --bootstrap-server {s} --describe --group g --state
-consumer-groups --bootstrap-server {s} --describe --group g848 --offsets --verbose
-consumer-groups --bootstrap-server {s} --describe --group nothing
-consumer-groups --bootstrap-server {s} --describe --all-groups
-consumer-groups --bootstrap-server {s} --reset-offsets --group g --topic t --to-earliest --dry-run
-consumer-groups --bootstrap-server {s} --reset-offsets --group g --topic t --shift-by -10 --execute
-consumer-groups --bootstrap-server {s} --reset-offsets --group g848 --all-topics --to-latest --execute
-consumer-groups --bootstrap-server {s} --delete-offsets --group g --topic t
-consumer-groups --bootstrap-server {s} --delete --group g
-consumer-groups --bootstrap-server {s} --delete --group nothing
-delete-records --bootstrap-server {s} --offset-json-file {f}/delete.json
-leader-election --bootstrap-server {s} --election-type preferred --all-topic-partitions
-leader-election --bootstrap-server {s} --election-type unclean --topic t --partition 0
-reassign-partitions --bootstrap-server {s} --generate --topics-to-move-json-file {f}/move.json --broker-list 1,2
-reassign-partitions --bootstrap-server {s} --execute --reassignment-json-file {f}/plan.json
-reassign-partitions --bootstrap-server {s} --verify --reassignment-json-file {f}/plan.json
-reassign-partitions --bootstrap-server {s} --list
-log-dirs --bootstrap-server {s} --describe
-log-dirs --bootstrap-server {s} --describe --broker-list 1 --topic-list t
-transactions --bootstrap-server {s} list
-transactions --bootstrap-server {s} describe --transactional-id nothing
-transactions --bootstrap-server {s} describe-producers --topic t --partition 0
-transactions --bootstrap-server {s} find-hanging --broker-id 1
-features --bootstrap-server {s} describe
-features --bootstrap-server {s} upgrade --feature transaction.version=2
-metadata-quorum --bootstrap-server {s} describe --status
-metadata-quorum --bootstrap-server {s} describe --replication
-delegation-tokens --bootstrap-server {s} --describe --command-config {f}/empty
-streams-application-reset --bootstrap-server {s} --application-id app --input-topics t
-topics --bootstrap-server {s} --delete --topic a
-topics --bootstrap-server {s} --delete --topic nothing
+cluster cluster-id {s}
+cluster list-endpoints {s}
+broker-api-versions {s}
+topics {s} --create --topic t --partitions 4 --replication-factor 2
+topics {s} --create --topic t
+topics {s} --create --if-not-exists --topic t
+topics {s} --create --topic c --config cleanup.policy=compact --config segment.ms=1000
+topics {s} --create --topic a --replica-assignment 1:2,2:3,3:1
+topics {s} --create --topic bad/name
+topics {s} --create --topic wrong --config no.such.key=1
+topics {s} --create --topic wrong --replication-factor 9
+topics {s} --list
+topics {s} --list --exclude-internal
+topics {s} --describe
+topics {s} --describe --topic t
+topics {s} --describe --topic nothing
+topics {s} --describe --under-replicated-partitions
+topics {s} --describe --topics-with-overrides
+topics {s} --alter --topic t --partitions 6
+topics {s} --alter --topic t --partitions 2
+configs {s} --describe --entity-type topics --entity-name c
+configs {s} --describe --all --entity-type topics --entity-name t
+configs {s} --alter --entity-type topics --entity-name t --add-config retention.ms=3600000
+configs {s} --alter --entity-type topics --entity-name t --delete-config retention.ms
+configs {s} --alter --entity-type topics --entity-name t --add-config retention.ms=soon
+configs {s} --describe --entity-type brokers --entity-name 1
+configs {s} --describe --all --entity-type brokers --entity-name 1
+configs {s} --alter --entity-type brokers --entity-default --add-config log.retention.ms=3600000
+configs {s} --describe --entity-type broker-loggers --entity-name 1
+configs {s} --alter --entity-type users --entity-name u --add-config producer_byte_rate=100000
+configs {s} --alter --entity-type clients --entity-default --add-config consumer_byte_rate=900000
+configs {s} --describe --entity-type users --entity-name u
+configs {s} --describe --entity-type clients
+configs {s} --alter --entity-type users --entity-name u --add-config SCRAM-SHA-256=[password=p]
+configs {s} --describe --entity-type users
+configs {s} --alter --entity-type ips --entity-name 127.0.0.9 --add-config connection_creation_rate=9
+configs {s} --describe --entity-type ips
+configs {s} --alter --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=45000
+configs {s} --describe --entity-type groups --entity-name g
+client-metrics {s} --alter --name m --metrics org.apache.kafka. --interval 60000
+client-metrics {s} --list
+client-metrics {s} --describe --name m
+client-metrics {s} --delete --name m
+acls {s} --list
+console-producer {s} --topic t <{f}/lines
+console-producer {s} --topic c --property parse.key=true --property key.separator=: <{f}/lines
+producer-perf-test {s} --topic t --num-records 2000 --record-size 100 --throughput -1
+producer-perf-test {s} --topic t --num-records 500 --record-size 100 --throughput -1 --transaction-duration-ms 100
+verifiable-producer {s} --topic t --max-messages 200
+console-consumer {s} --topic t --from-beginning --max-messages 500
+console-consumer {s} --topic t --from-beginning --max-messages 500 --group g
+console-consumer {s} --topic t --from-beginning --max-messages 300 --group g848 --consumer.config {f}/g848
+console-consumer {s} --topic t --partition 0 --offset earliest --max-messages 1 --isolation-level read_committed
+console-consumer {s} --topic __consumer_offsets --from-beginning {o} --formatter {c}OffsetsMessageFormatter
+console-consumer {s} --topic __consumer_offsets --from-beginning {o} --formatter {c}GroupMetadataMessageFormatter
+console-consumer {s} --topic __transaction_state --from-beginning {o} --formatter {c}TransactionLogMessageFormatter
+consumer-perf-test {s} --topic t --num-records 1000 --timeout 20000
+verifiable-consumer {s} --topic t --group-id v --max-messages 50 --reset-policy earliest
+e2e-latency {s} --topic t --num-records 50 --producer-acks 1 --record-size 100
+get-offsets {s} --topic t
+get-offsets {s} --topic t --time earliest
+get-offsets {s} --topic t --time max-timestamp
+get-offsets {s} --topic-partitions t:0-2,c
+get-offsets {s} --exclude-internal-topics
+groups {s} --list
+groups {s} --list --consumer
+consumer-groups {s} --list
+consumer-groups {s} --list --state --type
+consumer-groups {s} --describe --group g
+consumer-groups {s} --describe --group g --members --verbose
+consumer-groups {s} --describe --group g --state
+consumer-groups {s} --describe --group g848 --offsets --verbose
+consumer-groups {s} --describe --group nothing
+consumer-groups {s} --describe --all-groups
+consumer-groups {s} --reset-offsets --group g --topic t --to-earliest --dry-run
+consumer-groups {s} --reset-offsets --group g --topic t --shift-by -10 --execute
+consumer-groups {s} --reset-offsets --group g848 --all-topics --to-latest --execute
+consumer-groups {s} --delete-offsets --group g --topic t
+consumer-groups {s} --delete --group g
+consumer-groups {s} --delete --group nothing
+delete-records {s} --offset-json-file {f}/delete.json
+leader-election {s} --election-type preferred --all-topic-partitions
+leader-election {s} --election-type unclean --topic t --partition 0
+reassign-partitions {s} --generate --topics-to-move-json-file {f}/move.json --broker-list 1,2
+reassign-partitions {s} --execute --reassignment-json-file {f}/plan.json
+reassign-partitions {s} --verify --reassignment-json-file {f}/plan.json
+reassign-partitions {s} --list
+log-dirs {s} --describe
+log-dirs {s} --describe --broker-list 1 --topic-list t
+transactions {s} list
+transactions {s} describe --transactional-id nothing
+transactions {s} describe-producers --topic t --partition 0
+transactions {s} find-hanging --broker-id 1
+features {s} describe
+features {s} upgrade --feature transaction.version=2
+metadata-quorum {s} describe --status
+metadata-quorum {s} describe --replication
+delegation-tokens {s} --describe --command-config {f}/empty
+streams-application-reset {s} --application-id app --input-topics t
+topics {s} --delete --topic a
+topics {s} --delete --topic nothing
 """
 
 
@@ -158,15 +159,22 @@ def run_tools(_folder: Path, results: Path, addresses: Addresses, _patience_s: i
     with tempfile.TemporaryDirectory() as files, (results / "tools.log").open("w") as log:
         _write(Path(files))
         for line in _CALLS.strip().splitlines():
-            code, said = _call(line.format(s=",".join(addresses.plain), f=files))
+            code, said = _call(
+                line.format(
+                    s=f"--bootstrap-server {','.join(addresses.plain)}", f=files, c=_FORMATTERS, o="--max-messages 1"
+                )
+            )
             log.write(f"$ {line}\n{said}\n[{code}]\n\n")
             log.flush()
-            found[line.replace(" --bootstrap-server {s}", "").replace("{f}/", "")] = FAIL if code else PASS
+            found[line.replace(" {s}", "").replace("{f}/", "").replace("{c}", "").replace("{o} ", "")] = (
+                FAIL if code else PASS
+            )
     return found
 
 
 def _write(folder: Path) -> None:
     (folder / "empty").touch()
+    (folder / "g848").write_text("group.protocol=consumer\n")
     (folder / "lines").write_text("".join(f"k{number % 10}:v{number}\n" for number in range(100)))
     (folder / "delete.json").write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 1}]}')
     (folder / "move.json").write_text('{"version": 1, "topics": [{"topic": "t"}]}')

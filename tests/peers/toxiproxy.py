@@ -1,6 +1,7 @@
 """Shopify's toxiproxy before five brokers, where sarama's tests expect them."""
 
 import json
+import os
 import subprocess
 import time
 import urllib.error
@@ -19,7 +20,7 @@ def proxies(folder: Path, routes: list[tuple[int, int]]) -> Iterator[str]:
     """Proxies kafka1 to kafka5, each from its port to that of a broker; the address that controls them."""
     server = folder / "server"
     if not server.exists():
-        subprocess.run(["go", "install", _MODULE], env=_go_environment(folder), check=True)
+        subprocess.run(["go", "install", _MODULE], env={**os.environ, "GOBIN": str(folder)}, check=True)
     (port,) = free_ports(1)
     control = f"http://127.0.0.1:{port}"
     process = subprocess.Popen([server, "-port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -30,12 +31,6 @@ def proxies(folder: Path, routes: list[tuple[int, int]]) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
-
-
-def _go_environment(folder: Path) -> dict[str, str]:
-    import os  # noqa: PLC0415
-
-    return {**os.environ, "GOBIN": str(folder)}
 
 
 def _make(control: str, name: str, listen: str, upstream: str) -> None:

@@ -252,7 +252,17 @@ _READ_ONLY: Final = (
     ("transactional.id.expiration.ms", "604800000", INT),
 )
 
+_RATES: Final = (
+    ("follower.replication.throttled.rate", "9223372036854775807", LONG),
+    ("leader.replication.throttled.rate", "9223372036854775807", LONG),
+    ("replica.alter.log.dirs.io.max.bytes.per.second", "9223372036854775807", LONG),
+)
+
+TOLD_WHEN_SET: Final = frozenset(name for name, _, _ in _RATES)
+"""Keys that Kafka takes while brokers run, and tells only where they are set."""
+
 _DYNAMIC: Final = (
+    *_RATES,
     ("background.threads", "10", INT),
     ("compression.gzip.level", "-1", INT),
     ("compression.lz4.level", "9", INT),

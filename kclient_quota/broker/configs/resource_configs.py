@@ -19,6 +19,7 @@ from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_MET
 from kclient_quota.broker.configs.broker_loggers import LEVELS, ROOT, level_of, logger_names, set_level
 from kclient_quota.broker.configs.broker_properties import KAFKA_PROPERTIES
 from kclient_quota.broker.configs.group_properties import GROUP_BROKER_KEYS, GROUP_PROPERTIES, group_bound
+from kclient_quota.broker.configs.kafka_properties import TOLD_WHEN_SET
 from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
 from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
 from kclient_quota.wire.error_codes import ErrorCode
@@ -95,7 +96,8 @@ def describe(cluster: ClusterState, resource_type: int, name: str) -> list[Descr
         return effective_topic_configs(cluster, name)
     if resource_type == BROKER:
         _check_broker(cluster, name)
-        return [_broker_config(cluster, name, key) for key in KAFKA_PROPERTIES if name or _is_set(cluster, key)]
+        told = [key for key in KAFKA_PROPERTIES if (name and key not in TOLD_WHEN_SET) or _is_set(cluster, name, key)]
+        return [_broker_config(cluster, name, key) for key in told]
     if resource_type == BROKER_LOGGER:
         _check_broker(cluster, name or "-")
         return [DescribedConfig(key, level_of(key), FROM_LOGGER, 0, False, ()) for key in logger_names()]
@@ -124,8 +126,8 @@ def resource_names(cluster: ClusterState, resource_type: int) -> list[str]:
     return sorted(name for kind, name in cluster.configs if kind == resource_type)
 
 
-def _is_set(cluster: ClusterState, key: str) -> bool:
-    return key in cluster.configs.get((BROKER, ""), {})
+def _is_set(cluster: ClusterState, name: str, key: str) -> bool:
+    return cluster.config(BROKER, name, key) is not None
 
 
 def _topic_config(cluster: ClusterState, topic: str, key: str) -> DescribedConfig:

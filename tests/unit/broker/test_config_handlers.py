@@ -131,3 +131,13 @@ def test_resources_are_listed(cluster, version):
     assert [(entry.resource_name, entry.resource_type) for entry in found] == expected
     if version:
         assert cluster.send(ListConfigResourcesRequest(resource_types=[99])).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_rates_of_replication_are_taken_and_told_where_they_are_set(cluster):
+    key = "leader.replication.throttled.rate"
+    assert key not in {entry.name for entry in configs(cluster, BROKER, "1").configs}
+    assert set_configs(cluster, BROKER, "1", (key, 0, "1000")) == (0, None)
+    (entry,) = [entry for entry in configs(cluster, BROKER, "1").configs if entry.name == key]
+    assert (entry.value, entry.read_only) == ("1000", False)
+    assert set_configs(cluster, BROKER, "1", (key, 1, None)) == (0, None)
+    assert key not in {entry.name for entry in configs(cluster, BROKER, "1").configs}

@@ -14,6 +14,7 @@ from kclient_quota.wire.messages import (
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
     FetchRequest,
@@ -498,3 +499,15 @@ def test_a_marker_that_finds_the_disk_full_is_written_when_there_is_room(commit,
     assert (end_offset(node, committed=True), node.service.committed("g", "t", 0) is not None) == (2, commit)
     assert [batch for batch in caplog.messages if "t-0" in batch]
     assert producer.add() == [0]
+
+
+def test_followers_tell_who_writes_as_well():
+    node = Node(brokers=2)
+    node.cluster.create_topic("copied", 1, replication_factor=2, assignment={0: [2, 1]})
+    node.cluster.create_topic("elsewhere", 1, assignment={0: [2]})
+    asked = [
+        DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[0]) for name in ("copied", "elsewhere")
+    ]
+    copied, elsewhere = node.ask(DescribeProducersRequest(topics=asked), 0).topics
+    assert copied.partitions[0].error_code == 0
+    assert elsewhere.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -2,7 +2,7 @@
 
 DescribeProducers (61) v0 · DescribeTransactions (65) v0 · ListTransactions (66) v0-2. KIP-664, KIP-994, KIP-1152.
 
-Behaviour: as Kafka's. Producers are told by the leader of a partition, transactions by their coordinator.
+Behaviour: as Kafka's. Producers are told by every replica of a partition, transactions by their coordinator.
 Versions: ListTransactions 1 by duration (KIP-994); 2 by a regular expression of the id (KIP-1152), in linear time.
 Gaps: the coordinator's epoch is always 0.
 """
@@ -46,6 +46,10 @@ async def describe_producers(context: Context, request: DescribeProducersRequest
 
 def _producers(context: Context, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
     partition, error = find_partition(context, topic, index)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        # followers know as well as the leader who writes
+        held = context.cluster.topics[topic].partitions[index]
+        partition = held if context.broker.id in held.replicas else None
     if partition is None:
         return DescribeProducersResponse.PartitionResponse(partition_index=index, error_code=error)
     log = partition.log
