@@ -106,10 +106,16 @@ class Pacer:
 
     # What the owner asks
 
-    def admit_at_ms(self, nbytes: int, now_ms: int) -> int:
+    def admit_at_ms(self, nbytes: int, now_ms: int, *, full_bytes: float | None = None) -> int:
         """The earliest time at which `nbytes` may go; `now_ms` or less means now. Commits nothing.
 
         A message bigger than any burst is admitted once a request's worth is there, and paid back afterwards.
+
+        Args:
+            nbytes: of what is to go.
+            now_ms: now.
+            full_bytes: how much the caller would send at once if there was more of it: so much must be there, in place
+                of a request's worth. None: what goes is part of a request, whose bytes follow each other at once.
         """
         if not self._at_ms <= now_ms < self._review_at_ms:
             self._review(now_ms)
@@ -118,10 +124,11 @@ class Pacer:
         bank = self._settle(now_ms)
         if nbytes > self._lump:
             self._want_lump(nbytes)
-        if self._open and bank >= nbytes / 2:
+        if full_bytes is None and self._open and bank >= nbytes / 2:
             return self._wait_until_ms
         self._open = False
-        missing = max(min(nbytes, self._lump), self._quantum) - bank
+        least = self._quantum if full_bytes is None else min(full_bytes, self._lump)
+        missing = max(min(nbytes, self._lump), least) - bank
         if missing <= 0.0:
             return self._wait_until_ms
         wait_ms = ceil(missing / self._pace)

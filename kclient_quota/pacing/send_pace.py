@@ -95,13 +95,22 @@ class SendPace:
 
     # What the queue asks
 
-    def wait_ms(self, raw_bytes: int, now_ms: int) -> int:
-        """After how many milliseconds a batch of so much may go; 0: now. Grants nothing."""
+    def wait_ms(self, raw_bytes: int, now_ms: int, places: int | None = None) -> int:
+        """After how many milliseconds a batch of so much may go; 0: now. Grants nothing.
+
+        Args:
+            raw_bytes: of the batch.
+            now_ms: now.
+            places: for how many partitions messages wait. Then it goes when a full one might: what little has come
+                since the last one would take the overhead of a batch for itself. None: it goes when there is quota for
+                itself.
+        """
         self.waits_for_deliveries = False
         pacer = self._pacer
         wait_ms = 0
         if not self.stands_back:
-            at_ms = pacer.admit_at_ms(int(self._cost.wire(raw_bytes)) + 1, now_ms)
+            full_raw = 0 if places is None else self._lump_bytes(places)
+            at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
             wait_ms = max(self.throttled_for_ms(now_ms), at_ms - now_ms if self.granted else 0)
         if wait_ms > 0:
             return wait_ms

@@ -128,9 +128,9 @@ class SendQueue:
         return (self._lanes.get(name) or self._lanes[DEFAULT_LANE]).lane
 
     def free_bytes(self, lane: str, most: float) -> float:
-        """How many raw bytes a lane has room for, as if all were for one partition, of which `most` may wait."""
+        """How many raw bytes a lane has room for, for the partitions that messages wait for; `most` may wait."""
         waits = self._lanes.get(lane) or self._lanes[DEFAULT_LANE]
-        return min(self._room_for(waits, 1), most) - waits.raw_bytes
+        return min(self._room(waits), most) - waits.raw_bytes
 
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""
@@ -231,8 +231,9 @@ class SendQueue:
         if waits is None:
             return NEVER
         self._fill(waits)
-        most = self.pace.lump_bytes(waits.turns.places)
-        wait_ms = self.pace.wait_ms(waits.turns.plan(most), now_ms)
+        places = waits.turns.places
+        most = self.pace.lump_bytes(places)
+        wait_ms = self.pace.wait_ms(waits.turns.plan(most), now_ms, None if waits.lane.strict else places)
         if wait_ms > 0:
             return wait_ms
         messages = waits.turns.take(most)

@@ -71,6 +71,48 @@ def test_the_first_message_goes_at_once_and_an_empty_queue_is_never_asked_again(
     assert queue.next_grant(T0) == NEVER
 
 
+def test_what_little_has_come_after_a_batch_waits_for_the_next_one():
+    queue = queue_of()
+    now_ms, sizes = T0, []
+    while now_ms < T0 + 6_000:
+        is_full = not queue.offer(message(0, raw_bytes=35, at_ms=now_ms)).accepted
+        grant = queue.next_grant(now_ms)  # after each message, as a sender that is awake does
+        if isinstance(grant, Grant):
+            queue.pace.on_delivered(grant.raw_bytes, now_ms)
+            sizes.append((now_ms, len(grant.messages)))
+        elif is_full:
+            now_ms += max(1, int(grant))
+    steady = [size for at_ms, size in sizes if at_ms > T0 + 2_000]
+    assert min(steady) > 0.9 * max(steady) > 20
+
+
+def test_what_is_strict_waits_for_nothing_but_the_quota_for_itself():
+    queue = queue_of(Lane("alerts", strict=True), compressed=True)
+    drain(queue, T0, T0 + 1_000, lambda now_ms: queue.offer(message(0, raw_bytes=35, at_ms=now_ms)))
+    for now_ms in range(T0 + 1_000, T0 + 5_000):
+        while queue.offer(message(0, raw_bytes=35, at_ms=now_ms)).accepted:
+            pass
+        grant = queue.next_grant(now_ms)
+        if isinstance(grant, Grant):
+            queue.pace.on_delivered(grant.raw_bytes, now_ms)
+            if now_ms > T0 + 3_000:
+                break
+    queue.offer(message(1, raw_bytes=35, at_ms=now_ms, lane="alerts"))
+    assert queue.pace.lump_ms(1) > 100
+    assert [each.lane for _, each in drain(queue, now_ms, now_ms + 50)] == ["alerts"]
+
+
+def test_as_much_as_has_left_may_come_without_asking():
+    queue = queue_of(compressed=True)
+    numbers = iter(range(10_000))
+    while queue.offer(message(number := next(numbers), number % 12)).accepted:
+        pass
+    assert queue.free_bytes("", 1e9) < 300
+    grant = queue.next_grant(T0)
+    assert isinstance(grant, Grant)
+    assert queue.free_bytes("", 1e9) > 0.8 * grant.raw_bytes > 1_000
+
+
 def test_all_that_waits_for_the_partition_whose_oldest_waits_longest_leaves_together():
     queue = queue_of(limit=None)
     for number, partition in enumerate([3, 1, 1, 3, 2, 1]):
