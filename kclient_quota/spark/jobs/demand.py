@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.spark.jobs.closed_windows import SENDERS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -27,12 +29,15 @@ MOST_GROWTH: Final = 4.0
 
 _CLIENT: Final = ("cluster_id", "user", "client_id", "group_id", "role")
 _WHEN: Final = ("window_start", "window_end")
+_DEMAND: Final = ("demand", "burst", "variance", "error")
 _READ: Final = {
     "cluster_id": "string",
     "group_id": "string",
     "clients": "bigint",
     "byte_rate_max": "double",
     "byte_rate_variance": "double",
+    "byte_rate_error": "double",
+    "senders": SENDERS,
     "request_rate": "double",
     "throttle_avg_ms": "double",
     "throttle_total_ms": "double",
@@ -42,10 +47,11 @@ _READ: Final = {
 
 
 def with_demand(usage: "DataFrame", most_growth: float = MOST_GROWTH) -> "DataFrame":
-    """Rows of usage that tell bytes: window, client, broker, clients, byte_rate, unserved, demand, burst, variance.
+    """Rows of usage that tell bytes, with what their clients would have sent.
 
-    `burst` is the highest rate that was told, the sum of that of all clients, and `variance` how much the rate varies
-    within the window; both scaled in the same way.
+    They have window, client, broker, clients, byte_rate, unserved, demand, burst, variance, error and senders. `burst`
+    is the highest rate that was told, the sum of that of all clients, `variance` how much the rate varies within the
+    window, `error` how far demand may be off; all scaled in the same way. `senders` are as usage has them.
 
     Demand is null where the client could send nothing at all: then nobody knows.
 
@@ -70,5 +76,6 @@ def with_demand(usage: "DataFrame", most_growth: float = MOST_GROWTH) -> "DataFr
         .withColumn("demand", F.when(is_known, F.col("byte_rate") / (1 - F.col("unserved"))))
         .withColumn("burst", F.greatest("demand", F.col("byte_rate_max") / (1 - F.col("unserved"))))
         .withColumn("variance", F.coalesce(F.col("byte_rate_variance") / (1 - F.col("unserved")) ** 2, F.lit(0.0)))
-        .select(*_WHEN, *_CLIENT, "broker", "clients", "byte_rate", "unserved", "demand", "burst", "variance")
+        .withColumn("error", F.coalesce(F.col("byte_rate_error") / (1 - F.col("unserved")), F.lit(0.0)))
+        .select(*_WHEN, *_CLIENT, "broker", "clients", "byte_rate", "unserved", *_DEMAND, "senders")
     )

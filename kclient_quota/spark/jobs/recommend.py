@@ -2,7 +2,9 @@
 
 An entity's demand in a window is that of its clients on its busiest broker, the part that its quota did not let through
 included (see `demand`). Its wanted quota is a quantile of that over all windows, with headroom, and no more than the
-policy's most. The default is a quantile of what all entities want; who wants more than the default gets an override.
+policy's most. Pushes do not always tell in which window their bytes came: so it is the quantile of demand and its
+error, the most that it is likely to have been. The default is a quantile of what all entities want; who wants more than
+the default gets an override.
 With a broker capacity, the limits of those who use a broker, default or override, do not add up to more than that:
 small ones stay, all others on that broker are cut to the same level (see `rationing`).
 
@@ -11,7 +13,8 @@ small ones stay, all others on that broker are cut to the same level (see `ratio
 | user, client_id | | the entity; both null: the default of the entity type |
 | quota_key | | producer_byte_rate or consumer_byte_rate |
 | value | bytes/s | the quota, per broker |
-| demand | bytes/s | the quantile of demand behind it; of the default, null |
+| demand, demand_highest | bytes/s | the quantile of demand behind it, and of the most that it may have been; of \
+the default, null |
 | windows | | that were looked at |
 """
 
@@ -94,7 +97,8 @@ def recommend(usage: "DataFrame", policy: Policy) -> "DataFrame":
         wanted, defaults = _rationed(wanted, defaults, usage, policy.broker_capacity, who)
     overrides = wanted.join(F.broadcast(defaults), "role").where(F.col("value") > F.col("default"))
     nobody = {name: F.lit(None).cast("string") for name in ("user", "client_id")}
-    rest = {name: F.lit(None).cast(kind) for name, kind in (("demand", "double"), ("windows", "bigint"))}
+    kinds = {"demand": "double", "demand_highest": "double", "windows": "bigint"}
+    rest = {name: F.lit(None).cast(kind) for name, kind in kinds.items()}
     whole = defaults.withColumnRenamed("default", "value").withColumns({**nobody, **rest})
     return _told(whole).unionByName(_told(_with_unused(overrides, who)))
 
@@ -107,7 +111,8 @@ def wanted_quotas(usage: "DataFrame", policy: Policy) -> "DataFrame":
 
 def _told(rows: "DataFrame") -> "DataFrame":
     keys = F.create_map(*(F.lit(text) for pair in ROLE_KEYS.items() for text in pair))
-    return rows.select("user", "client_id", keys[F.col("role")].alias("quota_key"), "value", "demand", "windows")
+    key = keys[F.col("role")].alias("quota_key")
+    return rows.select("user", "client_id", key, "value", "demand", "demand_highest", "windows")
 
 
 def _with_unused(rows: "DataFrame", who: tuple[str, ...]) -> "DataFrame":
@@ -122,24 +127,28 @@ def _demands(usage: "DataFrame", policy: Policy) -> "DataFrame":
     for name in who:
         usage = usage.where(F.col(name).isNotNull())
     rows = with_demand(usage, policy.most_growth)
-    return rows.groupBy("window_start", "cluster_id", "role", "broker", *who).agg(F.sum("demand").alias("demand"))
+    return rows.groupBy("window_start", "cluster_id", "role", "broker", *who).agg(
+        F.sum("demand").alias("demand"), F.sum(F.col("demand") + F.col("error")).alias("highest")
+    )
 
 
 def _wanted(demands: "DataFrame", policy: Policy) -> "DataFrame":
-    """What every entity needs: role, the entity, value, demand, windows."""
+    """What every entity needs: role, the entity, value, demand, demand_highest, windows."""
     who = ENTITIES[policy.entity]
     # Rows of the client as a whole sum up its brokers: they count only where there is no row of a broker.
-    of_broker = F.max(F.when(F.col("broker").isNotNull(), F.col("demand")))
+    is_of_broker = F.col("broker").isNotNull()
+    of_busiest = (
+        F.coalesce(F.max(F.when(is_of_broker, F.col(name))), F.max(name)).alias(name) for name in ("demand", "highest")
+    )
     busiest = (
-        demands.groupBy("window_start", "cluster_id", "role", *who)
-        .agg(F.coalesce(of_broker, F.max("demand")).alias("demand"))
-        .where(F.col("demand").isNotNull())
+        demands.groupBy("window_start", "cluster_id", "role", *who).agg(*of_busiest).where(F.col("demand").isNotNull())
     )
     wanted = busiest.groupBy("role", *who).agg(
         F.percentile_approx("demand", policy.quantile, policy.accuracy).alias("demand"),
+        F.percentile_approx("highest", policy.quantile, policy.accuracy).alias("demand_highest"),
         F.count_distinct("window_start").alias("windows"),
     )
-    value = F.greatest(F.ceil(F.col("demand") * policy.headroom / _WHOLE), F.lit(1)) * _WHOLE
+    value = F.greatest(F.ceil(F.col("demand_highest") * policy.headroom / _WHOLE), F.lit(1)) * _WHOLE
     most = F.lit(policy.most_bytes_per_second).cast("double")  # null is passed over by `least`
     return wanted.withColumn("value", F.least(value.cast("double"), most))
 

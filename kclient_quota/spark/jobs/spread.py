@@ -4,6 +4,11 @@ A push says what was done from its start to its time. Windows of any length get 
 it had been done evenly: sums over windows are exact, and a window that is shorter than the push interval shows the mean
 of that interval. In batches a push that was lost is made up for by the next one of the same client; throttling that was
 announced for longer than the push is of goes on after it; and a wait that was longer began before it.
+
+Evenly is a guess: which of a push's bytes came in the first window that it touches, and which in the second, is nowhere
+in it. How much the rate changes is: from push to push, and from a push's mean to the rate of its last seconds. A rate
+that varies by v (bytes/s)² within a push of s seconds has at most s² f (1 - f) v bytes² of variance in a part f of it
+(Cauchy-Schwarz). That, of both ends of a window, is how far its bytes may be off.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -55,7 +60,8 @@ def spread(pushes: "DataFrame", window_ms: int) -> "DataFrame":
     Returns:
         the columns of `SERIES`; `time`, within the window; `is_known`: whether `client` is an instance; `begin_ms` and
         `end_ms` of the part; `covered_ms`, `byte_ms`, `request_ms`: its length, where any span, bytes, requests are
-        told; `square_ms`: the square of its byte rate times its length; bytes, requests, throttles, throttle_total_ms
+        told; `square_ms`: the square of its byte rate times its length; `unsure`: by how much its bytes may be off,
+        squared; bytes, requests, throttles, throttle_total_ms
         and wait_total_ms of it; `peak`, the highest byte rate told; throttle_avg_ms, throttle_max_ms as pushed.
     """
     is_stream = pushes.isStreaming
@@ -80,10 +86,20 @@ def spread(pushes: "DataFrame", window_ms: int) -> "DataFrame":
         F.when(F.col(REQUESTS).isNotNull() & (inside > 0), inside).alias("request_ms"),
         *((F.col(name) * share).alias(name) for name in _COUNTED),
         (F.col("square") * F.when(inside > 0, inside)).alias("square_ms"),
+        _unsure(inside).alias("unsure"),
         _part(THROTTLE_TOTAL, "_start", "_throttled_until", end).alias(THROTTLE_TOTAL),
         _part(WAIT_TOTAL, "_waited_since", "_end", end).alias(WAIT_TOTAL),
         *(F.when(inside > 0, F.col(name)).alias(name) for name in ("peak", "throttle_avg_ms", THROTTLE_MAX)),
     )
+
+
+def _unsure(inside: "Column") -> "Column":
+    """How many bytes of the part may have come at another time of the push, and how many of a lost one were others."""
+    part = inside / (F.col("_end") - F.col("_start"))
+    seconds = (F.col("_end") - F.col("_start")) / 1000
+    placed = seconds * seconds * part * (1 - part) * F.col("_varies")
+    lost = inside / 1000 * (1 - F.col("_span") / (F.col("_end") - F.col("_start")))
+    return F.when(F.col(BYTES).isNotNull() & (inside > 0), placed + lost * lost * F.col("_differs"))
 
 
 def _part(name: str, since: str, until: str, window_end: "Column") -> "Column":
@@ -125,7 +141,7 @@ def _spans(rows: "DataFrame", window_ms: int) -> "DataFrame":
     off = F.when(F.col("_span") > _RATE_MS, F.col(BYTE_RATE) - mean)
     off = F.coalesce(off, F.lit(0.0))
     rows = rows.withColumn("peak", peak).withColumns({**counts, WAIT_TOTAL: waited})
-    return rows.withColumn("square", mean * mean + off * off)
+    return rows.withColumns({"square": mean * mean + off * off, "_mean": mean, "_varies": off * off})
 
 
 def _times_of_stream(rows: "DataFrame") -> "DataFrame":
@@ -138,6 +154,7 @@ def _times_of_stream(rows: "DataFrame") -> "DataFrame":
             "_until": F.col("_end") - 1,
             "_throttled_until": F.col("_end"),
             "_waited_since": start,
+            "_differs": F.lit(0.0),
             THROTTLE_TOTAL: _least(THROTTLE_TOTAL, F.col("_span")),
             WAIT_TOTAL: _least(WAIT_TOTAL, F.col("_span")),
         }
@@ -149,7 +166,13 @@ def _made_up_for(rows: "DataFrame") -> "DataFrame":
     order = Window.partitionBy(*SERIES).orderBy("_end")
     gap = F.col("_end") - F.col("_span") - F.lag("_end").over(order)
     is_lost = F.col("is_known") & (gap > 0) & (gap <= MOST_LOST * F.col("_span"))
-    rows = rows.withColumn("_length", F.col("_span") + F.when(is_lost, gap).otherwise(0))
+    # no less from one half of a push to the other than from push to push: bursts fall into either
+    changed = F.coalesce(F.col("_mean") - F.lag("_mean").over(order), F.lit(0.0))
+    varies = F.greatest("_varies", changed * changed / 2)
+    length = F.col("_span") + F.when(is_lost, gap).otherwise(0)
+    rows = rows.withColumns({"_length": length, "_varies": varies})
+    whole = Window.partitionBy(*SERIES)
+    rows = rows.withColumns({"_varies": F.avg("_varies").over(whole), "_differs": F.var_pop("_mean").over(whole)})
     more = F.col("_length") / F.col("_span")
     sums = {name: F.col(name) * more for name in (*_COUNTED, THROTTLE_TOTAL, WAIT_TOTAL)}
     rows = rows.withColumns(sums).withColumn("_start", F.col("_end") - F.col("_length"))

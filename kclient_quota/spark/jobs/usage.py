@@ -12,6 +12,8 @@ see `spread`: any window may be asked for, whatever the push interval.
 | byte_rate, byte_rate_max | bytes/s | mean over the window; sum of the instances' highest; null when the clients do \
 not tell (librdkafka's do not) |
 | byte_rate_variance | (bytes/s)² | how much the rate varies within the window, added up over instances |
+| byte_rate_error | bytes/s | how far the mean may be off, since pushes do not tell when their bytes came and some are \
+lost: a standard error, added up over instances; of a stream, by what each push tells of itself |
 | request_rate | 1/s | mean |
 | throttle_avg_ms, throttle_max_ms | ms | mean over pushes, longest |
 | throttle_total_ms, throttles | ms, count | where the clients tell |
@@ -21,6 +23,8 @@ not tell (librdkafka's do not) |
 | quota_user, quota_client_id | | whose the quota is: all rows with the same two, cluster, role and broker share it |
 | quota_byte_rate | bytes/s | what all of those do together; their own byte rate without a limit |
 | utilisation | | quota_byte_rate / quota |
+| senders | | of several instances: what each does, or so many together; an array of sender, clients, byte_rate, \
+byte_rate_max, byte_rate_variance; null: of one |
 """
 
 from functools import partial
@@ -30,7 +34,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark.durations import duration_ms, spark_words
-from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SHARED, SUMS, WHO, WINDOW, of_closed
+from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SENDER, SHARED, SUMS, WHO, WINDOW, of_closed
 from kclient_quota.spark.jobs.spread import spread
 from kclient_quota.spark.measures import by_push
 from kclient_quota.spark.quota_table import Limits, with_quotas
@@ -42,9 +46,11 @@ PUSH_INTERVAL: Final = "5 minutes"
 """Kafka's own default of `interval.ms`."""
 
 _ORDER: Final = (
-    *("byte_rate", "byte_rate_max", "byte_rate_variance", "request_rate", "throttle_avg_ms", "throttle_max_ms"),
-    *("throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
+    *("byte_rate", "byte_rate_max", "byte_rate_variance", "byte_rate_error", "request_rate"),
+    *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms", "covered_ms"),
 )
+MOST_SENDERS: Final = 64
+"""Instances of a row that are told apart; of more than that, some are told together."""
 
 
 def usage(
@@ -83,16 +89,25 @@ def told(rows: "DataFrame") -> "DataFrame":
     """The columns, in order, with the utilisation."""
     quota = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id", "quota_byte_rate")
     utilisation = (F.col("quota_byte_rate") / F.col("quota")).alias("utilisation")
-    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *quota, utilisation)
+    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *quota, utilisation, "senders")
 
 
 def _together(per_client: "DataFrame") -> "DataFrame":
     """Clients of one user, client-id and group, added up."""
-    return per_client.groupBy(*WINDOW, *WHO).agg(
+    known = {f"{name}_known": F.count(name) for name in MEANS}
+    seated = per_client.groupBy(*WINDOW, *WHO, "sender").agg(
+        F.sum("clients").alias("clients"),
+        *(F.sum(name).alias(name) for name in (*SUMS, *MEANS)),
+        *(column.alias(name) for name, column in known.items()),
+        *(F.max(name).alias(name) for name in HIGHEST),
+    )
+    senders = F.array_sort(F.collect_list(F.struct(*SENDER)))
+    return seated.groupBy(*WINDOW, *WHO).agg(
         F.sum("clients").alias("clients"),
         *(F.sum(name).alias(name) for name in SUMS),
-        *(F.avg(name).alias(name) for name in MEANS),
+        *(F.try_divide(F.sum(name), F.sum(f"{name}_known")).alias(name) for name in MEANS),
         *(F.max(name).alias(name) for name in HIGHEST),
+        F.when(F.sum("clients") > 1, senders).alias("senders"),
     )
 
 
@@ -101,7 +116,7 @@ def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
     sums = parts.groupBy(F.window("time", spark_words(window_ms)).alias("window"), "client", "is_known", *WHO).agg(
         *(
             F.sum(name).alias(name)
-            for name in ("bytes", "byte_ms", "square_ms", "requests", "request_ms", "covered_ms")
+            for name in ("bytes", "byte_ms", "square_ms", "unsure", "requests", "request_ms", "covered_ms")
         ),
         *(F.sum(name).alias(name) for name in ("throttle_total_ms", "throttles", "wait_total_ms")),
         (F.max("end_ms") - F.min("begin_ms")).alias("present_ms"),
@@ -114,10 +129,12 @@ def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
         F.col("window.start").alias("window_start"),
         F.col("window.end").alias("window_end"),
         *WHO,
+        F.pmod(F.hash("client"), F.lit(MOST_SENDERS)).alias("sender"),
         F.col("present_ms").isNotNull().cast("bigint").alias("clients"),
         rate("bytes", "byte_ms").alias("byte_rate"),
         "byte_rate_max",
         _variance().alias("byte_rate_variance"),
+        (F.sqrt("unsure") / window_ms * 1000).alias("byte_rate_error"),
         rate("requests", "request_ms").alias("request_rate"),
         *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
         F.col("covered_ms").cast("double").alias("covered_ms"),
