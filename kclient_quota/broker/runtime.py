@@ -123,6 +123,7 @@ class Runtime:
             except OSError as error:
                 raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
             storage.sync_every(scheduler)
+        self.services.get(GroupService).topic.is_told = True
         LogCleaner(self.cluster, scheduler).look()
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)

@@ -62,6 +62,7 @@ class GroupCoordinator:
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = config or GroupConfig()
         self.groups: dict[str, ClassicGroup] = {}
+        self._settled_groups: dict[str, None] = {}
         self._rebalancer = Rebalancer(self.config.initial_rebalance_delay_ms)
 
     # -- what an adapter asks around every call
@@ -70,6 +71,12 @@ class GroupCoordinator:
         """Answers that became due since the last call, each once."""
         completions, self._rebalancer.completions = self._rebalancer.completions, []
         return completions
+
+    def take_settled(self) -> list[str]:
+        """Groups that have become stable or empty, or are gone, since the last call."""
+        settled = list(self._settled_groups)
+        self._settled_groups.clear()  # groups hold it, too
+        return settled
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` next has something to do."""
@@ -85,7 +92,9 @@ class GroupCoordinator:
 
     def get_or_create(self, group_id: str) -> ClassicGroup:
         """The group, Empty when it is new."""
-        return self.groups.setdefault(group_id, ClassicGroup(group_id))
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id, settled=self._settled_groups)
+        return self.groups[group_id]
 
     # -- requests
 
@@ -100,6 +109,8 @@ class GroupCoordinator:
         error = self._validate_join(request)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
+        if request.group_id not in self.groups:
+            self._settled_groups[request.group_id] = None
         group = self.get_or_create(request.group_id)
         if not self._accepts(group, request.member_id):
             group.remove(request.member_id)

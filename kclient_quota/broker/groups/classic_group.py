@@ -41,6 +41,9 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = MappingProxy
 )
 
 
+_SETTLED = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD})
+
+
 @dataclass(slots=True)
 class Member:
     """One member of a classic group.
@@ -83,6 +86,7 @@ class ClassicGroup:
     """Members and state of one group; raises `ValueError` on a transition that Kafka does not know.
 
     Attributes:
+        settled: gets the group's name whenever it is stable, empty or dead.
         initial_delay_ms: (delay, remaining) while the very first rebalance is held open for more members.
         pending_join: ids handed out with MEMBER_ID_REQUIRED that have not come back yet.
         pending_sync: members of the running generation that have not sent SyncGroup yet.
@@ -101,12 +105,15 @@ class ClassicGroup:
     pending_sync: set[str] = field(default_factory=set)
     new_member_added: bool = False
     initial_delay_ms: tuple[int, int] | None = None
+    settled: dict[str, None] = field(default_factory=dict, repr=False)
 
     def transition_to(self, target: GroupState) -> None:
         """Move to `target` along the table `VALID_PREVIOUS_STATES`."""
         if self.state not in VALID_PREVIOUS_STATES[target]:
             raise ValueError(f"group {self.group_id}: {self.state} may not become {target}")
         self.previous_state, self.state = self.state, target
+        if target in _SETTLED:
+            self.settled[self.group_id] = None
 
     def can_rebalance(self) -> bool:
         """Whether a rebalance may start in this state."""

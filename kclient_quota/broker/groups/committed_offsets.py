@@ -3,7 +3,7 @@
 Follows Kafka 4's `OffsetMetadataManager`. Offsets never expire here (Kafka: `offsets.retention.minutes`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -29,12 +29,12 @@ class OffsetStore:
     """Committed offsets by group, topic and partition.
 
     Args:
-        observer: told of every change (group, topic, partition, offset or None when it is deleted), so that an adapter
-            can keep them across restarts. Offsets of an open transaction are not told before it commits.
+        observers: told of every change (group, topic, partition, offset or None when it is deleted), so that an
+            adapter can keep them across restarts. Offsets of an open transaction are not told before it commits.
     """
 
-    def __init__(self, observer: OffsetObserver | None = None) -> None:
-        self.observer = observer
+    def __init__(self, observers: Iterable[OffsetObserver] = ()) -> None:
+        self.observers = list(observers)
         self._offsets: dict[str, dict[tuple[str, int], tuple[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[Position, tuple[int, CommittedOffset]]] = {}
         self._order = count()
@@ -111,5 +111,5 @@ class OffsetStore:
         self._offsets.setdefault(group_id, {})[topic, partition] = entry
 
     def _changed(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
-        if self.observer is not None:
-            self.observer(group_id, topic, partition, committed)
+        for observer in self.observers:
+            observer(group_id, topic, partition, committed)

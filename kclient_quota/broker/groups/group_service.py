@@ -1,10 +1,9 @@
 """Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
-
-from kclient_telemetry.java import java_hash
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
@@ -12,12 +11,12 @@ from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, Sy
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
+from kclient_quota.broker.groups.offsets_topic import OffsetsTopic, share_of
 from kclient_quota.broker.request.context import Cancellable, Scheduler
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.wire.error_codes import ErrorCode
 
-COORDINATOR_PARTITIONS = 50
-"""How many shares the groups are divided into (Kafka: `offsets.topic.num.partitions`)."""
+_LOG = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT", JoinResult, SyncResult)
 
@@ -36,7 +35,8 @@ class GroupService:
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups.config_of = self._consumer_config_of
-        self.offsets = OffsetStore()
+        self.topic = OffsetsTopic(cluster, scheduler)
+        self.offsets = OffsetStore([self.topic.committed])
         self._cluster = cluster
         self._scheduler = scheduler
         self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}
@@ -167,10 +167,20 @@ class GroupService:
     def after_call(self) -> None:
         """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
         self._arm()
+        self._tell_of_groups()
         for completion in self.coordinator.take_completions():
             promise = self._waiting.get(completion.ticket)
             if promise is not None:
                 promise.resolve(completion.result)
+
+    def _tell_of_groups(self) -> None:
+        for group_id in self.coordinator.take_settled():
+            group = self.coordinator.groups.get(group_id)
+            try:
+                self.topic.group(group_id, group)
+            except OSError as error:
+                # who is in a group is not read back: the group itself is none the worse
+                _LOG.error("%s", error)
 
     def _arm(self) -> None:
         deadlines = (self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
@@ -189,20 +199,11 @@ class GroupService:
 
 
 def coordinator_id(cluster: ClusterState, key: str) -> int:
-    """The broker that leads the share `key` falls into, by Kafka's hash; the next one up stands in for one that is not.
-
-    Kafka: `Utils.abs(key.hashCode()) % partitions`, then that partition's leader.
-    """
-    share = _java_hash_abs(key) % COORDINATOR_PARTITIONS
+    """The broker that leads the share `key` falls into; the next one up stands in for one that is not."""
+    share = share_of(key)
     ids = sorted(cluster.brokers)
     candidates = [ids[(share + step) % len(ids)] for step in range(len(ids))]
     return next((broker_id for broker_id in candidates if cluster.brokers[broker_id].is_up), -1)
-
-
-def _java_hash_abs(text: str) -> int:
-    """`Utils.abs(String.hashCode())`: the absolute value as a signed int, 0 for the smallest of all."""
-    code = java_hash(text)
-    return min(code, (1 << 32) - code) & 0x7FFFFFFF
 
 
 def _config(values: Mapping[str, str]) -> GroupConfig:

@@ -121,7 +121,7 @@ class ClusterStorage:
                 kept.write(cluster, key[1:], value)
         for key, value in self._journal.items("offset"):
             self._restore_offset(cluster, groups, key, value)
-        groups.offsets.observer = self._keep_offset
+        groups.offsets.observers.append(self._keep_offset)
         self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.save()

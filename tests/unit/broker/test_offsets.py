@@ -7,7 +7,7 @@ AT_1, AT_2, AT_3 = CommittedOffset(1), CommittedOffset(2, 7, "note"), CommittedO
 
 def test_commit_fetch_delete_and_what_the_observer_is_told():
     told = []
-    store = OffsetStore(lambda *change: told.append(change))
+    store = OffsetStore([lambda *change: told.append(change)])
     store.commit("g", "t", 0, AT_1)
     store.commit("g", "t", 0, AT_2)
     store.commit("g", "u", 1, AT_3)
@@ -34,7 +34,7 @@ def test_a_deleted_topic_takes_its_offsets_along():
 
 def test_a_transaction_shows_its_offsets_when_it_commits():
     told = []
-    store = OffsetStore(lambda *change: told.append(change))
+    store = OffsetStore([lambda *change: told.append(change)])
     store.commit("g", "t", 0, AT_1)
     store.commit_pending(9, "g", "t", 0, AT_2)
     assert store.fetch("g", "t", 0) == AT_1

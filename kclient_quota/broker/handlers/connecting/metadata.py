@@ -19,6 +19,8 @@ from uuid import UUID
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import NO_LEADER, ClusterState, Partition, Topic
 from kclient_quota.broker.configs.topic_names import is_valid_topic_name
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.offsets_topic import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
@@ -128,6 +130,7 @@ def _page(
     page = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
         partitions=[
             DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
                 error_code=row.error_code,
@@ -238,7 +241,10 @@ def _describe_by_name(context: Context, name: str, *, may_create: bool) -> Metad
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     if topic is None and may_create:
         context.mutations.record(cluster.default_partitions, context.now_ms)
-        cluster.create_topic(name, cluster.default_partitions)
+        if name == CONSUMER_OFFSETS:
+            context.services.get(GroupService).topic.topic()
+        else:
+            cluster.create_topic(name, cluster.default_partitions)
     if topic is None:
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
     return _describe(cluster, topic)
@@ -249,7 +255,7 @@ def _describe(cluster: ClusterState, topic: Topic) -> MetadataResponse.MetadataR
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=False,
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_describe_partition(cluster, partition) for partition in topic.partitions],
     )
 

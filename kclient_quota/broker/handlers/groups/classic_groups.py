@@ -86,7 +86,10 @@ def _coordinator(context: Context, key_type: int, key: str) -> FindCoordinatorRe
             key=key, node_id=-1, host="", port=-1, error_code=DENIED[resource_type], error_message=None
         )
     if key_type in {GROUP_KEY, TRANSACTION_KEY}:
-        broker_id = context.services.get(GroupService).coordinator_id(key)
+        service = context.services.get(GroupService)
+        if key_type == GROUP_KEY and service.topic.is_told:
+            service.topic.topic()
+        broker_id = service.coordinator_id(key)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not supported"
     broker = context.cluster.brokers.get(broker_id)

@@ -28,6 +28,7 @@ from functools import partial
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
+from kclient_quota.broker.groups.offsets_topic import INTERNAL_TOPICS
 from kclient_quota.broker.handlers.records.transactions import initialize, transactions
 from kclient_quota.broker.log.log_config import Appended
 from kclient_quota.broker.request.context import Context
@@ -43,6 +44,8 @@ from kclient_quota.wire.messages import (
 )
 
 _ALL = -1
+_ADMIN_CLIENT = "__admin_client"
+_INTERNAL = ErrorCode.INVALID_TOPIC_EXCEPTION
 _LEADERS_SINCE = 10
 _VALID_ACKS = (-1, 0, 1)
 _TOPIC_IDS_SINCE = 13
@@ -123,7 +126,8 @@ def _append(
     partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
     error = _refusal(context, request, topic, partition)
     if error or topic is None or partition is None:
-        return _refused(Appended(error), part.index)
+        message = f"Cannot append to internal topic {topic.name}" if error is _INTERNAL and topic else None
+        return _refused(Appended(error, error_message=message), part.index)
     if part.records is None:
         return _refused(Appended(ErrorCode.INVALID_RECORD, error_message="there are no records"), part.index)
     if request.transactional_id is not None:
@@ -155,6 +159,8 @@ def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, par
     if topic is None or partition is None:
         by_id = context.api_version >= _TOPIC_IDS_SINCE and topic is None
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
+        return _INTERNAL
     if partition.leader != context.broker.id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic):
