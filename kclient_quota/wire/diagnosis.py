@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
+_UINT16 = range(1 << 16)
 _CLASSES: dict[str, tuple[type, ...]] = {
     "Bool": (bool, int),
     "Float64": (float, int),
@@ -59,7 +60,7 @@ def _fits(kind: str, value: Any) -> bool:
     if kind in _BITS:
         half = 1 << (_BITS[kind] - 1)
         return isinstance(value, int) and -half <= value < half
-    return isinstance(value, _CLASSES[kind])
+    return isinstance(value, _CLASSES[kind]) if kind != "Uint16" else value in _UINT16
 
 
 def _show(value: Any) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kclient_quota.wire.schema import Message
 
-FORMATS = {"Bool": "?", "Int8": "b", "Int16": "h", "Int32": "i", "Int64": "q", "Float64": "d"}
+FORMATS = {"Bool": "?", "Int8": "b", "Int16": "h", "Uint16": "H", "Int32": "i", "Int64": "q", "Float64": "d"}
 SIZES = {name: struct.calcsize(">" + code) for name, code in FORMATS.items()} | {"Uuid": 16}
 MAX_ONE_BYTE = 127
 FEW = 8  # arrays of numbers shorter than this have a struct ready

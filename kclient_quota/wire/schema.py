@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Bool: TypeAlias = bool
 Int8: TypeAlias = int
 Int16: TypeAlias = int
+Uint16: TypeAlias = int
 Int32: TypeAlias = int
 Int64: TypeAlias = int
 Float64: TypeAlias = float
@@ -39,6 +40,7 @@ _ZERO: dict[str, Any] = {
     "Bool": False,
     "Int8": 0,
     "Int16": 0,
+    "Uint16": 0,
     "Int32": 0,
     "Int64": 0,
     "Float64": 0.0,

@@ -3,7 +3,7 @@
 Described and altered by Kafka's rules.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kclient_telemetry.errors import TelemetryError
@@ -15,7 +15,15 @@ from kclient_telemetry.receiver.subscription import (
     metrics_subscription,
 )
 
-from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ClusterState
+from kclient_quota.broker.cluster_state import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    BrokerInfo,
+    ClusterState,
+)
 from kclient_quota.broker.configs.broker_loggers import LEVELS, ROOT, level_of, logger_names, set_level
 from kclient_quota.broker.configs.broker_properties import KAFKA_PROPERTIES
 from kclient_quota.broker.configs.group_properties import GROUP_BROKER_KEYS, GROUP_PROPERTIES, group_bound
@@ -27,15 +35,8 @@ from kclient_quota.wire.error_codes import ErrorCode
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
-FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_DEFAULT, FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = (
-    1,
-    2,
-    3,
-    5,
-    6,
-    7,
-    8,
-)
+FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_STATIC, FROM_DEFAULT = range(1, 6)
+FROM_LOGGER, FROM_CLIENT_METRICS, FROM_GROUP = range(6, 9)
 """Kafka's `ConfigSource` ids."""
 
 CLIENT_METRICS_PROPERTIES: Mapping[str, Property] = {
@@ -153,8 +154,23 @@ def _broker_synonyms(cluster: ClusterState, name: str, key: str) -> list[Synonym
         found.append((key, own, FROM_BROKER))
     if (default := cluster.configs.get((BROKER, ""), {}).get(key)) is not None:
         found.append((key, default, FROM_BROKER_DEFAULT))
+    if name and key in _STATIC:
+        found.append((key, _STATIC[key](cluster.brokers[int(name)]), FROM_STATIC))
     known = KAFKA_PROPERTIES[key]
     return [*found, (key, known.default, FROM_DEFAULT)] if known.has_default else found
+
+
+def _addresses(broker: BrokerInfo) -> str:
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    return ",".join(f"{name}://{host}:{port}" for name, port in broker.ports.items())
+
+
+_STATIC: Mapping[str, Callable[[BrokerInfo], str]] = {
+    "advertised.listeners": _addresses,
+    "broker.id": lambda broker: str(broker.id),
+    "node.id": lambda broker: str(broker.id),
+}
+"""What a broker is started with, by key."""
 
 
 def _group_config(cluster: ClusterState, name: str, key: str) -> DescribedConfig:

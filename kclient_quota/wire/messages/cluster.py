@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kclient_quota.wire.schema import Request, Response, Struct, field
 
 if TYPE_CHECKING:
-    from kclient_quota.wire.schema import Bool, Int8, Int16, Int32, Int64, String
+    from kclient_quota.wire.schema import Bool, Int8, Int16, Int32, Int64, String, Uint16, Uuid
 
 
 class DescribeLogDirsRequest(Request, key=35, versions="1-5", flexible="2+"):
@@ -154,7 +154,7 @@ class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexibl
         removing_replicas: list[Int32] = field("0+")
 
 
-class DescribeQuorumRequest(Request, key=55, versions="0-1", flexible="0+"):
+class DescribeQuorumRequest(Request, key=55, versions="0-2", flexible="0+"):
     topics: list[DescribeQuorumRequest.TopicData] = field("0+")
 
     class TopicData(Struct):
@@ -165,9 +165,11 @@ class DescribeQuorumRequest(Request, key=55, versions="0-1", flexible="0+"):
         partition_index: Int32 = field("0+")
 
 
-class DescribeQuorumResponse(Response, key=55, versions="0-1", flexible="0+"):
+class DescribeQuorumResponse(Response, key=55, versions="0-2", flexible="0+"):
     error_code: Int16 = field("0+")
+    error_message: String | None = field("2+", null="2+", default="", ignorable=True)
     topics: list[DescribeQuorumResponse.TopicData] = field("0+")
+    nodes: list[DescribeQuorumResponse.Node] = field("2+")
 
     class TopicData(Struct):
         topic_name: String = field("0+")
@@ -175,6 +177,7 @@ class DescribeQuorumResponse(Response, key=55, versions="0-1", flexible="0+"):
 
     class ReplicaState(Struct):
         replica_id: Int32 = field("0+")
+        replica_directory_id: Uuid = field("2+")
         log_end_offset: Int64 = field("0+")
         last_fetch_timestamp: Int64 = field("1+", default=-1, ignorable=True)
         last_caught_up_timestamp: Int64 = field("1+", default=-1, ignorable=True)
@@ -182,11 +185,21 @@ class DescribeQuorumResponse(Response, key=55, versions="0-1", flexible="0+"):
     class PartitionData(Struct):
         partition_index: Int32 = field("0+")
         error_code: Int16 = field("0+")
+        error_message: String | None = field("2+", null="2+", default="", ignorable=True)
         leader_id: Int32 = field("0+")
         leader_epoch: Int32 = field("0+")
         high_watermark: Int64 = field("0+")
         current_voters: list[DescribeQuorumResponse.ReplicaState] = field("0+")
         observers: list[DescribeQuorumResponse.ReplicaState] = field("0+")
+
+    class Node(Struct):
+        node_id: Int32 = field("2+")
+        listeners: list[DescribeQuorumResponse.Listener] = field("2+")
+
+    class Listener(Struct):
+        name: String = field("2+")
+        host: String = field("2+")
+        port: Uint16 = field("2+")
 
 
 class UpdateFeaturesRequest(Request, key=57, versions="0-2", flexible="0+"):

@@ -56,6 +56,7 @@ PRIMITIVES = {
     "String": lambda rng: rng.choice(TEXTS),
     "Uuid": lambda rng: UUID(int=rng.choice((0, 1, rng.getrandbits(128)))),
     "Bool": lambda rng: rng.random() < 0.5,
+    "Uint16": lambda rng: rng.choice((0, 1, 9092, 0x7FFF, 0x8000, 0xFFFF)),
     "Float64": lambda rng: rng.choice((0.0, -1.5, 1024.0, rng.random() * 1e9)),
     "Bytes": lambda rng: rng.randbytes(rng.choice((0, 1, 126, 127, 2000))),
     "Records": lambda rng: rng.randbytes(rng.choice((0, 1, 61, 126, 127, 128, 2000))),

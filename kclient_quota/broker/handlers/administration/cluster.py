@@ -1,7 +1,7 @@
 """What an administrator asks about brokers and does to replicas.
 
 AlterReplicaLogDirs (34) v1-2 · DescribeLogDirs (35) v1-5 · ElectLeaders (43) v0-2 ·
-AlterPartitionReassignments (45) v0-1 · ListPartitionReassignments (46) v0 · DescribeQuorum (55) v0-1.
+AlterPartitionReassignments (45) v0-1 · ListPartitionReassignments (46) v0 · DescribeQuorum (55) v0-2.
 KIP-113, KIP-183, KIP-455, KIP-460, KIP-595.
 
 Behaviour: errors and messages as Kafka's. All replicas of a partition read one log, so a reassignment is done when it
@@ -11,8 +11,8 @@ broker has one log directory. The brokers are the quorum's voters; the metadata 
 Versions: AlterReplicaLogDirs 2 flexible. DescribeLogDirs 2 flexible; 3 an error of the whole; 4 bytes of the volume
 (KIP-827); 5 cordoned directories (KIP-1066). ElectLeaders 1 unclean elections (KIP-460); 2 flexible.
 AlterPartitionReassignments 1 whether the replication factor may change (KIP-860). DescribeQuorum 1 times of replicas
-(KIP-836).
-Gaps: replicas cannot be moved between directories, there is one; DescribeQuorum 2 (addresses of controllers, KIP-853).
+(KIP-836); 2 addresses of voters (KIP-853).
+Gaps: replicas cannot be moved between directories, there is one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,6 +39,7 @@ from kclient_quota.wire.messages import (
 _PREFERRED, _UNCLEAN = 0, 1
 _METADATA_TOPIC = "__cluster_metadata"
 _QUORUM_EPOCH = 1
+_NODES_SINCE = 2
 _UNKNOWN = "This server does not host this topic-partition."
 
 Problem = tuple[ErrorCode, str | None]
@@ -227,12 +228,12 @@ async def list_partition_reassignments(
 # -- the quorum
 
 
-@handler(DescribeQuorumRequest, min_version=0, max_version=1)
+@handler(DescribeQuorumRequest, min_version=0, max_version=2)
 async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """The brokers are the voters; the controller leads."""
     wanted = [(topic.topic_name, [row.partition_index for row in topic.partitions]) for topic in request.topics]
     if wanted != [(_METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topics=[])
+        return DescribeQuorumResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=_UNKNOWN)
     cluster = context.cluster
     end_offset = len(cluster.topics)
     voters = [
@@ -254,4 +255,17 @@ async def describe_quorum(context: Context, request: DescribeQuorumRequest) -> D
         observers=[],
     )
     topic = DescribeQuorumResponse.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
-    return DescribeQuorumResponse(topics=[topic])
+    if context.api_version < _NODES_SINCE:
+        return DescribeQuorumResponse(topics=[topic])
+    nodes = [
+        DescribeQuorumResponse.Node(
+            node_id=broker.id,
+            listeners=[
+                DescribeQuorumResponse.Listener(name=name, host=broker.host, port=port)
+                for name, port in broker.ports.items()
+            ],
+        )
+        for broker in cluster.brokers.values()
+        if broker.is_up
+    ]
+    return DescribeQuorumResponse(topics=[topic], nodes=nodes)
