@@ -4,6 +4,14 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
+    "what was compacted up to offset %s could not be written": (
+        "the disk of `data_dir` is full or failing; its files hold more than is needed, and nothing less",
+        "make room; it is tried again at the next compaction",
+    ),
+    "who is in group %s is not told": (
+        "`__consumer_offsets` does not take the record, as when the disk is full; the group itself goes on",
+        "make room on the disk of `data_dir`",
+    ),
     "Share consumer %r asks for nothing": (
         "a batch is larger than the quota lets through at once, and a broker archives the records of one that it has "
         "refused five times",

@@ -180,7 +180,7 @@ class GroupService:
                 self.topic.group(group_id, group)
             except OSError as error:
                 # who is in a group is not read back: the group itself is none the worse
-                _LOG.error("%s", error)
+                _LOG.error("who is in group %s is not told: %s", group_id, error)
 
     def _arm(self) -> None:
         deadlines = (self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())

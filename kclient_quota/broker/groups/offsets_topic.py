@@ -32,6 +32,9 @@ class OffsetsTopic:
     Args:
         cluster: has the topic.
         scheduler: the time of commits.
+
+    Attributes:
+        is_told: whether anything is written; not while what is kept on a disk is read back.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
@@ -62,6 +65,8 @@ class OffsetsTopic:
         Raises:
             OSError: it could not be kept.
         """
+        if not self.is_told:
+            return
         key = struct.pack(">h", 1) + _string(group_id) + _string(topic) + struct.pack(">i", partition)
         value = None
         if committed is not None:
@@ -75,14 +80,14 @@ class OffsetsTopic:
         Raises:
             OSError: it could not be kept.
         """
+        if not self.is_told:
+            return
         if group is None:
             self._append(group_id, _group_key(group_id), None)
         elif group.state in {GroupState.EMPTY, GroupState.STABLE}:
             self._append(group_id, _group_key(group_id), _group_value(group, self._scheduler.now_ms()))
 
     def _append(self, group_id: str, key: bytes, value: bytes | None) -> None:
-        if not self.is_told:
-            return
         partitions, now_ms = self.topic().partitions, self._scheduler.now_ms()
         partition = partitions[share_of(group_id) % len(partitions)]
         batch = build_batch([Record(value, key, timestamp_ms=now_ms)])

@@ -70,6 +70,10 @@ class _Pass:
         if not self._is_current() or not self._old:
             return
         end_offset = self._old[-1].ends[-1]
+        if self._log.store is not None:
+            yield from self._log.store.replace(iter(self._kept), end_offset, self._is_current)
+            if not self._is_current():
+                return
         self._log.stored.replace(self._old, self._kept.segments)
         self._log.compacted.end_offset = end_offset
         self._log.compacted.tombstones = self._tombstones

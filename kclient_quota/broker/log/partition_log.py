@@ -40,6 +40,13 @@ class LogStore(Protocol):
         """What lies before the log's start is not needed any more."""
         ...
 
+    def replace(self, batches: Iterator[memoryview], end_offset: int, is_current: Callable[[], bool]) -> Iterator[int]:
+        """Keep these batches instead of those that lie before `end_offset`, as long as `is_current`.
+
+        Yields how many bytes it has written, after every batch.
+        """
+        ...
+
 
 class PartitionLog:
     """Batches of one partition.

@@ -5,6 +5,7 @@ in the log and kept where it is, everything sound around it is read, and an unfi
 """
 
 import logging
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, fr
 from kclient_quota.wire.batches import parse_header
 
 SUFFIX = ".log"
+_REPLACEMENT = "compacted"
 _LOG = logging.getLogger(__name__)
 
 
@@ -31,6 +33,7 @@ class LogFiles:
         self._disk = disk or Disk()
         self._syncs = syncs
         self._file: AppendedFile | None = None
+        self._disk.unlink(directory / _REPLACEMENT)
         self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
 
     def append(self, batch: memoryview, *, begins_segment: bool = False) -> None:
@@ -52,12 +55,12 @@ class LogFiles:
                 file.cut(before)
                 raise
 
-    def restore(self, log: PartitionLog) -> None:
-        """Fill an empty log with what is here."""
+    def restore(self, log: PartitionLog, compacted: int = 0) -> None:
+        """Fill an empty log with what is here; before the offset `compacted` nothing that is missing is missed."""
         for base in self._bases:
             path = self._path(base)
             if base > log.end_offset:
-                self._skip_to(base, log)
+                self._skip_to(base, log, compacted)
             data = self._disk.read(path)
             for found in scan(data, log.end_offset):
                 if isinstance(found, Sound):
@@ -69,9 +72,13 @@ class LogFiles:
                     _LOG.error("%s: a batch at offset %s lies behind and is passed over", path, found.first_offset)
                 else:
                     self._cut(path, found, len(data), log.end_offset)
+        if compacted and self._bases:
+            log.start_offset = self._bases[0]
 
-    def _skip_to(self, base: int, log: PartitionLog) -> None:
-        if log.end_offset > log.start_offset or log.damaged:
+    def _skip_to(self, base: int, log: PartitionLog, compacted: int) -> None:
+        if base <= compacted:
+            log.end_offset = base
+        elif log.end_offset > log.start_offset or log.damaged:
             _LOG.error("%s: offsets %s to %s are not on the disk", self._directory, log.end_offset, base - 1)
             log.restore_damage(log.end_offset, base - 1)
         else:
@@ -91,6 +98,53 @@ class LogFiles:
                 break
             self._disk.unlink(self._path(base))
             self._bases.remove(base)
+
+    def replace(
+        self,
+        batches: Iterator[memoryview],
+        end_offset: int,
+        is_current: Callable[[], bool],
+        note: Callable[[int], None],
+    ) -> Iterator[int]:
+        """Put one file of these batches in the place of the files that lie wholly before `end_offset`.
+
+        Args:
+            batches: in order, up to `end_offset` at least.
+            end_offset: behind what was compacted.
+            is_current: whether that is so still.
+            note: keeps up to where offsets may be missing from now on, before they are.
+
+        Yields:
+            How many bytes were written, after every batch.
+
+        Raises:
+            OSError: it could not be written; everything is as it was, or the old files lie behind the new one.
+        """
+        old = [base for base, following in pairwise(self._bases) if following <= end_offset]
+        if not old:
+            return
+        end = self._bases[len(old)]
+        path = self._directory / _REPLACEMENT
+        try:
+            file = AppendedFile(path, self._disk)
+            try:
+                for batch in batches:
+                    if not is_current() or parse_header(batch).base_offset >= end:
+                        break
+                    file.append(frame_of(batch), batch)
+                    yield len(batch)
+            finally:
+                file.close()
+            if is_current() and self._bases[: len(old)] == old:
+                note(end)
+                self._disk.replace(path, self._path(old[0]))
+                if self._syncs:
+                    self._disk.sync_directory(self._directory)
+                for base in old[1:]:
+                    self._disk.unlink(self._path(base))
+                    self._bases.remove(base)
+        finally:
+            self._disk.unlink(path)
 
     @property
     def is_dirty(self) -> bool:

@@ -22,6 +22,7 @@ class PartitionStore:
     files: LogFiles
     log: PartitionLog
     keep_start: Callable[[int], None]
+    keep_compacted: Callable[[int], None]
 
     def append(self, batch: memoryview, *, begins_segment: bool) -> None:
         """Write a batch."""
@@ -36,6 +37,16 @@ class PartitionStore:
         except OSError as error:
             # after a restart the log begins where its oldest file does, at most this far back
             _LOG.warning("the start of a log, offset %s, could not be kept: %s", start, error)
+
+    def replace(self, batches: Iterator[memoryview], end_offset: int, is_current: Callable[[], bool]) -> Iterator[int]:
+        """Write what compaction has left of the log's first files in their place."""
+        if self.log.damaged:
+            return  # where a damaged batch lies is known by its file
+        try:
+            yield from self.files.replace(batches, end_offset, is_current, self.keep_compacted)
+        except OSError as error:
+            # the files hold more than is needed, and nothing less
+            _LOG.warning("what was compacted up to offset %s could not be written: %s", end_offset, error)
 
 
 class TopicFiles:
@@ -65,16 +76,21 @@ class TopicFiles:
         """Fill a topic's empty logs."""
         for partition, former_start in zip(topic.partitions, start_offsets, strict=True):
             store = self._store(topic, partition)
-            store.files.restore(partition.log)
+            compacted = self._journal.get("compacted", topic.topic_id.hex, partition.index) or 0
+            store.files.restore(partition.log, compacted)
+            partition.log.compacted.end_offset = min(compacted, partition.log.end_offset)
             start = self._journal.get("start", topic.topic_id.hex, partition.index)
             partition.log.store = store
             partition.log.delete_before(former_start if start is None else start)
 
     def _store(self, topic: Topic, partition: Partition) -> PartitionStore:
         files = LogFiles(self._directory / topic.topic_id.hex / str(partition.index), self._disk, syncs=self._syncs)
-        key = ("start", topic.topic_id.hex, partition.index)
+        place = (topic.topic_id.hex, partition.index)
         store = PartitionStore(
-            files, partition.log, lambda start: self._journal.set(*key, value=start or None, twice=False)
+            files,
+            partition.log,
+            lambda start: self._journal.set("start", *place, value=start or None, twice=False),
+            lambda end: self._journal.set("compacted", *place, value=end, twice=False),
         )
         self._stores.setdefault(topic.topic_id, {})[partition.index] = store
         return store
@@ -84,8 +100,9 @@ class TopicFiles:
         for store in self._stores.pop(topic_id, {}).values():
             store.files.close()
         self._disk.remove_tree(self._directory / topic_id.hex)
-        for key, _ in self._journal.items("start", topic_id.hex):
-            self._journal.set(*key, value=None, twice=False)
+        for kind in ("start", "compacted"):
+            for key, _ in self._journal.items(kind, topic_id.hex):
+                self._journal.set(*key, value=None, twice=False)
 
     def remove_others(self, known: set[UUID], *, is_journal_whole: bool) -> None:
         """Remove records of topics whose deletion was interrupted; none if the journal may have lost a topic."""

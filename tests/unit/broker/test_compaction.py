@@ -1,18 +1,25 @@
 """Compaction of logs: the newest record of each key stays where it was, on a clock of paper."""
 
+from uuid import UUID
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient_quota.broker.cluster_state import BROKER, TOPIC
+from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
 from kclient_quota.broker.log.compaction import compact, is_due
 from kclient_quota.broker.log.log_config import LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.log_cleaner import LogCleaner
+from kclient_quota.broker.storage.disk import Disk
+from kclient_quota.broker.storage.journal import Journal
+from kclient_quota.broker.storage.topic_files import TopicFiles
 from kclient_quota.wire.batches import TRANSACTIONAL, parse_header
 from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch, iterate_records
 from tests.unit.broker.enforced_cluster import START_MS, Cluster
 
+TOPIC_ID = UUID(int=1)
 ROLLS = {"cleanup.policy": "compact", "segment.ms": "10", "min.cleanable.dirty.ratio": "0"}
 
 
@@ -227,3 +234,91 @@ def test_the_cleaner_comes_every_so_often_and_works_in_turns():
     for _ in range(20):
         scheduler.pass_ms(0)
     assert len(list(log.batches())) == 2
+
+
+# -- on the disk
+
+
+class FailingDisk(Disk):
+    """Fails at one call, counted from the moment it is told so."""
+
+    def __init__(self):
+        self.left = None
+
+    def _count(self):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                raise OSError("no space left")
+
+    def write(self, fd, parts):
+        self._count()
+        return super().write(fd, parts)
+
+    def replace(self, source, target):
+        self._count()
+        super().replace(source, target)
+
+
+class StoredLog(Log):
+    """A compacted log in a directory."""
+
+    def __init__(self, path, disk):
+        super().__init__()
+        self.files = TopicFiles(path / "logs", Journal(path / "journal", disk), disk, syncs=False)
+        partition = Partition(0, [1], 1, self.log)
+        self.files.restore(Topic("t", TOPIC_ID, [partition], 1), [0])
+
+    def close(self):
+        self.files.close()
+
+
+def size_of(path):
+    return sum(file.stat().st_size for file in path.rglob("*.log"))
+
+
+def test_what_compaction_leaves_is_all_that_is_on_the_disk(tmp_path):
+    log = StoredLog(tmp_path, Disk())
+    for number in range(40):
+        log.write((b"k%d" % (number % 3), b"%d" % number * 100))
+        if number % 10 == 9:
+            log.roll()
+    before, files = size_of(tmp_path), len(list(tmp_path.rglob("*.log")))
+    log.compact()
+    left = log.records()
+    assert size_of(tmp_path) < before / 4
+    assert len(list(tmp_path.rglob("*.log"))) < files
+    log.close()
+    again = StoredLog(tmp_path, Disk())
+    assert again.records() == left
+    assert (again.log.start_offset, again.log.end_offset) == (0, log.log.end_offset)
+    assert not again.log.damaged, "offsets that compaction has taken are not missed"
+    assert not is_due(again.log, again.now_ms), "it is not done again"
+    again.write((b"k0", b"later"))
+    again.roll()
+    again.compact()
+    left = again.records()
+    again.close()
+    assert StoredLog(tmp_path, Disk()).records() == left
+
+
+@pytest.mark.parametrize("call", range(8))
+def test_a_disk_that_fails_while_it_is_compacted_loses_nothing(tmp_path, call):
+    disk = FailingDisk()
+    log = StoredLog(tmp_path, disk)
+    for number in range(12):
+        log.write((b"k%d" % (number % 3), b"%d" % number))
+        if number % 4 == 3:
+            log.roll()
+    disk.left = call
+    log.compact()
+    disk.left = None
+    newest = {key: value for _, key, value in log.records()}
+    log.write((b"k1", b"later"))
+    end_offset = log.log.end_offset
+    log.close()
+    again = StoredLog(tmp_path, Disk())
+    assert {key: value for _, key, value in again.records()} == newest | {b"k1": b"later"}
+    assert again.log.end_offset == end_offset
+    assert not again.log.damaged

@@ -241,7 +241,7 @@ def test_one_flipped_bit_costs_one_batch_at_most(tmp_path, bit):
     """Fifty batches, one bit of the fifth: of its frame, of its header (offset, length, epoch), of its record."""
     log, stored = PartitionLog(SegmentPool(1 << 20)), []
     files = LogFiles(tmp_path)
-    log.store = PartitionStore(files, log, lambda start: None)
+    log.store = PartitionStore(files, log, lambda start: None, lambda end: None)
     for _ in range(50):
         log.append(batch([b"0123"]), leader_epoch=3, now_ms=0)
     files.close()
@@ -425,7 +425,7 @@ def test_a_short_write_is_continued(tmp_path):
 def test_cut_at_any_byte_a_log_is_whole_up_to_the_cut(tmp_path):
     log = PartitionLog(SegmentPool(1 << 20))
     files = LogFiles(tmp_path / "whole")
-    log.store = PartitionStore(files, log, lambda start: None)
+    log.store = PartitionStore(files, log, lambda start: None, lambda end: None)
     for records in ([b"a"], [b"b" * 20, b"c"], [b"d"]):
         log.append(batch(records), leader_epoch=0, now_ms=0)
     files.close()

@@ -4,11 +4,13 @@ OffsetCommit (8) v2-10 · OffsetFetch (9) v1-10 · OffsetDelete (47) v0.
 KIP-447 (require_stable), KIP-496 (OffsetDelete), KIP-709 (several groups), KIP-848 (topic ids since v10).
 
 Behaviour: a commit is checked against the group's members and generation; consumers without a group (generation -1)
-commit to empty groups only. Offsets of topics that do not exist are refused as Kafka does.
+commit to empty groups only. Offsets of topics that do not exist are refused as Kafka does. What is committed, and who
+is in classic groups, can be read in `__consumer_offsets` (`groups.offsets_topic`), which is made when the first
+coordinator is looked for.
 Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
 the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
 leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
-Gaps: no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
+Gaps: `__consumer_offsets` has no records of the members of KIP-848 groups; no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
 """
 
 from collections.abc import Sequence
