@@ -10,7 +10,8 @@ coordinator is looked for.
 Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
 the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
 leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
-Gaps: `__consumer_offsets` has no records of the members of KIP-848 groups; no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
+Gaps: `__consumer_offsets` has no records of the members of KIP-848 groups; no expiry (`retention_time_ms` and
+`offsets.retention.minutes` have no effect).
 """
 
 from collections.abc import Sequence
