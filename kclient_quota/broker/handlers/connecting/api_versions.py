@@ -75,12 +75,9 @@ async def update_features(context: Context, request: UpdateFeaturesRequest) -> U
     else:
         message = f"The update failed for all features since the following feature had an error: {failed[1]}"
         response = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
-    if context.api_version < _ONE_ERROR_SINCE:
+    if failed is None and context.api_version < _ONE_ERROR_SINCE:
         response.results = [
-            UpdateFeaturesResponse.UpdatableFeatureResult(
-                feature=name, error_code=response.error_code, error_message=response.error_message
-            )
+            UpdateFeaturesResponse.UpdatableFeatureResult(feature=name, error_code=0, error_message=None)
             for name in problems
         ]
-        response.error_code, response.error_message = 0, None
     return response
