@@ -1,4 +1,4 @@
-"""Three brokers behind proxies, and the table of fault and workload that is printed at the end, and written.
+"""Every fault on both kinds of brokers, and the rows of ours and plain that are printed at the end, and written.
 
 `make faults` writes `benchmarks/results/faults.json`; `FAULTS_JSON` names another file, without it nothing is written.
 """
@@ -6,63 +6,70 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.testing.apache.apart import ApacheKafkaApart
 from kclient_quota.testing.proxies import Proxies
-from tests.required import require_apache_kafka
+from tests.faults.breaking import FAULTS
+from tests.faults.clusters import cluster_of
 from tests.soak.brokers import versions
 
 LEFT_OUT = {"at", "delivered", "commits", "expected"}
-REPLICATED = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "min.insync.replicas": "1",
-}
 
 
-@pytest.fixture(scope="module", params=["embedded", "apache-kafka"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask for `fault` to be run with each one that the brokers can have."""
+    if "fault" in metafunc.fixturenames:
+        pairs = [(kind, fault) for kind, faults in FAULTS.items() for fault in faults]
+        names = [f"{kind}-{fault.__name__}" for kind, fault in pairs]
+        metafunc.parametrize(("behind_proxies", "fault"), pairs, indirect=["behind_proxies"], ids=names)
+    elif "behind_proxies" in metafunc.fixturenames:
+        metafunc.parametrize("behind_proxies", FAULTS, indirect=True)
+
+
+@pytest.fixture(scope="module")
 def behind_proxies(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Proxies]]:
-    with ExitStack() as stack:
-        proxies = stack.enter_context(Proxies(3))
-        if request.param == "apache-kafka":
-            require_apache_kafka()
-            settings = {"advertised_ports": proxies.ports, "properties": REPLICATED}
-            cluster: Any = stack.enter_context(ApacheKafkaApart(brokers=3, heap_mb=384, **settings))
-        else:
-            cluster = stack.enter_context(EmbeddedBroker(brokers=3))
-        proxies.stand_before(cluster)
-        yield cluster, proxies
+    yield from cluster_of(request.param)
 
 
 class Table:
-    """Rows that are printed when all is over, and written."""
+    """Rows that are printed when all is over, and written as they come, in place of those of an earlier run."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
         self.lines: list[str] = []
+        self.kind = ""
 
-    def add(self, fault: str, workload: str, broker: str, seen: dict[str, Any]) -> None:
+    def add(self, fault: str, workload: str, seen: dict[str, Any]) -> None:
         """What ours and plain saw."""
         for client, one in seen.items():
             figures = {name: value for name, value in asdict(one).items() if name not in LEFT_OUT}
-            self.rows.append({"fault": fault, "workload": workload, "broker": broker, "client": client, **figures})
-            rounded = {name: round(value, 1) for name, value in figures.items()}
-            shown = " ".join(f"{name} {value}" for name, value in rounded.items())
-            self.lines.append(f"{fault:40} {workload:22} {broker:9} {client:6} {shown}")
+            figures["resumed_s"] = round(one.resumed_s, 2)
+            shown = " ".join(f"{name} {value}" for name, value in figures.items())
+            self.lines.append(f"{fault:40} {workload:22} {self.kind:9} {client:6} {shown}")
+            key = {"broker": self.kind, "workload": workload, "fault": fault, "client": client}
+            if name := os.environ.get("FAULTS_JSON"):
+                _write(Path(name), key, figures)
+
+
+def _write(path: Path, key: dict[str, str], figures: dict[str, Any]) -> None:
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    head = versions()
+    rows = [row for row in rows if any(row[name] != value for name, value in key.items())]
+    rows.append({**key, **figures, "commit": head.pop("commit")[:7]})
+    text = json.dumps({**head, "rows": rows}, indent=1).replace("Infinity", "null")
+    path.write_text(text + "\n")
 
 
 _table = Table()
 
 
 @pytest.fixture
-def table() -> Table:
+def table(behind_proxies: tuple[Any, Proxies], request: pytest.FixtureRequest) -> Table:
+    """Of the brokers that the test has."""
+    _table.kind = request.node.callspec.params["behind_proxies"]
     return _table
 
 
@@ -71,9 +78,3 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("faults")
         for line in _table.lines:
             terminalreporter.write_line(line)
-
-
-def pytest_sessionfinish() -> None:
-    if _table.rows and (name := os.environ.get("FAULTS_JSON")):
-        made = {**versions(), "rows": _table.rows}
-        Path(name).write_text(json.dumps(made, indent=1).replace("Infinity", "null") + "\n")

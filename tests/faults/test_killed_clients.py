@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.played import PARTITIONS, read_all
+from tests.faults.producing import PARTITIONS, read_all
 
 pytestmark = pytest.mark.timeout(200)
 CLIENT = """

@@ -1,0 +1,145 @@
+"""Three embedded brokers on disk, in a process that can be stopped, killed, started again, and denied its disk."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kclient_telemetry.otlp import parse
+from kclient_telemetry.receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.testing.proxies import Proxies
+from tests.faults.telemetry import COUNT, INTERVAL_MS, METRICS, counters
+
+BROKERS = 3
+PROPERTIES = {"offsets.topic.replication.factor": "3"}
+NOTHING_MORE = 1_024
+"""No file may grow beyond so many bytes where a disk is full."""
+
+
+class EmbeddedApart:
+    """The process, told by lines of JSON what to do."""
+
+    def __init__(self, proxies: Proxies) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._proxies = proxies
+        self._ports: list[int] = [0] * BROKERS
+
+    def __enter__(self) -> Self:
+        self.start_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill_all()
+        self._folder.cleanup()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The proxies' addresses."""
+        return self._proxies.bootstrap_servers
+
+    @property
+    def processes(self) -> list[int]:
+        """The one that is all brokers."""
+        return [self._process.pid]
+
+    def start_all(self) -> None:
+        """Start, or start again on the old ports and data."""
+        self._folder_of("pushes").mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "tests.faults.embedded", self._folder.name]
+        told = {"ports": self._ports, "advertised": self._proxies.ports}
+        self._process = subprocess.Popen(
+            [*command, json.dumps(told)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._ports = self._answer()
+        for node_id, port in enumerate(self._ports, start=1):
+            self._proxies[node_id].lead_to(port)
+
+    def kill_all(self) -> None:
+        """SIGKILL: nothing is flushed; the data stays."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def create_topic(self, name: str, partitions: int, *, replication: int) -> None:
+        self._ask("create_topic", name=name, partitions=partitions, replication=replication)
+
+    def set_quota(self, **quota: Any) -> None:
+        self._ask("set_quota", **quota)
+
+    def stop_broker(self, broker_id: int) -> None:
+        self._ask("stop_broker", broker_id=broker_id)
+
+    def start_broker(self, broker_id: int) -> None:
+        self._ask("start_broker", broker_id=broker_id)
+
+    def fill_disk(self) -> None:
+        """Let the disk take nothing more."""
+        self._ask("limit", size=NOTHING_MORE)
+
+    def free_disk(self) -> None:
+        """As it was."""
+        self._ask("limit", size=resource.RLIM_INFINITY)
+
+    def pushes(self, client_id: str) -> list[dict[str, float]]:
+        """Of telemetry: for each push that was taken, its counters."""
+        files = sorted(self._folder_of("pushes").glob(f"*,{client_id}"))
+        return [json.loads(file.read_text()) for file in files]
+
+    def _folder_of(self, what: str) -> Path:
+        return Path(self._folder.name) / what
+
+    def _ask(self, verb: str, **arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"verb": verb, **arguments}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+
+class Kept:
+    """Writes the counters of every push to a file that outlives the process, as `TelemetryReceiver.java` does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def export_metrics(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        name = f"{time.time_ns()},{context.authorizable_request_context.client_id}"
+        (self._folder / name).write_text(json.dumps({COUNT: counters(parse(payload.data)).get(COUNT, 0)}))
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    folder, told = Path(sys.argv[1]), json.loads(sys.argv[2])
+    settings = {"brokers": BROKERS, "ports": told["ports"], "properties": PROPERTIES}
+    with EmbeddedBroker(**settings, data_dir=folder / "data", exporters=[Kept(folder / "pushes")]) as cluster:
+        own = [int(address.rpartition(":")[2]) for address in cluster.bootstrap_servers.split(",")]
+        for broker_id, port in enumerate(told["advertised"], start=1):
+            cluster.advertise(broker_id, port)
+        cluster.set_client_metrics("all", metrics=METRICS, interval_ms=INTERVAL_MS)
+        print(json.dumps(own), flush=True)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            verb = asked.pop("verb")
+            if verb == "limit":
+                resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], resource.RLIM_INFINITY))
+            else:
+                getattr(cluster, verb)(**asked)
+            print("null", flush=True)
+
+
+if __name__ == "__main__":
+    main()
