@@ -15,7 +15,7 @@ from kclient_telemetry.receiver.plugin import ClientTelemetryContext, ClientTele
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.telemetry import COUNT, INTERVAL_MS, METRICS, counters
+from tests.faults.telemetry import INTERVAL_MS, METRICS, delivered_in
 
 BROKERS = 3
 PROPERTIES = {"offsets.topic.replication.factor": "3"}
@@ -91,10 +91,10 @@ class EmbeddedApart:
         """As it was."""
         self._ask("limit", size=resource.RLIM_INFINITY)
 
-    def pushes(self, client_id: str) -> list[dict[str, float]]:
-        """Of telemetry: for each push that was taken, its counters."""
+    def pushes(self, client_id: str) -> list[int]:
+        """How many deliveries each push told that was taken."""
         files = sorted(self._folder_of("pushes").glob(f"*,{client_id}"))
-        return [json.loads(file.read_text()) for file in files]
+        return [int(file.read_text()) for file in files]
 
     def _folder_of(self, what: str) -> Path:
         return Path(self._folder.name) / what
@@ -111,14 +111,14 @@ class EmbeddedApart:
 
 
 class Kept:
-    """Writes the counters of every push to a file that outlives the process, as `TelemetryReceiver.java` does."""
+    """Writes what every push tells to a file that outlives the process, as `TelemetryReceiver.java` does."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def export_metrics(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
         name = f"{time.time_ns()},{context.authorizable_request_context.client_id}"
-        (self._folder / name).write_text(json.dumps({COUNT: counters(parse(payload.data)).get(COUNT, 0)}))
+        (self._folder / name).write_text(str(delivered_in(parse(payload.data))))
 
 
 def main() -> None:

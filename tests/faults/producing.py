@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from kclient_quota import Producer
 from kclient_quota.testing.proxies import Proxies
 from tests.faults.breaking import AFTER_S, AT_ONCE, Fault
-from tests.faults.telemetry import counted, throttles
+from tests.faults.telemetry import tell_delivered
 
 QUOTA = 60_000
 PARTITIONS = 3
@@ -33,8 +33,7 @@ class Seen:
     stuck: int = 0
     resumed_s: float = 0.0
     pushes: int = 0
-    throttled: int | None = None
-    told: int | None = None
+    told: float | None = None
     delivered: list[tuple[float, bytes]] = field(default_factory=list, repr=False)
 
 
@@ -77,8 +76,8 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
         _judge(cluster, f"{name}-{kind}", one, broke if fault in AT_ONCE else mended)
         pushes = cluster.pushes(f"{name}-{kind}")
         one.pushes = len(pushes)
-        if one.throttled is not None:
-            one.told = throttles(pushes)
+        if kind == "ours":
+            one.told = round(sum(pushes) / len(one.delivered), 3)
     return seen
 
 
@@ -89,6 +88,8 @@ def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:
         else:
             seen.delivered.append((time.monotonic(), message.value()[:8]))
 
+    if isinstance(producer, Producer):
+        tell_delivered(producer, seen.delivered)
     while time.monotonic() < until[0]:
         try:
             producer.produce(
@@ -100,8 +101,6 @@ def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:
         seen.sent += 1
         producer.poll(0)
     seen.stuck = producer.flush(FLUSH_S)
-    if isinstance(producer, Producer):
-        seen.throttled = counted(producer)
     producer.close()
 
 

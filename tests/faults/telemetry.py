@@ -1,31 +1,30 @@
-"""What clients push while something breaks: which of their throttles arrive."""
+"""What clients push while something breaks: how much of what they have counted arrives."""
 
 from typing import Any
 
+from kclient_telemetry.kind import MetricKind
+from kclient_telemetry.naming import MetricName
+
 PREFIX = "org.apache.kafka."
-METRICS = [f"{PREFIX}producer.", f"{PREFIX}consumer."]
+METRICS = [f"{PREFIX}producer.", f"{PREFIX}consumer.", f"{PREFIX}faults."]
 INTERVAL_MS = 1_000
-COUNT = f"{PREFIX}producer.produce.throttle.count"
+DELIVERED = f"{PREFIX}faults.delivered"
 
 
-def counters(push: Any) -> dict[str, float]:
-    """The counters of one push (`MetricsData`), by name."""
-    found: dict[str, float] = {}
-    for one_resource in push.resource_metrics:
-        for scope in one_resource.scope_metrics:
-            for metric in scope.metrics:
-                points = metric.sum.data_points
-                if points:
-                    found[metric.name] = sum(point.as_double or point.as_int for point in points)
-    return found
+def tell_delivered(producer: Any, delivered: list[Any]) -> None:
+    """Push how many messages a producer of ours has delivered."""
+    producer.register_metric_for_subscription(MetricName("delivered", "faults"), lambda: len(delivered), MetricKind.SUM)
 
 
-def throttles(pushes: list[dict[str, float]]) -> int:
-    """How many throttles were told; each push tells of those since the one before."""
-    return round(sum(push.get(COUNT, 0) for push in pushes))
-
-
-def counted(producer: Any) -> int:
-    """How many throttles a producer of ours has seen."""
-    values = {(name.name, name.group): value for name, value in producer.metrics().items()}
-    return round(values["produce-throttle-count", "producer-metrics"])
+def delivered_in(push: Any) -> int:
+    """How many more one push (`MetricsData`) tells than the one before."""
+    return round(
+        sum(
+            point.as_double or point.as_int
+            for one in push.resource_metrics
+            for scope in one.scope_metrics
+            for metric in scope.metrics
+            if metric.name == DELIVERED
+            for point in metric.sum.data_points
+        )
+    )

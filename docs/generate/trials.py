@@ -1,0 +1,118 @@
+"""docs/reference/trials.md: what broke when everything around it was broken, from the raw results of the last runs."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from docs.generate.page import ROOT, cell, head
+
+RESULTS = ROOT / "benchmarks" / "results"
+WORKLOADS = ("producer, idempotent", "producer", "consumer", "transactions")
+PRODUCED = {"lost": "lost", "duplicated": "twice", "reordered": "re-ordered", "failed": "failed", "stuck": "stuck"}
+READ = {"lost": "lost", "repeated": "twice", "reordered": "of what was committed", "stuck": "stuck"}
+SAID = {
+    "producer, idempotent": "`enable.idempotence`, `acks=all`, three replicas, under a quota.",
+    "producer": "`acks=all` without idempotence, under a quota.",
+    "consumer": "Under a quota, with a commit each second; what was read after the last commit may come twice.",
+    "transactions": "Read, produce and commit offsets in one transaction, under quotas; judged by what a reader of committed records sees.",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    text = head(
+        "Trials",
+        "What became of messages, memory and answers when networks, brokers, processes, clocks, disks or bytes were"
+        " broken on purpose. Each command prints its table again; the raw figures are in `benchmarks/results/`.",
+    )
+    return text + "\n" + "\n".join([*_faults(_read("faults")), *_fuzz(_read("fuzz")), *_mutants(_read("mutants"))])
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def _made_by(found: dict[str, Any]) -> str:
+    named = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return f"{named}; {found['cpus']} cores"
+
+
+def _faults(found: dict[str, Any]) -> Iterator[str]:
+    yield from (
+        "## Faults: `make faults`",
+        "",
+        "Ours / plain confluent-kafka with the same settings, at the same time, each with a quota of its own. *Goes on*: seconds from the",
+        f"mend to the first delivery or message after it. Three brokers. {_made_by(found)}.",
+        "",
+    )
+    for broker in sorted({row["broker"] for row in found["rows"]}):
+        for workload in WORKLOADS:
+            rows = [row for row in found["rows"] if (row["broker"], row["workload"]) == (broker, workload)]
+            if rows:
+                yield from _workload(broker, workload, rows)
+
+
+def _workload(broker: str, workload: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+    columns = PRODUCED if workload.startswith("producer") else READ
+    kind = "Apache Kafka" if broker == "Apache" else "embedded broker"
+    yield from (f"### {workload.capitalize()}, {kind}", "", SAID[workload], "")
+    yield "| fault | " + " | ".join(columns.values()) + " | goes on, s |"
+    yield "|---|" + "---:|" * (len(columns) + 1)
+    faults = dict.fromkeys(row["fault"] for row in rows)
+    for fault in faults:
+        both = {row["client"]: row for row in rows if row["fault"] == fault}
+        pairs = [_pair(both, name) for name in (*columns, "resumed_s")]
+        yield f"| {fault.replace('_', ' ')} | " + " | ".join(pairs) + " |"
+    yield ""
+    if told := [row["told"] for row in rows if row.get("told") is not None]:
+        yield f"Telemetry told brokers {min(told):.1%} to {max(told):.1%} of what our producers had delivered."
+        yield ""
+
+
+def _pair(both: dict[str, dict[str, Any]], name: str) -> str:
+    values = [both[client][name] if client in both else None for client in ("ours", "plain")]
+    return " / ".join(
+        "-" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in values
+    )
+
+
+def _fuzz(found: dict[str, Any]) -> Iterator[str]:
+    yield from (
+        "## Broken bytes: `make fuzz`",
+        "",
+        f"One to four mistakes in each frame; seed {found['seed']}, {found['minutes']} minutes. {_made_by(found)}.",
+        "",
+        "| reader | frames | read | refused | slowest, ms of CPU | memory, MB |",
+        "|---|---:|---:|---:|---:|---:|",
+    )
+    for name, one in found["in_process"].items():
+        figures = [one[key] for key in ("frames", "read", "refused", "slowest_ms", "memory_mb")]
+        yield f"| {name} | " + " | ".join(f"{figure:,}" for figure in figures) + " |"
+    java, sockets = found.get("java"), found["sockets"]
+    yield ""
+    if java is not None:
+        same = sum(count for name, count in java.items() if name in {"both refuse", "both read the same"})
+        yield f"- Kafka's own Java classes, {java['frames']:,} frames: {same:,} the same; {len(java['differences'])} differences."
+        yield from (f"- {java.get(kind, 0):,} by design: {cell(why)}." for kind, why in java["known"].items())
+    yield (
+        f"- On sockets of a broker, {sockets['frames']:,} frames on {sockets['connections']:,} connections: somebody else waited"
+        f" {sockets['longest_wait_of_others_s']} s at most; memory {sockets['before']['memory_mb']} to {sockets['after']['memory_mb']} MB."
+    )
+    yield ""
+
+
+def _mutants(found: dict[str, Any]) -> Iterator[str]:
+    yield from (
+        "## Mutants of the pure cores: `make mutants`",
+        "",
+        f"{found['mutants']} of {found['of']:,} small faults by mutmut, chosen by seed {found['seed']}; unit tests noticed"
+        f" {found['killed']}, {found['equivalent']} mean nothing (`tests/mutants/equivalent.txt` says why), {found['survived']} survived:"
+        f" score {found['score']}.",
+        "",
+        "| module | mutants | survived |",
+        "|---|---:|---:|",
+    )
+    for name, one in found["modules"].items():
+        yield f"| {name} | {one['mutants']} | {one['survived']} |"
+    yield ""
