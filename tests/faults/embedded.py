@@ -99,11 +99,12 @@ class EmbeddedApart:
     def _folder_of(self, what: str) -> Path:
         return Path(self._folder.name) / what
 
-    def _ask(self, verb: str, **arguments: Any) -> Any:
+    def _ask(self, verb: str, **arguments: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"verb": verb, **arguments}) + "\n")
         self._process.stdin.flush()
-        return self._answer()
+        if (error := self._answer()) is not None:
+            raise AssertionError(error)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
@@ -134,11 +135,15 @@ def main() -> None:
         for line in sys.stdin:
             asked = json.loads(line)
             verb = asked.pop("verb")
-            if verb == "limit":
-                resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], resource.RLIM_INFINITY))
-            else:
-                getattr(cluster, verb)(**asked)
-            print("null", flush=True)
+            said = None
+            try:
+                if verb == "limit":
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], resource.RLIM_INFINITY))
+                else:
+                    getattr(cluster, verb)(**asked)
+            except Exception as error:  # noqa: BLE001 - told to whoever asked
+                said = f"{verb}: {error!r}"
+            print(json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":
