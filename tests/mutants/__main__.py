@@ -1,180 +1,192 @@
-"""Small faults in the pure cores, one at a time: which of them the unit tests notice (by mutmut).
+"""Small faults in the pure cores, one at a time: which of them the unit tests notice (by cosmic-ray's operators).
 
-    make mutants                                   # a sample; benchmarks/results/mutants.json
-    python -m tests.mutants --sample 100 --seed 7  # a smaller one
-    python -m tests.mutants --of pacing.turns      # every mutant of one module
+    make mutants                                             # a sample; benchmarks/results/mutants.json
+    python -m tests.mutants --sample 40 --seed 7             # a smaller one, another one
+    python -m tests.mutants --sample 1000 --of pacing/turns  # every place of one module
 
-Needs mutmut, which `make mutants` installs. What survives is printed with its change: either a test is missing,
-or the change means nothing, and `equivalent.txt` says why.
+Needs cosmic-ray, which `make mutants` installs. What survives is printed with its change: either a test is missing, or
+the change means nothing, and `equivalent.txt` says why. Nothing is written to the source: a child of a process that has
+loaded what the tests need imports the one module changed.
 """
 
 import argparse
+import ast
+import difflib
+import importlib
+import importlib.machinery
 import json
 import os
-import shutil
-import subprocess
+import resource
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.soak.brokers import versions
+from tests.mutants.cores import CORES, SLOW
 
 SEED = 714
-SAMPLE = 300
-ROOT = Path(__file__).parents[2]
-ROOM = ROOT / "build" / "mutants"
-"""Where the copies are that are broken."""
-CORES = [
-    "kclient_quota/quota/*.py",
-    "kclient_quota/pacing/*.py",
-    "kclient_quota/clients/producer/core.py",
-    "kclient_quota/clients/producer/routes.py",
-    "kclient_quota/clients/consumer/core.py",
-    "kclient_quota/clients/consumer/held.py",
-    "kclient_quota/clients/consumer/joining.py",
-    "kclient_quota/clients/consumer/poll_idle.py",
-    "kclient_quota/clients/consumer/sizing.py",
-    "kclient_quota/clients/consumer/stall.py",
-    "kclient_quota/clients/heartbeat.py",
-    "kclient_quota/clients/quota_state.py",
-    "kclient_quota/wire/records.py",
-    "kclient_telemetry/client/payload.py",
-    "kclient_telemetry/client/reporter.py",
-    "kclient_telemetry/client/retry.py",
-    "kclient_telemetry/client/subscription.py",
-    "kclient_telemetry/client/temporality.py",
-    "kclient_telemetry/receiver/manager.py",
-    "kclient_telemetry/receiver/stats.py",
-    "kclient_telemetry/receiver/subscription.py",
-]
-TESTS = [
-    "tests/unit/quota",
-    "tests/unit/pacing",
-    "tests/unit/clients",
-    "tests/unit/telemetry",
-    "tests/unit/wire",
-]
-SLOW = [
-    "a_quota_is_followed_with_librdkafkas",
-    "batches_that_fill_much",
-    "batches_that_are_small",
-    "strangers",
-    "other_windows_of_the_broker",
-    "each_broker_has_a_quota",
-    "a_quota_that_nobody_told",
-    "test_parquet",
-    "noise_after_letters",
-    "zstd_frame",
-    "scraper",
-    "runner",
-    "endpoint",
-]
-"""Simulations of seconds, threads and sockets: a mutant is to be noticed without them."""
-SURVIVED, UNTESTED = 0, 33
-"""Exit codes that mutmut keeps: pytest's, and its own for what no test calls."""
-FIRST = "kclient_quota.quota.rate.x*_stretched__mutmut_1"
+SAMPLE = 200
 WANTED = 0.9
+CPU_S = 120
+"""A mutant whose tests work for longer goes round in circles, which counts as noticed."""
+ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
+LOADED = ("pytest", "hypothesis", "confluent_kafka", "opentelemetry.proto.metrics.v1.metrics_pb2")
+PLAIN = ("-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore:Module already imported")
+PASSES = 0
 
 
-def settle() -> None:
-    """Copy what is broken and what notices it, with both packages at the top, as mutmut wants them."""
-    shutil.rmtree(ROOM, ignore_errors=True)
-    ROOM.mkdir(parents=True)
-    shutil.copytree(ROOT / "kclient_quota", ROOM / "kclient_quota")
-    shutil.copytree(ROOT / "telemetry" / "kclient_telemetry", ROOM / "kclient_telemetry")
-    shutil.copytree(ROOT / "tests", ROOM / "tests")
-    quick = f"not ({' or '.join(SLOW)})"
-    settings = {
-        "source_paths": ["kclient_quota", "kclient_telemetry"],
-        "only_mutate": CORES,
-        "pytest_add_cli_args": ["-q", "-p", "no:cacheprovider", "-o", "pythonpath=.", "-k", quick],
-        "pytest_add_cli_args_test_selection": TESTS,
-        "track_dependencies": False,
-        "use_git_change_detection": False,
-    }
-    said = "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-    declared = (ROOT / "pyproject.toml").read_text()
-    (ROOM / "pyproject.toml").write_text(f"{declared}\n[tool.mutmut]\n{said}\n")
+@dataclass(frozen=True)
+class Mutant:
+    """One change to one module."""
+
+    path: str
+    source: str
+    tests: tuple[str, ...]
+
+    @property
+    def change(self) -> str:
+        """The lines that differ."""
+        before = (ROOT / self.path).read_text().splitlines()
+        lines = list(difflib.unified_diff(before, self.source.splitlines(), n=0, lineterm=""))[2:]
+        return "\n".join(line.rstrip() for line in lines if line[0] in "+-")
+
+    def is_noticed(self) -> bool:
+        """Whether a test fails, in a process of its own."""
+        child = os.fork()
+        if child == 0:
+            os._exit(self._play())
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status) != PASSES
+
+    def _play(self) -> int:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        changed, source = str(ROOT / self.path), self.source
+        usual = importlib.machinery.SourceFileLoader.get_code
+
+        def get_code(loader: Any, name: str) -> Any:
+            return compile(source, changed, "exec") if loader.path == changed else usual(loader, name)
+
+        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        import pytest
+
+        quick = f"not ({' or '.join(SLOW)})"
+        return int(pytest.main([*self.tests, "-x", "-q", *PLAIN, "-k", quick]))
 
 
-def mutmut(*arguments: str) -> str:
-    """What it says; it says little of use but for `show`."""
-    command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
-    environment = {**os.environ, "PYTHONPATH": ""}
-    done = subprocess.run(command, cwd=ROOM, env=environment, text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"mutmut {' '.join(arguments[:2])}: {done.stdout[-4_000:]}{done.stderr[-4_000:]}")
-    return done.stdout
+def mutants(path: str, tests: tuple[str, ...]) -> Iterator[list[Mutant]]:
+    """What may go wrong in each place of a module."""
+    # only `make mutants` installs it
+    from cosmic_ray.ast import ast_nodes, get_ast_from_path
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    code = (ROOT / path).read_text()
+    meant, tree = _meaning(code), get_ast_from_path(ROOT / path)
+    places: dict[Any, list[tuple[Any, int]]] = {}
+    for name in sorted(operator_names()):
+        if get_operator(name).arguments():
+            continue
+        operator = get_operator(name)()
+        spots = [spot for node in ast_nodes(tree) for spot, _ in operator.mutation_positions(node)]
+        for occurrence, spot in enumerate(spots):
+            places.setdefault(spot, []).append((operator, occurrence))
+    for spot in sorted(places):
+        yield [
+            Mutant(path, made, tests)
+            for operator, occurrence in places[spot]
+            for made in (mutate_code(code, operator, occurrence),)
+            if made is not None and _meaning(made) not in {meant, ""}
+        ]
 
 
-def outcomes() -> dict[str, int | None]:
-    """Every mutant by name, with the exit code of its tests, or None as long as they have not run."""
-    found: dict[str, int | None] = {}
-    for path in sorted((ROOM / "mutants").rglob("*.py.meta")):
-        found |= json.loads(path.read_text())["exit_code_by_key"]
-    return found
+def _meaning(code: str) -> str:
+    """The tree without annotations, whose change nobody could notice; nothing where it cannot be compiled."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+    return ast.dump(tree)
 
 
-def change_of(name: str) -> str:
-    """The lines that differ, without what is around them."""
-    lines = [line for line in mutmut("show", name).splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
-    return "\n".join(lines)
+def sample(count: int, seed: int, part: str) -> tuple[list[Mutant], int]:
+    """As many places as asked for, one mutant of each; how many places there are."""
+    random = Random(seed)
+    chosen = {path: tests for path, tests in CORES.items() if part in path}
+    places = [options for path, tests in chosen.items() for options in mutants(path, tests) if options]
+    return [random.choice(options) for options in random.sample(places, min(count, len(places)))], len(places)
 
 
-def module_of(name: str) -> str:
-    """`kclient_quota.quota.rate` of the name of a mutant."""
-    return name.rpartition(".")[0]
-
-
-def verdict(names: list[str]) -> dict[str, Any]:
+def judge(played: list[Mutant], places: int, processes: int) -> dict[str, Any]:
     """Counts, the score, and what survived without being excused."""
-    codes = outcomes()
-    survived = {name: change_of(name) for name in names if codes[name] in {SURVIVED, UNTESTED}}
+    with ThreadPoolExecutor(processes) as pool:
+        noticed = list(pool.map(_told, played))
+    survived = [mutant for mutant, was_noticed in zip(played, noticed, strict=True) if not was_noticed]
     excused = EQUIVALENT.read_text()
-    left = {name: change for name, change in survived.items() if change not in excused}
-    mutants, alive = Counter(map(module_of, names)), Counter(map(module_of, left))
+    left = [mutant for mutant in survived if f"{mutant.path}\n{mutant.change}\n" not in excused]
+    every, alive = Counter(one.path for one in played), Counter(one.path for one in left)
     return {
-        "mutants": len(names),
-        "of": len(codes),
-        "killed": len(names) - len(survived),
+        "mutants": len(played),
+        "places": places,
+        "killed": len(played) - len(survived),
         "equivalent": len(survived) - len(left),
         "survived": len(left),
-        "score": round(1 - len(left) / len(names), 3),
-        "modules": {name: {"mutants": mutants[name], "survived": alive[name]} for name in sorted(mutants)},
-        "survivors": left,
+        "score": round(1 - len(left) / len(played), 3),
+        "modules": {path: {"mutants": every[path], "survived": alive[path]} for path in sorted(every)},
+        "survivors": [{"module": one.path, "change": one.change} for one in left],
     }
+
+
+def _told(mutant: Mutant) -> bool:
+    noticed = mutant.is_noticed()
+    if not noticed:
+        print(f"{mutant.path}\n{mutant.change}\n", flush=True)
+    return noticed
 
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sample", type=int, default=SAMPLE, help="how many mutants")
     parser.add_argument("--seed", type=int, default=SEED, help="which")
-    parser.add_argument("--of", default="", help="only those whose module's name contains this")
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--of", default="", help="only modules whose path contains this")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="where the result goes, such as benchmarks/results/mutants.json")
     chosen = parser.parse_args()
     begin = time.monotonic()
-    settle()
-    children = ("--max-children", str(chosen.processes))
-    mutmut("run", *children, FIRST)  # makes all, and finds out which tests call what
-    every = sorted(name for name in outcomes() if chosen.of in module_of(name))
-    names = sorted(Random(chosen.seed).sample(every, min(chosen.sample, len(every))))
-    mutmut("run", *children, *names)
-    found = {**versions(), "seed": chosen.seed, **verdict(names), "minutes": round((time.monotonic() - begin) / 60, 1)}
+    played, places = sample(chosen.sample, chosen.seed, chosen.of)
+    for name in LOADED:
+        importlib.import_module(name)
+    for path, tests in {one.path: one.tests for one in played}.items():
+        if Mutant(path, (ROOT / path).read_text(), tests).is_noticed():
+            raise SystemExit(f"the tests of {path} fail without a mutant: {' '.join(tests)}")
+    from tests.soak.brokers import versions
+
+    found = {**versions(), "seed": chosen.seed, **judge(played, places, chosen.processes)}
+    found["minutes"] = round((time.monotonic() - begin) / 60, 1)
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
-    for name, change in found["survivors"].items():
-        print(f"\n{name}\n{change}")
     print(
-        f"\n{found['mutants']} of {found['of']} mutants: {found['killed']} killed, {found['equivalent']} equivalent, ",
-        end="",
+        ", ".join(
+            f"{found[name]} {name}" for name in ("mutants", "places", "killed", "equivalent", "survived", "score")
+        )
     )
-    print(f"{found['survived']} survived; score {found['score']}")
     return 0 if found["score"] >= WANTED else 1
 
 

@@ -63,6 +63,7 @@ def test_shorter_throttle_does_not_end_a_longer_one():
     pacer.admit_at_ms(1, T0)
     pacer.on_throttle(5_000, T0)
     pacer.on_throttle(100, T0 + 10)
+    assert pacer.throttled_until_ms == T0 + 5_000
     assert pacer.admit_at_ms(1, T0 + 20) == T0 + 5_000
 
 
@@ -100,6 +101,37 @@ def test_throttle_outlives_a_clock_that_jumps_back():
     pacer.admit_at_ms(1, now + 4_000)
     jumped = now + 4_000 - 3_600_000
     assert pacer.admit_at_ms(1, jumped) == jumped + 6_000
+
+
+@pytest.mark.parametrize("limit", [20_000, None])
+@pytest.mark.parametrize("throttle_ms", [100, 10_000])
+@pytest.mark.parametrize("idle_ms", [0, 900])
+def test_a_clock_that_jumps_back_changes_nothing_of_what_is_remembered(limit, throttle_ms, idle_ms):
+    """Two lead the same life, and the clock of one jumps."""
+    pacers = [Pacer(limit), Pacer(limit)]
+    hour_ms = 3_600_000
+    for pacer in pacers:
+        now = send_all(pacer, 1_000, 60, T0)[-1]
+        pacer.on_throttle(throttle_ms, now)
+        now = send_all(pacer, 1_000, 30, now + 1)[-1]
+        pacer.on_throttle(throttle_ms, now)
+        for after_ms in range(0, idle_ms + 1, 100):
+            pacer.admit_at_ms(1, now + after_ms)
+    now += idle_ms + 100  # one review later
+    for pacer in pacers:
+        pacer.admit_at_ms(1, now)
+    pacers[1].admit_at_ms(1, now - hour_ms)
+    for step in range(1, 120):
+        later = now + step * 100
+        steady, jumped = ((pacer, later - shift) for pacer, shift in zip(pacers, (0, hour_ms), strict=True))
+        waits = [pacer.admit_at_ms(1_500, at) - at for pacer, at in (steady, jumped)]
+        assert max(waits[0], 0) == max(waits[1], 0), step
+        assert pacers[0].rate() == pytest.approx(pacers[1].rate()), step
+        assert pacers[0].throttled_until_ms - pacers[1].throttled_until_ms == hour_ms
+        if waits[0] <= 0 and step % 3:
+            for pacer, at in (steady, jumped):
+                pacer.on_sent(1_500, at)
+                pacer.on_success(1_500, at)
 
 
 def test_idle_for_a_day_sends_less_than_half_a_second_at_once():
@@ -148,6 +180,8 @@ def test_slow_start_doubles_with_every_round_trip_and_begins_again():
         window = pacer.outstanding_bytes
     pacer.on_throttle(1_000, T0)
     assert pacer.outstanding_bytes <= pacer.rate()
+    pacer.set_limit(None, T0)
+    assert pacer.outstanding_bytes <= 16_384
 
 
 def test_learns_its_share_from_one_throttle():
