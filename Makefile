@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check faults soak fuzz peers grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults soak fuzz mutants peers grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -35,6 +35,11 @@ fuzz: $(STAMP)
 SUITE ?=
 peers: $(STAMP)
 	$(BIN)/python -m tests.peers --json benchmarks/results/peers.json $(SUITE)
+
+# Small faults in the pure cores, a sample of them: which of them unit tests notice; a quarter of an hour.
+mutants: $(STAMP)
+	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
+	$(BIN)/python -m tests.mutants --json benchmarks/results/mutants.json
 
 # What the simulation says in every cell of the README's tables.
 grids: $(STAMP)

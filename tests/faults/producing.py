@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,8 @@ QUOTA = 60_000
 PARTITIONS = 3
 BEFORE_S = 4.0
 FLUSH_S = 120.0
+GOES_ON_S = 60.0
+"""Whoever has not gone on by then does not."""
 
 
 @dataclass
@@ -67,7 +70,8 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
     broke = time.monotonic()
     fault(cluster, proxies)
     mended = time.monotonic()
-    until[0] = mended + AFTER_S
+    await_going_on(lambda: [[at for at, _ in one.delivered[-1:] if at > mended] for one in seen.values()])
+    until[0] = time.monotonic() + AFTER_S
     for thread in threads:
         thread.join()
     proxies.each(lambda proxy: proxy.stall_some(0, 0))
@@ -79,6 +83,13 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
         if kind == "ours":
             one.told = round(sum(pushes) / len(one.delivered), 3)
     return seen
+
+
+def await_going_on(after: Callable[[], list[list[float]]]) -> None:
+    """Wait until everybody has done something after the mend, but no longer than `GOES_ON_S`."""
+    deadline = time.monotonic() + GOES_ON_S
+    while not all(after()) and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:

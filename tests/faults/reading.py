@@ -13,9 +13,9 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota import Consumer, Producer
 from kclient_quota.testing.proxies import Proxies
 from tests.faults.breaking import AFTER_S, Fault
-from tests.faults.producing import BEFORE_S, PARTITIONS, read_all
+from tests.faults.producing import BEFORE_S, PARTITIONS, await_going_on, read_all
 
-MESSAGES = 6_000
+MESSAGES = 30_000
 RATE = 60_000
 END_S = 120.0
 WORKLOADS = ("consumer", "transactions")
@@ -68,7 +68,8 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
     time.sleep(BEFORE_S)
     fault(cluster, proxies)
     mended = time.monotonic()
-    until[0] = mended + AFTER_S
+    await_going_on(lambda: [[at for at in one.at[-1:] if at > mended] for one in seen.values()])
+    until[0] = time.monotonic() + AFTER_S
     for thread in threads:
         thread.join(END_S + 60)
     proxies.each(lambda proxy: proxy.stall_some(0, 0))

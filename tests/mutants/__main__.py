@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -60,7 +61,10 @@ class Mutant:
         """Whether a test fails, in a process of its own."""
         child = os.fork()
         if child == 0:
-            os._exit(self._play())
+            failed = 1
+            with suppress(BaseException):  # it may fail to be imported, or exit
+                failed = self._play()
+            os._exit(failed)
         _, status = os.waitpid(child, 0)
         return os.waitstatus_to_exitcode(status) != PASSES
 
@@ -74,6 +78,7 @@ class Mutant:
             return compile(source, changed, "exec") if loader.path == changed else usual(loader, name)
 
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        importlib.import_module(self.path.removeprefix("telemetry/").removesuffix(".py").replace("/", "."))
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)

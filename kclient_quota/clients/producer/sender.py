@@ -189,15 +189,15 @@ class Sender:
             for message, why in core.lost(now_ms):
                 self._lose(message, why)
             sends = list(core.sent(now_ms))
-        refused = [self._hand(producer, sent) for sent in sends]
+        refused = self._hand_all(producer, sends)
         with self.lock:
-            for sent, rest in zip(sends, refused, strict=True):
+            for sent, rest in reversed(refused):
                 sent.broker.queue.put_back(rest)
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
         if reported < len(outbox.reports):
             outbox.tell()
-        return FULL_MS if any(refused) else wait_ms
+        return FULL_MS if refused else wait_ms
 
     def set_free(self, now_ms: int) -> None:
         """Say how much of each lane may come without asking, and how much need not come here at all."""
@@ -251,10 +251,7 @@ class Sender:
             self._answer(handed)
             return
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
-        if is_hasty:
-            self._say_no(handed)
-        else:
-            _give_back(item)
+        self._say_no(handed) if is_hasty else _give_back(item)
 
     def _claim(self, message: Waiting) -> bool:
         """Decide that a message is taken, unless its caller has decided that it is not."""
@@ -311,6 +308,13 @@ class Sender:
         self._answer(handed)
 
     # Messages that go ---------------------------------------------------------------------------------------------
+
+    def _hand_all(self, producer: "Producer", sends: list[Sent]) -> list[tuple[Sent, list[Waiting]]]:
+        """Hand over in order; returns what librdkafka has no room for now, and all after it, which would overtake."""
+        for number, sent in enumerate(sends):
+            if rest := self._hand(producer, sent):
+                return [(sent, rest), *((later, later.messages) for later in sends[number + 1 :])]
+        return []
 
     def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""

@@ -1,6 +1,7 @@
 """Whose word counts about a message: its caller's, who has gone, or the sender's, who has taken it."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -191,3 +192,34 @@ def test_callers_do_not_wait_while_the_cluster_is_asked_about_a_new_topic(monkey
     sender._step(cluster)
     assert cluster.asked == [("orders", False), ("new", False)]
     assert not sender._came
+
+
+@pytest.mark.parametrize(
+    "room", [[4, 0], [4, 1, 0], [0, 1, 0]], ids=["stays full", "one leaves soon", "one leaves at once"]
+)
+def test_what_librdkafka_has_no_room_for_goes_before_what_comes_after_it(room: list[int]) -> None:
+    """Its queue empties in a thread of its own: between two messages there may be room again."""
+    core = core_of(replace(LIMITED, byte_rate=10_000_000))
+    sender = sender_of(core)
+    sender._worth.is_done = True
+    clock: Any = sender.clock
+    cluster: Any = Cluster(sender)
+    left, taken = list(room), list[int]()
+
+    def hand_to_librdkafka(_topic: str, _partition: int, handed: Handed) -> None:
+        if left and not left[0]:
+            del left[0]
+            raise BufferError("Local: Queue full")
+        if left:
+            left[0] -= 1
+        taken.append(int(handed.value))
+
+    cluster.hand_to_librdkafka = hand_to_librdkafka
+    for number in range(200):
+        handed = Handed(b"%d" % number, None, 0, None, 0, None)
+        sender.outbox.inbox.put(Waiting("orders", 0, 100_000, 0, handed))
+    for _ in range(400):
+        sender._step(cluster)
+        clock.sleep_ms(100)
+        core.on_delivered(core.brokers.get(1), core.brokers.get(1).queue.pace.outstanding, clock.now_ms())
+    assert taken == list(range(200))
