@@ -91,7 +91,7 @@ class EmbeddedApart:
         """As it was."""
         self._ask("limit", size=resource.RLIM_INFINITY)
 
-    def pushes(self, client_id: str) -> list[int]:
+    def told_by(self, client_id: str) -> list[int]:
         """How many deliveries each push told that was taken."""
         files = sorted(self._folder_of("pushes").glob(f"*,{client_id}"))
         return [int(file.read_text()) for file in files]

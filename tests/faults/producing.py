@@ -78,10 +78,10 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
     proxies.each(lambda proxy: proxy.delay())
     for kind, one in seen.items():
         _judge(cluster, f"{name}-{kind}", one, broke if fault in AT_ONCE else mended)
-        pushes = cluster.pushes(f"{name}-{kind}")
-        one.pushes = len(pushes)
-        if kind == "ours":
-            one.told = round(sum(pushes) / len(one.delivered), 3)
+        if hasattr(cluster, "told_by"):
+            told = cluster.told_by(f"{name}-{kind}")
+            one.pushes = len(told)
+            one.told = round(sum(told) / len(one.delivered), 3) if kind == "ours" else None
     return seen
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.played import cut_connections, half_open_connections, play, restart_a_broker
+from tests.faults.breaking import cut_connections, half_open_connections, restart_a_broker
+from tests.faults.producing import play
 
 
 @pytest.mark.parametrize("fault", [cut_connections, half_open_connections, restart_a_broker])
@@ -13,4 +14,4 @@ def test_nothing_is_lost_doubled_reordered_or_stuck(fault):
         proxies.stand_before(cluster)
         ours = play(cluster, proxies, fault, idempotent=True)["ours"]
     assert ours.sent > 500
-    assert (ours.failed, ours.lost, ours.duplicated, ours.reordered, ours.stuck) == (0, 0, 0, 0, 0), ours.row()
+    assert (ours.failed, ours.lost, ours.duplicated, ours.reordered, ours.stuck) == (0, 0, 0, 0, 0), ours
