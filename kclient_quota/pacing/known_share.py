@@ -64,6 +64,7 @@ class KnownShare:
         "_held_ms",
         "_hold_until_ms",
         "_quiet_since_ms",
+        "_span_ms",
         "learnt",
         "limit",
         "rate",
@@ -79,6 +80,7 @@ class KnownShare:
         self._hold_until_ms = 0
         self._before = self.rate  # what a throttle takes its part of, until the hold is over
         self._held_ms = 0
+        self._span_ms = 1  # the time that the last throttle's bytes stood for, itself included
         self._quiet_since_ms = 0
 
     @property
@@ -113,7 +115,8 @@ class KnownShare:
         self._held_ms = throttle_ms
         self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
         self._grown_at_ms = self._quiet_since_ms = now_ms + throttle_ms
-        self.learnt = own_bytes * 1000.0 / (window_ms + throttle_ms)
+        self._span_ms = window_ms + throttle_ms
+        self.learnt = own_bytes * 1000.0 / self._span_ms
         if self.learnt >= self.limit * ALONE:
             self._recount(self.learnt)
             return
@@ -128,6 +131,17 @@ class KnownShare:
         if now_ms - self._begun_at_ms < NEW_MS:
             most = own_bytes * 1000.0 / (now_ms - self._begun_at_ms + throttle_ms)
             self.rate = max(min(self.rate, most), self.limit * LEAST_SHARE)
+
+    def on_late_count(self, nbytes: float, now_ms: int) -> None:
+        """So much more of our own than was known is in the window.
+
+        If that explains the last throttle, nobody else was there, and what was given up for it is taken back.
+        """
+        if self.learnt is None or now_ms >= self._hold_until_ms:
+            return
+        self.learnt += nbytes * 1000.0 / self._span_ms
+        if self.learnt >= self.limit * ALONE:
+            self.rate = max(self.rate, self._before)
 
     def on_free(self, now_ms: int) -> None:
         """A response carried no throttle time: says nothing that time does not say."""

@@ -141,6 +141,9 @@ class LearntShare:
         self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
         self._quiet_since_ms = now_ms + throttle_ms
 
+    def on_late_count(self, nbytes: float, now_ms: int) -> None:
+        """So much more of our own than was known is in the window: the next throttle tells what that means."""
+
     def on_free(self, now_ms: int) -> None:
         """A response carried no throttle time."""
         if self.learnt is not None:

@@ -191,6 +191,16 @@ class Pacer:
         self._idle_since_ms = None
         self._open = True
 
+    def on_late_count(self, nbytes: int, now_ms: int) -> None:
+        """`nbytes` more than was told have been sent, some of them before the last throttle, maybe."""
+        self._share.on_late_count(nbytes, now_ms)
+        self.on_sent(nbytes, now_ms)
+
+    def owed_ms(self, now_ms: int) -> int:
+        """After how long all that was sent ahead of its time is paid back."""
+        bank = self._bank if self._pace == inf else self._settle(now_ms)
+        return 0 if self._pace == inf or bank >= 0.0 else ceil(-bank / self._usual_pace)
+
     def on_success(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been acknowledged: slow start may have as many more on their way.
 

@@ -5,6 +5,7 @@ a batch takes `overhead` bytes whatever it holds, A seconds of the quota. So of 
 something, most of it with lumps of sqrt(11 A) seconds. Shorter ones are chosen as long as they cost no more than WORTH.
 """
 
+from collections import deque
 from math import inf, sqrt
 from typing import Final
 
@@ -21,6 +22,11 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
+IN_FLIGHT: Final = 5
+"""Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
+answered has to go in so many, or less of it can be used the farther away the broker is."""
+TREND: Final = 1 / 8
+"""How fast a way that has become longer is believed in; a shorter one is at once."""
 MAX_DELAY_MS: Final = 1_000
 NEVER_MS: Final = -(2**62)
 AWAY_MS: Final = 2_000
@@ -38,6 +44,7 @@ class SendPace:
         limit: the quota in bytes per second; None while unknown.
         linger_ms: for how long librdkafka holds messages back to fill a batch.
         max_delay_ms: how long a message may wait for a fuller batch.
+        in_flight: how many requests librdkafka has on their way to one broker at most.
 
     Attributes:
         stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
@@ -48,9 +55,11 @@ class SendPace:
     __slots__ = (
         "_batches",
         "_cost",
+        "_flying",
         "_granted_batches",
         "_held_at_ms",
         "_held_ms",
+        "_in_flight",
         "_last_wire",
         "_limit",
         "_linger_ms",
@@ -60,7 +69,9 @@ class SendPace:
         "_progress_at_ms",
         "_seen",
         "_settled",
+        "_throttle_ends_ms",
         "_unsent",
+        "_way_ms",
         "granted",
         "stands_back",
         "waits_for_deliveries",
@@ -74,12 +85,14 @@ class SendPace:
         *,
         linger_ms: int = 0,
         max_delay_ms: int = MAX_DELAY_MS,
+        in_flight: int = IN_FLIGHT,
     ) -> None:
         self._pacer = pacer
         self._cost = BatchCost() if cost is None else cost
         self._limit = limit
         self._linger_ms = linger_ms
         self._max_delay_ms = max_delay_ms
+        self._in_flight = in_flight
         self._progress_at_ms = NEVER_MS
         self._held_ms = 0
         self._held_at_ms = 0
@@ -88,6 +101,9 @@ class SendPace:
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
         self._unsent = 0  # raw bytes whose delivery was not known then
         self._settled = 0
+        self._flying: deque[tuple[int, int]] = deque()  # of each batch: all that was granted with it, and when
+        self._way_ms = 0.0  # from a grant to its delivery, as long as nothing is throttled
+        self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
         self.stands_back = False
@@ -124,7 +140,7 @@ class SendPace:
     def _most_outstanding(self) -> float:
         """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
         rate = self._pacer.rate()
-        return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * self._linger_ms / 1000)
+        return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * (self._linger_ms + self._way_ms) / 1000)
 
     def _wait_for_deliveries(self, raw_bytes: int, now_ms: int) -> int:
         self.waits_for_deliveries = True
@@ -150,7 +166,7 @@ class SendPace:
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
-        return 1000.0 * max(min(lump, most), least)
+        return 1000.0 * max(min(lump, most), least, self._way_ms / 1000 / self._in_flight)
 
     def lump_bytes(self, places: int) -> int:
         """The raw bytes of the largest batch to send at once, while messages for so many partitions wait."""
@@ -175,6 +191,11 @@ class SendPace:
         rate = self._pacer.usual_rate()
         return 0 if rate == inf else int(raw_bytes * self._cost.part * 1000 / rate)
 
+    def room_in_ms(self, raw_bytes: int, now_ms: int) -> int:
+        """When so many raw bytes may come that there is no room for, at the earliest: what is owed leaves before."""
+        owed_ms = self._pacer.owed_ms(now_ms)
+        return max(1, owed_ms + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms))
+
     def raw_in(self, time_ms: float) -> float:
         """How many raw bytes leave within so long."""
         return self._pacer.rate() * time_ms / 1000 / self._cost.part
@@ -195,17 +216,31 @@ class SendPace:
             self._progress_at_ms = now_ms
         self.granted += raw_bytes
         self._granted_batches += 1
+        self._flying.append((self.granted, now_ms))
 
     def give_back(self, raw_bytes: int) -> None:
         """So much of what was granted was not taken by librdkafka; the pacer counts it all the same."""
         self.granted -= raw_bytes
+        while self._flying and self._flying[-1][0] > self.granted:
+            at_ms = self._flying.pop()[1]
+            if not self._flying or self._flying[-1][0] < self.granted:
+                self._flying.append((self.granted, at_ms))
 
     def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
         """So much has been delivered or given up."""
         if raw_bytes > 0:
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
+            while self._flying and self._flying[0][0] <= self._settled:
+                self._note_way(self._flying.popleft()[1], now_ms)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
+
+    def _note_way(self, granted_at_ms: int, now_ms: int) -> None:
+        """A batch has been delivered that was granted then."""
+        way_ms = now_ms - granted_at_ms
+        if way_ms >= 0 and granted_at_ms > self._throttle_ends_ms:
+            longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
+            self._way_ms = min(way_ms, longer)
 
     @property
     def outstanding(self) -> int:
@@ -231,7 +266,7 @@ class SendPace:
             self._cost.observe(batches, raw, wire_bytes)
         self._owed += wire_bytes
         if self._owed > 0:
-            self._pacer.on_sent(int(self._owed), now_ms)
+            self._pacer.on_late_count(int(self._owed), now_ms)
             self._owed = 0.0
         on_its_way = self._cost.wire(self.outstanding, 0)
         self._owed = max(self._owed, -on_its_way - self._last_wire)
@@ -247,6 +282,7 @@ class SendPace:
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """The broker has answered with this throttle time."""
+        self._throttle_ends_ms = max(self._throttle_ends_ms, now_ms + throttle_ms)
         if self._limit is not None and throttle_ms * self._limit <= self._last_wire * 1000:
             # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
             self._held_ms = max(throttle_ms, self._held_for_ms(now_ms))

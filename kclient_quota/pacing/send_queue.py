@@ -148,7 +148,7 @@ class SendQueue:
             if lane.full is Full.DROP_NEWEST:
                 return Offered(accepted=True, dropped=(message,))
             if lane.full is not Full.DROP_OLDEST:
-                return Offered(accepted=False, wait_ms=self._wait_for_room(message))
+                return Offered(accepted=False, wait_ms=self.pace.room_in_ms(message.raw_bytes, message.queued_at_ms))
             dropped.append(self._drop_oldest(waits, message.tenant))
         self._append(waits, message)
         return Offered(accepted=True, dropped=dropped) if dropped else ACCEPTED
@@ -187,10 +187,6 @@ class SendQueue:
             return True
         room = self._room(waits) + self.pace.raw_in(LOOK_MS)
         return line.raw_bytes + message.raw_bytes <= TENANT_ROOM * room / len(waits.fair)
-
-    def _wait_for_room(self, message: Waiting) -> int:
-        pace = self.pace
-        return max(1, pace.time_of_ms(message.raw_bytes), pace.throttled_for_ms(message.queued_at_ms))
 
     def _append(self, waits: Waits, message: Waiting) -> None:
         if not waits.fair and (message.tenant is None or self._has_turn(waits, message.raw_bytes)):

@@ -1,8 +1,9 @@
 """One producer with a send queue in virtual time: messages offered, grants, librdkafka's batches, a broker that mutes.
 
 The application offers messages as fast as the queue takes them, or at a pace of its own. librdkafka makes a request of
-each grant (one partition a request, after `linger.ms`), a broker's managers record it and mute the connection, and the
-answer reaches the pace half a round trip later. librdkafka's statistics tell once a second what went over the wire.
+each grant (one partition a request, after `linger.ms`, five on their way at most), a broker's managers record it and
+mute the connection, and the answer reaches the pace half a round trip later. librdkafka's statistics tell once a second
+what went over the wire.
 """
 
 from collections import Counter, defaultdict, deque
@@ -23,6 +24,8 @@ from kclient_quota.simulation.model import Network
 from kclient_quota.simulation.outcome import CLIENT_ID, PRINCIPAL, START_MS, Events, Randomness, Way, managers_of
 
 STATISTICS_MS: Final = 1_000
+MOST_IN_FLIGHT: Final = 5
+"""Requests that an idempotent producer has on their way to one broker."""
 IDLE_MS: Final = 50
 """An application that has nothing to send looks again after so long."""
 
@@ -175,7 +178,9 @@ class SendingWorld:
         self._warm_ms = START_MS + cell.warm_up_s * 1000
         self._threads = [_Thread(source) for source in cell.sources]
         self._arrived_ms = self._muted_until_ms = START_MS
+        self._unsent: deque[tuple[Grant, int]] = deque()
         self._flying: deque[tuple[Grant, int]] = deque()
+        self._in_flight = 0
         self._wire = 0
         self._wake_at_ms = START_MS
         self.sent = Sent(seconds=cell.seconds - cell.warm_up_s)
@@ -236,10 +241,18 @@ class SendingWorld:
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""
         size = self._cell.batching.request_bytes(len(grant.messages))
-        self._flying.append((grant, size))
-        self._arrived_ms = max(self._travel(now_ms + self._linger_ms), self._arrived_ms)
         self._wire += size
-        self._push(self._arrived_ms, self._arrive, None)
+        self._push(now_ms + self._linger_ms, self._ship, (grant, size))
+
+    def _ship(self, request: tuple[Grant, int] | None, now_ms: int) -> None:
+        """What librdkafka has lingered over goes as soon as there is room for it on the way."""
+        if request is not None:
+            self._unsent.append(request)
+        while self._unsent and self._in_flight < MOST_IN_FLIGHT:
+            self._in_flight += 1
+            self._flying.append(self._unsent.popleft())
+            self._arrived_ms = max(self._travel(now_ms), self._arrived_ms)
+            self._push(self._arrived_ms, self._arrive, None)
 
     # The broker
 
@@ -265,6 +278,8 @@ class SendingWorld:
 
     def _answer(self, answer: tuple[Grant, int], now_ms: int) -> None:
         grant, throttle_ms = answer
+        self._in_flight -= 1
+        self._ship(None, now_ms)
         if throttle_ms:
             self.pace.on_throttle(throttle_ms, now_ms)
         self.pace.on_delivered(grant.raw_bytes, now_ms)

@@ -139,8 +139,15 @@ def _new_queue(
 ) -> SendQueue:
     pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
-    linger_ms = settings.linger_ms(conf)
-    return SendQueue(SendPace(pacer, cost, limit.byte_rate, linger_ms=linger_ms, max_delay_ms=max_delay_ms), lanes)
+    pace = SendPace(
+        pacer,
+        cost,
+        limit.byte_rate,
+        linger_ms=settings.linger_ms(conf),
+        max_delay_ms=max_delay_ms,
+        in_flight=settings.in_flight(conf),
+    )
+    return SendQueue(pace, lanes)
 
 
 def _header_bytes(headers: Any) -> int:

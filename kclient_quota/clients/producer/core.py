@@ -147,7 +147,7 @@ class ProducerCore:
         if self.is_careful and (len(broker.queue) or pace.outstanding):
             return 10
         if only_ask:
-            return max(1, pace.time_of_ms(message.raw_bytes), throttled_ms)
+            return pace.room_in_ms(message.raw_bytes, now_ms)
         return self._offer(broker.queue, message)
 
     def _offer(self, queue: SendQueue, message: Waiting) -> int:

@@ -110,6 +110,11 @@ def linger_ms(conf: Mapping[str, Any]) -> int:
     return int(_number(_first(conf, _LINGER, LINGER_MS)))
 
 
+def in_flight(conf: Mapping[str, Any]) -> int:
+    """How many requests librdkafka may have on their way to one broker; no more than an idempotent producer may."""
+    return max(1, min(_MOST_IN_FLIGHT, int(_number(_first(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)))))
+
+
 def allows_idempotence(conf: Mapping[str, Any]) -> bool:
     """Whether the user left idempotence open and nothing they set contradicts it."""
     if "enable.idempotence" in conf:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.quota_worth import play
 from kclient_quota.pacing.lanes import Lane
 from kclient_quota.simulation.batching import Batching, ideal
+from kclient_quota.simulation.model import Network
 from kclient_quota.simulation.sending import Cell, SendingWorld, Source, quantile
 
 QUOTA = 51_200.0
@@ -45,6 +46,22 @@ def test_popular_partitions_cost_the_others_nothing(partitions):
     sent = SendingWorld(Cell(batching, partitions, QUOTA, seconds=45, keys=5 * partitions), random.Random(1)).run()
     assert sent.messages_per_s >= 0.98 * ideal(batching, QUOTA, partitions, 1_000).messages_per_s
     assert sent.latency_ms() <= 1_300
+
+
+@pytest.mark.parametrize(
+    ("data", "codec", "partitions", "quota", "round_trip_ms"),
+    [
+        ("readings", "lz4", 100, QUOTA, 80),
+        ("documents", "none", 12, 1_048_576.0, 80),
+        ("documents", "none", 12, 20e6, 80),
+        ("documents", "none", 0, 50e6, 80),
+    ],
+)
+def test_five_requests_on_their_way_are_enough_however_far_the_broker_is(data, codec, partitions, quota, round_trip_ms):
+    network = Network(round_trip_ms=round_trip_ms, linger_ms=10)
+    cell = Cell(Batching(data, codec), partitions, quota, seconds=20, warm_up_s=8, network=network)
+    sent = SendingWorld(cell, random.Random(1)).run()
+    assert sent.wire_bytes / quota / sent.seconds >= 0.95
 
 
 @pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
