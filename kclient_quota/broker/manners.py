@@ -7,6 +7,9 @@
 | `event-hubs` | none              | is late, and says by how much                   | 20 s    | answered with data  |
 | `managed`    | refused (31)      | goes out, then the connection is muted          | -       | answered empty      |
 | `kafka-with-data` | yes          | goes out, then the connection is muted          | -       | answered with data  |
+| `released`   | yes               | goes out, then the connection is muted          | -       | answered empty, (1) |
+
+(1) What a share fetch has acquired is given back when its answer is sent empty. Under `kafka` it stays acquired.
 
 Sources:
 
@@ -24,6 +27,8 @@ Sources:
 * `managed`: Kafka itself, whose provider sets quotas by means of its own and keeps them and the brokers' configuration
   from clients, as Confluent Cloud's client quotas (docs.confluent.io/cloud, "Client Quotas") and Amazon MSK Serverless.
 
+* `released`: what Kafka should do for share groups: `SharePartition.releaseAcquiredRecords` where
+  `KafkaApis.processShareFetchResponse` empties the answer; a proposal of ours, no broker does so.
 * `kafka-with-data`: what KAFKA-21397 proposes: a fetch over the quota is answered with its data and its throttle time.
 
 `request_percentage`, `controller_mutation_rate` and metrics stay Kafka's in every manner.
@@ -41,6 +46,7 @@ _DELETE_RECORDS, _ALTER_CONFIGS, _INCREMENTAL_ALTER_CONFIGS = 21, 33, 44
 _DESCRIBE_CLIENT_QUOTAS, _ALTER_CLIENT_QUOTAS = 48, 49
 _CONSUMER_GROUP_HEARTBEAT, _CONSUMER_GROUP_DESCRIBE = 68, 69
 _GET_TELEMETRY_SUBSCRIPTIONS, _PUSH_TELEMETRY, _LIST_CONFIG_RESOURCES = 71, 72, 74
+_SHARE_GROUPS: Final = frozenset({76, 77, 78, 79, 90, 91, 92})
 _SHORT_WINDOW: Final = MappingProxyType({"quota.window.num": "2", "quota.window.size.seconds": "1"})
 
 
@@ -68,6 +74,7 @@ class ThrottleManner:
             than a whole window allows; otherwise it is answered with its data.
         refuses_at_most: whether what would have to wait longer than `most_ms` is refused: produce requests with
             POLICY_VIOLATION, nothing stored, fetches with no records.
+        releases_emptied: whether what a share fetch has acquired is given back when its answer is sent empty.
         denies_quotas: whether questions about quotas and brokers' configurations are answered
             CLUSTER_AUTHORIZATION_FAILED.
         has_user_quotas: whether quotas of users may be asked for.
@@ -82,6 +89,7 @@ class ThrottleManner:
     most_ms: int | None = None
     empties_fetches: bool = True
     refuses_at_most: bool = False
+    releases_emptied: bool = False
     denies_quotas: bool = False
     has_user_quotas: bool = True
     tells_window: bool = True
@@ -99,7 +107,8 @@ REDPANDA: Final = ThrottleManner(
     tells_window=False,
     absent=frozenset(
         {_CONSUMER_GROUP_HEARTBEAT, _CONSUMER_GROUP_DESCRIBE, _GET_TELEMETRY_SUBSCRIPTIONS, _PUSH_TELEMETRY}
-    ),
+    )
+    | _SHARE_GROUPS,
     properties=_SHORT_WINDOW,
 )
 EVENT_HUBS: Final = ThrottleManner(
@@ -122,12 +131,16 @@ EVENT_HUBS: Final = ThrottleManner(
             _PUSH_TELEMETRY,
             _LIST_CONFIG_RESOURCES,
         }
-    ),
+    )
+    | _SHARE_GROUPS,
     properties=_SHORT_WINDOW,
 )
 MANAGED: Final = ThrottleManner("managed", denies_quotas=True)
 WITH_DATA: Final = ThrottleManner("kafka-with-data", empties_fetches=False)
-MANNERS: Final = MappingProxyType({manner.name: manner for manner in (KAFKA, REDPANDA, EVENT_HUBS, MANAGED, WITH_DATA)})
+RELEASED: Final = ThrottleManner("released", releases_emptied=True)
+MANNERS: Final = MappingProxyType(
+    {manner.name: manner for manner in (KAFKA, REDPANDA, EVENT_HUBS, MANAGED, WITH_DATA, RELEASED)}
+)
 
 
 def manner_of(given: str | ThrottleManner) -> ThrottleManner:

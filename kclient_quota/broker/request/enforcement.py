@@ -14,7 +14,7 @@ from kclient_quota.quota.managers import QuotaManagers, Throttle
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 from kclient_quota.quota.throttle import ThrottleRule
 from kclient_quota.quota.token_bucket import ControllerMutationQuota
-from kclient_quota.wire.messages import FetchRequest
+from kclient_quota.wire.messages import FetchRequest, ShareFetchRequest
 
 FETCH_MAX_BYTES = 55 * 1024 * 1024
 """Kafka's default of the broker configuration `fetch.max.bytes`."""
@@ -100,7 +100,7 @@ class Enforcement:
         is_strict = since is not None and version >= since
         return self.managers.controller_mutation.quota_for(*session, now_ms, strict=is_strict)
 
-    def cap(self, session: Session, request: FetchRequest) -> None:
+    def cap(self, session: Session, request: FetchRequest | ShareFetchRequest) -> None:
         """Let a fetch take no more than a whole window allows, nor wait for more than it may take."""
         limit = min(request.max_bytes, self.settings.fetch_max_bytes)
         if not self._is_idle:

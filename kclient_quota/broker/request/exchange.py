@@ -28,6 +28,8 @@ from kclient_quota.wire.messages import (
     FetchResponse,
     ProduceRequest,
     ProduceResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 from kclient_quota.wire.schema import Request, Response
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _API_VERSIONS = 18
-_COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
+_COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
 """APIs that a coordinator of groups or transactions answers."""
 _LENGTH_AND_CORRELATION_ID = 8
 _LENGTH_OF_RECORDS = 4
@@ -118,7 +120,7 @@ class Exchange:
         self._request = request
         if self._is_answered_before(context, request):
             return
-        if isinstance(request, FetchRequest):
+        if isinstance(request, FetchRequest | ShareFetchRequest):
             self._before_fetch(request, context.now_ms)
         is_guarded = self._node.cluster.authorizer.is_enabled
         response = await (authorized(entry.call, context, request) if is_guarded else entry.call(context, request))
@@ -259,7 +261,7 @@ class Exchange:
             self._node.enforcement.unthrottle(now_ms)
         return left_ms
 
-    def _before_fetch(self, request: FetchRequest, now_ms: int) -> None:
+    def _before_fetch(self, request: FetchRequest | ShareFetchRequest, now_ms: int) -> None:
         enforcement = self._node.enforcement
         if self._manner.empties_fetches:
             enforcement.cap(self._session, request)
@@ -288,7 +290,7 @@ class Exchange:
         """Let quotas have their say and encode."""
         header = self._header
         injected_ms = self._injected_ms()
-        if isinstance(response, FetchResponse):
+        if isinstance(response, FetchResponse | ShareFetchResponse):
             parts = encode_response(response, header.api_version, header.correlation_id)
             throttle = self._bounded(longer(self._after_fetch(parts, now_ms), injected_ms))
             if throttle.time_ms <= 0:

@@ -12,7 +12,7 @@ rebalance time-out; 4 KIP-394; 5 instance id; 6 flexible; 7 protocol type in ans
 KIP-814. SyncGroup 3 instance id; 4 flexible; 5 protocol (KIP-559). Heartbeat 3 instance id; 4 flexible. LeaveGroup 3
 several members; 4 flexible; 5 reason. DescribeGroups 3 operations; 4 instance id; 5 flexible; 6 GROUP_ID_NOT_FOUND
 (KIP-1043). ListGroups 3 flexible; 4 by state (KIP-518); 5 by type (KIP-848). DeleteGroups 2 flexible.
-Gaps: no share groups (coordinator type 2 is INVALID_REQUEST); members are not kept across restarts;
+Gaps: coordinator type 2 (for brokers, share groups' state) is INVALID_REQUEST; members are not kept across restarts;
 ListGroups shows the groups of the broker that is asked, as Kafka does.
 """
 
@@ -24,6 +24,8 @@ from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Cl
 from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Sync, SyncResult
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
+from kclient_quota.broker.groups.share_service import ShareService
 from kclient_quota.broker.request.authorization import DENIED, operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
@@ -269,7 +271,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     response.groups = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
-            protocol_type=(group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE,
+            protocol_type=_protocol_type(group),
             group_state=group.state,
             group_type=kind,
         )
@@ -282,12 +284,20 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     return response
 
 
-def _all_groups(context: Context) -> Iterator[tuple[str, ClassicGroup | ConsumerGroup]]:
+def _protocol_type(group: ClassicGroup | ConsumerGroup | ShareGroup) -> str:
+    if isinstance(group, ClassicGroup):
+        return group.protocol_type or ""
+    return SHARE_PROTOCOL_TYPE if isinstance(group, ShareGroup) else CONSUMER_PROTOCOL_TYPE
+
+
+def _all_groups(context: Context) -> Iterator[tuple[str, ClassicGroup | ConsumerGroup | ShareGroup]]:
     service = context.services.get(GroupService)
     for classic in service.coordinator.groups.values():
         yield "classic", classic
     for consumer_group in service.consumer_groups.groups.values():
         yield "consumer", consumer_group
+    for share_group in context.services.get(ShareService).coordinator.groups.values():
+        yield "share", share_group
 
 
 @handler(DeleteGroupsRequest, min_version=0, max_version=2)
@@ -299,6 +309,7 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
         await context.turn_after()
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
-            error = service.delete_group(group_id)
+            deleted = context.services.get(ShareService).delete_group(group_id)
+            error = service.delete_group(group_id) if deleted is None else deleted
         response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
     return response

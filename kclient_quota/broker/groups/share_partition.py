@@ -1,0 +1,388 @@
+"""What a share group (KIP-932) has of one partition: which records are acquired, by whom, how often. Pure.
+
+Follows Kafka's `SharePartition`: records are acquired as they are fetched, which counts as a delivery; they are locked
+until they are acknowledged or the lock runs out. What has been delivered `max_deliveries` times is archived, and so is
+what a consumer rejects. From half of that number on fewer and fewer are delivered together, the last time one by one,
+so that one bad record does not take its neighbours with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kclient_quota.wire.error_codes import ErrorCode
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""Kafka's `AcknowledgeType`, and 0 for offsets at which there is no record."""
+NOBODY: Final = ""
+
+
+class RecordState(IntEnum):
+    """Kafka's names and numbers."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+_TERMINAL: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+_AFTERWARDS: Final = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRules:
+    """A group's configuration; Kafka's `share.*` keys and their defaults.
+
+    Attributes:
+        max_deliveries: `share.delivery.count.limit`.
+        lock_ms: `share.record.lock.duration.ms`.
+        max_locks: `share.partition.max.record.locks`.
+    """
+
+    max_deliveries: int = 5
+    lock_ms: int = 30_000
+    max_locks: int = 2_000
+
+    @property
+    def weary_at(self) -> int:
+        """From how many deliveries on fewer records are delivered together."""
+        return max(2, (self.max_deliveries + 1) // 2)
+
+
+class Wanted(NamedTuple):
+    """How much a fetch acquires.
+
+    Attributes:
+        records: how many, up to the end of a batch; exactly where it is `strict` (record_limit, KIP-1206).
+        batch_size: acquired records are told of in batches of about so many.
+        strict: whether no more than `records` may be acquired.
+    """
+
+    records: int
+    batch_size: int
+    strict: bool = False
+
+
+class Acquired(NamedTuple):
+    """Records from `first` to `last`, whose `delivery`-th this is."""
+
+    first: int
+    last: int
+    delivery: int
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of the records from `first` to `last`: one type for all, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+    def type_of(self, offset: int) -> int:
+        """What is said of one of them."""
+        return self.types[0] if len(self.types) == 1 else self.types[offset - self.first]
+
+
+@dataclass(slots=True)
+class _Record:
+    state: RecordState
+    count: int
+    member: str
+    until_ms: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Records that were acquired together for the first time."""
+
+    size: int
+    records: dict[int, _Record]
+
+
+class SharePartition:
+    """One partition as one group sees it.
+
+    Args:
+        start_offset: where the group begins.
+        leader_epoch: of the leader that keeps it.
+
+    Attributes:
+        start_offset: everything before it is settled.
+        next_new: everything from it on was never acquired.
+        leader_epoch: as above.
+    """
+
+    def __init__(self, start_offset: int, leader_epoch: int = 0) -> None:
+        self.start_offset = self.next_new = start_offset
+        self.leader_epoch = leader_epoch
+        self._batches: dict[int, _Batch] = {}
+
+    # -- looking
+
+    def next_offset(self) -> int:
+        """What is to be fetched next: what was given back before what is new."""
+        return min(
+            (offset for offset, record in self._records() if record.state is RecordState.AVAILABLE),
+            default=self.next_new,
+        )
+
+    def has_room(self, rules: ShareRules) -> bool:
+        """Whether anything may be acquired now."""
+        return self.next_offset() < self.next_new or self._in_flight() < rules.max_locks
+
+    def deliveries(self) -> dict[int, tuple[RecordState, int]]:
+        """State and delivery count of everything between `start_offset` and `next_new`, by offset."""
+        return {offset: (record.state, record.count) for offset, record in self._records()}
+
+    def settled(self) -> int:
+        """How many records after `start_offset` need nobody any more."""
+        return sum(record.state in _TERMINAL for _, record in self._records())
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next lock runs out."""
+        held = (record.until_ms for _, record in self._records() if record.state is RecordState.ACQUIRED)
+        return min(held, default=None)
+
+    def _records(self) -> Iterator[tuple[int, _Record]]:
+        for batch in self._batches.values():
+            yield from batch.records.items()
+
+    def _in_flight(self) -> int:
+        return sum(record.state not in _TERMINAL for _, record in self._records())
+
+    # -- acquiring
+
+    def acquire(
+        self, member: str, fetched: Sequence[tuple[int, int]], wanted: Wanted, rules: ShareRules, now_ms: int
+    ) -> list[Acquired]:
+        """Give a member what it has fetched and nobody has.
+
+        Args:
+            member: who fetches.
+            fetched: first and last offset of each batch that was read, in order.
+            wanted: how much of it.
+            rules: the group's.
+            now_ms: the time.
+        """
+        if not fetched or wanted.records <= 0:
+            return []
+        last = fetched[-1][1]
+        room = min(wanted.records, rules.max_locks - self._in_flight())
+        if room <= 0:
+            # no more than there is already; what was given back lies within
+            begin = self.next_offset()
+            if begin >= self.next_new:
+                return []
+            room, last = min(wanted.records, self.next_new - begin), min(last, self.next_new - 1)
+        holder = _Holder(member, now_ms + rules.lock_ms)
+        again, is_enough = self._again(fetched[0][0], last, room, wanted, rules, holder)
+        if not is_enough and len(again) < room and last >= self.next_new:
+            fresh = self._fresh(fetched, last, wanted._replace(records=room - len(again)), holder)
+        else:
+            fresh = []
+        return [*_merged(again), *fresh]
+
+    def _again(
+        self, first: int, last: int, room: int, wanted: Wanted, rules: ShareRules, holder: "_Holder"
+    ) -> tuple[list[Acquired], bool]:
+        """What was given back, and whether nothing may come with it."""
+        found: list[Acquired] = []
+        for begin in sorted(self._batches):
+            batch = self._batches[begin]
+            free = [
+                (offset, record)
+                for offset, record in batch.records.items()
+                if first <= offset <= last and record.state is RecordState.AVAILABLE
+            ]
+            if not free:
+                continue
+            if len(found) >= room:
+                break
+            is_weary = max(record.count for _, record in free) >= rules.weary_at
+            if is_weary and found:
+                return found, True
+            most = room - len(found) if wanted.strict else len(free)
+            found += _together(free, batch.size, most, rules, holder)
+            if is_weary:
+                return found, True
+        return found, False
+
+    def _fresh(
+        self, fetched: Sequence[tuple[int, int]], last: int, wanted: Wanted, holder: "_Holder"
+    ) -> list[Acquired]:
+        """What was never acquired, in whole batches."""
+        first = max(self.next_new, fetched[0][0])
+        final = first + wanted.records - 1
+        if final < last:
+            last = min(last, next(end for _, end in fetched if end >= final))
+        bounds = [first]
+        if not wanted.strict and last - first + 1 > wanted.batch_size:
+            for base, _ in fetched:
+                if first < base <= last and base - bounds[-1] >= wanted.batch_size:
+                    bounds.append(base)
+        found = []
+        for begin, end in zip(bounds, [*(bound - 1 for bound in bounds[1:]), last], strict=True):
+            batch = _Batch(end - begin + 1, {})
+            for offset in range(begin, end + 1):
+                batch.records[offset] = _Record(RecordState.AVAILABLE, 0, NOBODY, 0)
+                if offset <= final or not wanted.strict:
+                    holder.take(batch.records[offset])
+            self._batches[begin] = batch
+            found.append(Acquired(begin, min(end, final) if wanted.strict else end, 1))
+        if not self._batches.keys() - set(bounds):
+            self.start_offset = first
+        self.next_new = last + 1
+        return found
+
+    # -- giving back
+
+    def acknowledge(
+        self, member: str, said: Sequence[Acknowledgement], rules: ShareRules, now_ms: int
+    ) -> tuple[ErrorCode, str | None]:
+        """Take what a member says of its records; all of it or, with an error, nothing."""
+        changes: list[tuple[_Record, int]] = []
+        for one in said:
+            if one.last < self.start_offset:
+                continue
+            error, message = self._look_up(member, one, changes)
+            if error:
+                return error, message
+        for record, kind in changes:
+            if kind == RENEW:
+                record.until_ms = now_ms + rules.lock_ms
+            elif kind == RELEASE:
+                self._free(record, rules)
+            else:
+                record.state, record.member = _AFTERWARDS[kind], NOBODY
+        self._settle()
+        return ErrorCode.NONE, None
+
+    def _look_up(
+        self, member: str, said: Acknowledgement, changes: list[tuple[_Record, int]]
+    ) -> tuple[ErrorCode, str | None]:
+        known = dict(self._records())
+        if not known or said.last < min(known):
+            message = "Batch record not found. The request batch offsets are not found in the cache."
+            return ErrorCode.INVALID_RECORD_STATE, message
+        if said.last >= self.next_new:
+            end = "first" if said.first >= self.next_new else "last"
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"Batch record not found. The {end} offset in request is past acquired records.",
+            )
+        for offset in range(max(said.first, self.start_offset), said.last + 1):
+            record = known.get(offset)
+            if record is None:
+                continue
+            if record.member != member:
+                return ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset"
+            if record.state is not RecordState.ACQUIRED:
+                return ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired."
+            changes.append((record, said.type_of(offset)))
+        return ErrorCode.NONE, None
+
+    def release(self, member: str, rules: ShareRules) -> bool:
+        """A member's session has ended: what it has was not delivered. Whether it had anything."""
+        held = [record for _, record in self._records() if record.member == member]
+        for record in held:
+            record.count -= 1
+            self._free(record, rules)
+        self._settle()
+        return bool(held)
+
+    def take_back(self, acquired: Sequence[Acquired]) -> None:
+        """Undo an acquisition whose records were not sent, as if it had never been."""
+        known = dict(self._records())
+        for one in acquired:
+            for offset in range(one.first, one.last + 1):
+                record = known[offset]
+                record.state, record.member = RecordState.AVAILABLE, NOBODY
+                record.count -= 1
+
+    def expire(self, rules: ShareRules, now_ms: int) -> bool:
+        """Free what is locked no longer; whether there was any."""
+        due = [
+            record
+            for _, record in self._records()
+            if record.state is RecordState.ACQUIRED and record.until_ms <= now_ms
+        ]
+        for record in due:
+            self._free(record, rules)
+        self._settle()
+        return bool(due)
+
+    def move(self, leader_epoch: int) -> None:
+        """Another leader keeps it: it knows what was acknowledged and freed, not what is acquired."""
+        self.leader_epoch = leader_epoch
+        for _, record in self._records():
+            if record.state is RecordState.ACQUIRED:
+                record.state, record.member = RecordState.AVAILABLE, NOBODY
+                record.count -= 1
+
+    def log_starts_at(self, offset: int) -> None:
+        """The log has lost everything before `offset`."""
+        for batch in self._batches.values():
+            for place in [place for place in batch.records if place < offset]:
+                del batch.records[place]
+        self.next_new = max(self.next_new, offset)
+        self._settle(offset)
+
+    def _free(self, record: _Record, rules: ShareRules) -> None:
+        is_over = record.count >= rules.max_deliveries
+        record.state = RecordState.ARCHIVED if is_over else RecordState.AVAILABLE
+        record.member = NOBODY
+
+    def _settle(self, least: int = 0) -> None:
+        """Move `start_offset` past what needs nobody any more."""
+        for begin in sorted(self._batches):
+            records = self._batches[begin].records
+            for offset in sorted(records):
+                if records[offset].state not in _TERMINAL:
+                    self.start_offset = max(least, offset)
+                    return
+                del records[offset]
+            del self._batches[begin]
+        self.start_offset = self.next_new
+
+
+class _Holder(NamedTuple):
+    """Who acquires, and until when."""
+
+    member: str
+    until_ms: int
+
+    def take(self, record: _Record) -> None:
+        """One record is the holder's."""
+        record.state, record.member, record.until_ms = RecordState.ACQUIRED, self.member, self.until_ms
+        record.count += 1
+
+
+def _together(
+    free: Sequence[tuple[int, _Record]], size: int, most: int, rules: ShareRules, holder: _Holder
+) -> list[Acquired]:
+    """As many records of one batch as may be delivered together."""
+    found: list[Acquired] = []
+    isolates = rules.max_deliveries > 2  # noqa: PLR2004 - with two there is no delivery between the first and the last
+    for offset, record in free:
+        if isolates and record.count == rules.max_deliveries - 1 and found:
+            break
+        if record.count >= rules.weary_at and not found:
+            most = min(most, max(1, size >> (record.count - rules.weary_at + 1)))
+        holder.take(record)
+        found.append(Acquired(offset, offset, record.count))
+        if len(found) >= most or (isolates and record.count == rules.max_deliveries):
+            break
+    return found
+
+
+def _merged(found: Sequence[Acquired]) -> list[Acquired]:
+    """Neighbours with the same count as one."""
+    merged: list[Acquired] = []
+    for one in found:
+        if merged and merged[-1].last + 1 == one.first and merged[-1].delivery == one.delivery:
+            merged[-1] = merged[-1]._replace(last=one.last)
+        else:
+            merged.append(one)
+    return merged

@@ -1,0 +1,243 @@
+"""Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
+
+from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.share_group import ShareGroupConfig, ShareGroupCoordinator
+from kclient_quota.broker.groups.share_partition import SharePartition, ShareRules
+from kclient_quota.broker.request.context import Cancellable, Scheduler
+from kclient_quota.broker.timers import Timers
+from kclient_quota.wire.error_codes import ErrorCode
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+_LAST_EPOCH = 0x7FFFFFFF
+_SESSIONS: Final = 2_000
+"""Kafka's `group.share.max.share.sessions`."""
+_SPECIFIC_DURATION: Final = "by_duration:"
+
+TopicPart = tuple[UUID, int]
+Place = tuple[str, UUID, int]
+"""A group, and a partition that it reads."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """What one member reads from one broker, in the order in which it is looked at."""
+
+    epoch: int = 1
+    wanted: dict[TopicPart, None] = field(default_factory=dict)
+
+
+class ShareService:
+    """All share groups of the cluster, whichever broker coordinates them or leads their partitions.
+
+    Args:
+        cluster: topics and configurations.
+        scheduler: time.
+
+    Attributes:
+        coordinator: members and assignments.
+        partitions: what each group has of each partition that it has begun to read, or was told where to begin.
+    """
+
+    def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
+        self.coordinator = ShareGroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
+        self.coordinator.config_of = self._config_of
+        self.partitions: dict[Place, SharePartition] = {}
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self._sessions: dict[tuple[int, str, str], ShareSession] = {}
+        self._locks: Timers[Place] = Timers()
+        self._watchers: dict[Place, list[Callable[[], None]]] = {}
+        self._timer: tuple[int, Cancellable] | None = None
+
+    # -- configuration
+
+    def setting(self, group_id: str, key: str, default: str) -> str:
+        """A group's own `share.*` value, else the brokers' `group.share.*`, else Kafka's default."""
+        own = self._cluster.configs.get((GROUP, group_id), {}).get(key)
+        return own or self._cluster.config(BROKER, "", f"group.{key}") or default
+
+    def rules(self, group_id: str) -> ShareRules:
+        """How its records are delivered."""
+        return ShareRules(
+            int(self.setting(group_id, "share.delivery.count.limit", "5")),
+            int(self.setting(group_id, "share.record.lock.duration.ms", "30000")),
+            int(self.setting(group_id, "share.partition.max.record.locks", "2000")),
+        )
+
+    def _config_of(self, group_id: str) -> ShareGroupConfig:
+        config = self.coordinator.config
+        return replace(
+            config,
+            session_timeout_ms=int(self.setting(group_id, "share.session.timeout.ms", str(config.session_timeout_ms))),
+            heartbeat_interval_ms=int(
+                self.setting(group_id, "share.heartbeat.interval.ms", str(config.heartbeat_interval_ms))
+            ),
+        )
+
+    # -- one name, one group, of one protocol
+
+    def is_taken(self, group_id: str, groups: GroupService) -> bool:
+        """Whether a group of another protocol has this name; one without members gives it up."""
+        if group_id in self.coordinator.groups:
+            return False
+        return not (groups.make_room_for_consumer_group(group_id) and groups.make_room_for_classic_group(group_id))
+
+    def delete_group(self, group_id: str) -> ErrorCode | None:
+        """Delete a share group without members and what it has; None where there is no share group of this name."""
+        group = self.coordinator.groups.get(group_id)
+        if group is None:
+            return None
+        if group.members:
+            return ErrorCode.NON_EMPTY_GROUP
+        del self.coordinator.groups[group_id]
+        for place in [place for place in self.partitions if place[0] == group_id]:
+            self.forget(place)
+        return ErrorCode.NONE
+
+    # -- sessions
+
+    def open(self, broker_id: int, group_id: str, member_id: str) -> ShareSession | ErrorCode:
+        """A new session in place of the member's former one."""
+        key = broker_id, group_id, member_id
+        if key not in self._sessions and sum(place[0] == broker_id for place in self._sessions) >= _SESSIONS:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        session = self._sessions[key] = ShareSession()
+        return session
+
+    def resume(self, broker_id: int, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
+        """The session that a request goes on with."""
+        session = self._sessions.get((broker_id, group_id, member_id))
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch == FINAL_EPOCH:
+            return session
+        if epoch != session.epoch:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.epoch = session.epoch % _LAST_EPOCH + 1
+        return session
+
+    def close(self, broker_id: int, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
+        """A member's session ends, `session` if it is still that one: what it has was not delivered."""
+        found = self._sessions.get((broker_id, group_id, member_id))
+        if found is None or (session is not None and found is not session):
+            return
+        del self._sessions[broker_id, group_id, member_id]
+        rules = self.rules(group_id)
+        for place, kept in list(self.partitions.items()):
+            if place[0] == group_id and place[1:] in found.wanted and kept.release(member_id, rules):
+                self.changed(place)
+
+    # -- partitions
+
+    def partition(self, group_id: str, topic: Topic, partition: Partition, now_ms: int) -> SharePartition:
+        """What a group has of a partition, as of now."""
+        place = group_id, topic.topic_id, partition.index
+        kept = self.partitions.get(place)
+        if kept is None:
+            kept = self.partitions[place] = SharePartition(
+                self._begin(group_id, partition, now_ms), partition.leader_epoch
+            )
+        if kept.leader_epoch != partition.leader_epoch:
+            kept.move(partition.leader_epoch)
+        if partition.log.start_offset > kept.start_offset:
+            kept.log_starts_at(partition.log.start_offset)
+        return kept
+
+    def begin_at(self, place: Place, offset: int, leader_epoch: int) -> None:
+        """Let a group begin anew at `offset`."""
+        self.partitions[place] = SharePartition(offset, leader_epoch)
+        self._locks.cancel(place)
+
+    def forget(self, place: Place) -> None:
+        """A group has nothing of a partition any more."""
+        self.partitions.pop(place, None)
+        self._locks.cancel(place)
+
+    def watch(self, place: Place, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever records were given back; returns how to end that."""
+        self._watchers.setdefault(place, []).append(callback)
+
+        def unwatch() -> None:
+            watchers = self._watchers[place]
+            watchers.remove(callback)
+            if not watchers:
+                del self._watchers[place]
+
+        return unwatch
+
+    def locked(self, place: Place) -> None:
+        """To be called when records were acquired or their locks were renewed."""
+        deadline_ms = self.partitions[place].next_deadline_ms()
+        if deadline_ms is None:
+            self._locks.cancel(place)
+        else:
+            self._locks.schedule(place, deadline_ms)
+        self.after_call()
+
+    def changed(self, place: Place) -> None:
+        """To be called when records were acknowledged or given back."""
+        self.locked(place)
+        for callback in list(self._watchers.get(place, ())):
+            callback()
+
+    def _begin(self, group_id: str, partition: Partition, now_ms: int) -> int:
+        """`share.auto.offset.reset`."""
+        wanted = self.setting(group_id, "share.auto.offset.reset", "latest")
+        log = partition.log
+        if wanted == "earliest":
+            return log.start_offset
+        if wanted.startswith(_SPECIFIC_DURATION):
+            batch = log.batch_at(now_ms - _duration_ms(wanted.removeprefix(_SPECIFIC_DURATION)))
+            return log.end_offset if batch is None else int.from_bytes(bytes(batch[:8]), "big")
+        return log.end_offset
+
+    # -- time
+
+    def after_call(self) -> None:
+        """To be called after every call to the coordinator: sets the timer."""
+        deadlines = self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms()
+        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self._scheduler.now_ms()
+        self.coordinator.tick(now_ms)
+        while (place := self._locks.pop_due(now_ms)) is not None:
+            kept = self.partitions.get(place)
+            if kept is not None:
+                kept.expire(self.rules(place[0]), now_ms)
+                self.changed(place)
+        self.after_call()
+
+
+def _config(values: Mapping[str, str]) -> ShareGroupConfig:
+    default = ShareGroupConfig()
+    return ShareGroupConfig(
+        int(values.get("group.share.session.timeout.ms", default.session_timeout_ms)),
+        int(values.get("group.share.heartbeat.interval.ms", default.heartbeat_interval_ms)),
+        int(values.get("group.share.max.size", default.max_size)),
+    )
+
+
+def _duration_ms(text: str) -> int:
+    """Days, hours, minutes and seconds of ISO 8601 ("P1DT2H"), as Kafka's `Duration.parse`; checked when it was set."""
+    days, _, time = text.removeprefix("P").partition("T")
+    found, number = 0.0, ""
+    for letter in days + time:
+        if letter.isdigit() or letter == ".":
+            number += letter
+        else:
+            found += float(number or 0) * {"D": 86_400, "H": 3_600, "M": 60, "S": 1}.get(letter, 0)
+            number = ""
+    return round(found * 1000)

@@ -1,0 +1,365 @@
+"""Share groups (KIP-932): records are acquired, delivered, acknowledged.
+
+ShareFetch (78) v1-2 · ShareAcknowledge (79) v1-2. KIP-932, KIP-1206 (record_limit), KIP-1222 (renewal).
+
+Behaviour: follows `SharePartitionManager` and `DelayedShareFetch`. Share sessions are one broker's, and end with their
+connection; what a member then holds was not delivered. A fetch acquires what it returns before any quota has its say.
+Under the manner `kafka` an answer over the quota is sent empty and what it held stays acquired until its lock runs out,
+as in Kafka 4.3.1: five of those and the records are archived unseen. Under the manner `released` it is given back.
+Who is not the leader any more says who is.
+Versions: ShareFetch 1 as of Kafka 4.1; 2 acquire mode (KIP-1206), renewal (KIP-1222). ShareAcknowledge 2 renewal.
+Gaps: `share.isolation.level=read_committed` stops at the last stable offset, but does not leave out what was aborted.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from kclient_quota.broker.cluster_state import Partition, Topic
+from kclient_quota.broker.groups.share_partition import RENEW, Acknowledgement, Acquired, SharePartition, Wanted
+from kclient_quota.broker.groups.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
+from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.promise import Promise
+from kclient_quota.broker.request.registry import handler
+from kclient_quota.wire.batches import iterate_batches
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+_RECORD_LIMIT = 1
+_NOTHING = memoryview(b"")
+_READ_COMMITTED = "read_committed"
+FetchRow = ShareFetchResponse.PartitionData
+AcknowledgeRow = ShareAcknowledgeResponse.PartitionData
+Said = dict[tuple[UUID, int], tuple[ErrorCode, str | None]]
+Batches = Sequence[ShareFetchRequest.AcknowledgementBatch] | Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
+
+
+class _Found(NamedTuple):
+    """One partition of a request, resolved."""
+
+    topic_id: UUID
+    number: int
+    topic: Topic | None
+    partition: Partition | None
+    error: ErrorCode
+
+
+@handler(ShareFetchRequest, min_version=1, max_version=2)
+async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
+    """Take acknowledgements, then acquire and return records, or wait for some."""
+    service = context.services.get(ShareService)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    session = _session(context, request)
+    if not isinstance(session, ShareSession):
+        return ShareFetchResponse(error_code=session)
+    lock_ms = service.rules(group_id).lock_ms
+    said = _acknowledged(context, group_id, member_id, _fetch_said(request), request.is_renew_ack)
+    acked = _rows(said, None)
+    context.emptied = lambda: ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
+    if request.share_session_epoch == FINAL_EPOCH:
+        service.close(context.broker.id, group_id, member_id)
+        return ShareFetchResponse(responses=acked)
+    for topic in request.topics:
+        session.wanted.update(dict.fromkeys((topic.topic_id, part.partition_index) for part in topic.partitions))
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.wanted.pop((forgotten.topic_id, index), None)
+    fetch = _Fetch(context, service, request, session)
+    rows = await fetch.run()
+    if context.cluster.manner.releases_emptied:
+        context.emptied = lambda: fetch.given_back(ShareFetchResponse(responses=acked))
+    response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=_rows(said, rows))
+    response.node_endpoints = [
+        ShareFetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
+        for node_id, host, port in _leaders(context, fetch.found)
+    ]
+    return response
+
+
+@handler(ShareAcknowledgeRequest, min_version=1, max_version=2)
+async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    """Take acknowledgements; with the final epoch the session ends."""
+    service = context.services.get(ShareService)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    if request.share_session_epoch == INITIAL_EPOCH:
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    session = service.resume(context.broker.id, group_id, member_id, request.share_session_epoch)
+    if not isinstance(session, ShareSession):
+        return ShareAcknowledgeResponse(error_code=session)
+    batches = [
+        (topic.topic_id, part.partition_index, part.acknowledgement_batches)
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    said = _acknowledged(context, group_id, member_id, batches, request.is_renew_ack)
+    response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=service.rules(group_id).lock_ms)
+    for topic_id in dict.fromkeys(topic_id for topic_id, _ in said):
+        rows = [
+            AcknowledgeRow(partition_index=index, error_code=error, error_message=message)
+            for (topic, index), (error, message) in said.items()
+            if topic == topic_id
+        ]
+        response.responses.append(
+            ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=rows)
+        )
+    found = [_find(context, topic_id, index) for topic_id, index in said]
+    response.node_endpoints = [
+        ShareAcknowledgeResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
+        for node_id, host, port in _leaders(context, found)
+    ]
+    if request.share_session_epoch == FINAL_EPOCH:
+        service.close(context.broker.id, group_id, member_id)
+    return response
+
+
+def _session(context: Context, request: ShareFetchRequest) -> ShareSession | ErrorCode:
+    service = context.services.get(ShareService)
+    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    if not group_id or not member_id:
+        return ErrorCode.INVALID_REQUEST
+    if epoch != INITIAL_EPOCH:
+        return service.resume(context.broker.id, group_id, member_id, epoch)
+    if _fetch_said(request):
+        return ErrorCode.INVALID_REQUEST
+    session = service.open(context.broker.id, group_id, member_id)
+    if isinstance(session, ShareSession):
+        broker_id = context.broker.id
+        context.connection.on_close.append(lambda: service.close(broker_id, group_id, member_id, session))
+    return session
+
+
+# -- acknowledging
+
+
+def _fetch_said(request: ShareFetchRequest) -> list[tuple[UUID, int, Batches]]:
+    return [
+        (topic.topic_id, part.partition_index, part.acknowledgement_batches)
+        for topic in request.topics
+        for part in topic.partitions
+        if part.acknowledgement_batches
+    ]
+
+
+def _acknowledged(
+    context: Context, group_id: str, member_id: str, said: Iterable[tuple[UUID, int, Batches]], may_renew: bool
+) -> Said:
+    """What came of each partition's acknowledgements."""
+    service = context.services.get(ShareService)
+    answers: Said = {}
+    for topic_id, index, batches in said:
+        found = _find(context, topic_id, index)
+        place = group_id, topic_id, index
+        if found.error or found.topic is None or found.partition is None or place not in service.partitions:
+            answers[topic_id, index] = found.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+            continue
+        asked = [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
+        if not _is_sound(asked, may_renew=may_renew):
+            answers[topic_id, index] = ErrorCode.INVALID_REQUEST, None
+            continue
+        kept = service.partition(group_id, found.topic, found.partition, context.now_ms)
+        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), context.now_ms)
+        service.changed(place)
+    return answers
+
+
+def _is_sound(asked: Sequence[Acknowledgement], *, may_renew: bool) -> bool:
+    """Whether batches rise, and say one thing of all their records or one of each."""
+    before = -1
+    for batch in asked:
+        if batch.first > batch.last or batch.first <= before:
+            return False
+        if len(batch.types) not in {1, batch.last - batch.first + 1}:
+            return False
+        if not all(0 <= kind <= (RENEW if may_renew else RENEW - 1) for kind in batch.types):
+            return False
+        before = batch.last
+    return True
+
+
+def _rows(
+    said: Said, fetched: "dict[tuple[UUID, int], FetchRow] | None"
+) -> list[ShareFetchResponse.ShareFetchableTopicResponse]:
+    """Rows of what was fetched and of what was acknowledged, by topic."""
+    rows = dict(fetched or {})
+    for (topic_id, index), (error, message) in said.items():
+        row = rows.setdefault((topic_id, index), FetchRow(partition_index=index, records=_NOTHING))
+        row.acknowledge_error_code, row.acknowledge_error_message = error, message
+    topics: dict[UUID, list[FetchRow]] = {}
+    for (topic_id, _), row in rows.items():
+        topics.setdefault(topic_id, []).append(row)
+    return [
+        ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in topics.items()
+    ]
+
+
+# -- finding partitions
+
+
+def _find(context: Context, topic_id: UUID, index: int) -> _Found:
+    topic = context.cluster.topics_by_id.get(topic_id)
+    if topic is None:
+        return _Found(topic_id, index, None, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not 0 <= index < len(topic.partitions):
+        return _Found(topic_id, index, topic, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = topic.partitions[index]
+    leads = partition.leader == context.broker.id
+    return _Found(topic_id, index, topic, partition, ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _leaders(context: Context, found: Iterable[_Found]) -> list[tuple[int, str, int]]:
+    """Where those partitions are led that are not led here."""
+    leaders = {
+        one.partition.leader: context.cluster.brokers.get(one.partition.leader)
+        for one in found
+        if one.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and one.partition is not None
+    }
+    return [
+        (node_id, broker.host, broker.ports.get(context.connection.listener, -1))
+        for node_id, broker in leaders.items()
+        if broker is not None
+    ]
+
+
+# -- fetching
+
+
+class _Fetch:
+    """One fetch over all partitions of a session.
+
+    Attributes:
+        found: the partitions.
+    """
+
+    def __init__(
+        self, context: Context, service: ShareService, request: ShareFetchRequest, session: ShareSession
+    ) -> None:
+        self._context = context
+        self._service = service
+        self._request = request
+        self._group_id, self._member_id = request.group_id or "", request.member_id or ""
+        self._rules = service.rules(self._group_id)
+        committed = service.setting(self._group_id, "share.isolation.level", "read_uncommitted") == _READ_COMMITTED
+        self._is_committed = committed
+        self._all_rows = request.share_session_epoch == INITIAL_EPOCH
+        self._acquired: list[tuple[Place, SharePartition, list[Acquired]]] = []
+        self.found = [_find(context, topic_id, index) for topic_id, index in session.wanted]
+
+    async def run(self) -> dict[tuple[UUID, int], FetchRow]:
+        """Read now, or when there is enough; rows of the partitions of which there is something to say."""
+        request, scheduler = self._request, self._context.scheduler
+        end_ms = self._context.now_ms + request.max_wait_ms
+        if request.is_renew_ack or request.max_records <= 0:
+            return {}
+        while True:
+            now_ms = scheduler.now_ms()
+            is_last = now_ms >= end_ms or any(one.error for one in self.found) or not self.found
+            rows = self._read(now_ms, is_last=is_last)
+            if is_last or rows is not None:
+                return rows or {}
+            await self._more(end_ms)
+
+    def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
+        """`response`, and what was acquired is anybody's again, as if it had never been."""
+        for place, kept, acquired in self._acquired:
+            kept.take_back(acquired)
+            self._service.changed(place)
+        return response
+
+    def _read(self, now_ms: int, *, is_last: bool) -> dict[tuple[UUID, int], FetchRow] | None:
+        """Rows; None where it is worth waiting for more."""
+        rows: dict[tuple[UUID, int], FetchRow] = {}
+        ready: list[tuple[_Found, SharePartition, memoryview]] = []
+        for one in self.found:
+            if one.error or one.topic is None or one.partition is None:
+                rows[one.topic_id, one.number] = _refused(one)
+                continue
+            kept = self._service.partition(self._group_id, one.topic, one.partition, now_ms)
+            if self._all_rows:
+                rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
+            if kept.has_room(self._rules):
+                ready.append((one, kept, _NOTHING))
+        share = self._request.max_bytes // len(ready) if ready else 0
+        ready = [
+            (one, kept, self._records(one.partition, kept, share, min_one_batch=number == 0))
+            for number, (one, kept, _) in enumerate(ready)
+            if one.partition is not None
+        ]
+        size = sum(len(records) for _, _, records in ready)
+        if not is_last and (not size or size < self._request.min_bytes):
+            return None
+        left = self._request.max_records
+        for one, kept, records in ready:
+            if left > 0 and records:
+                row = self._acquire(one, kept, records, left, now_ms)
+                left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
+                if row.acquired_records:
+                    rows[one.topic_id, one.number] = row
+        return rows
+
+    def _records(self, partition: Partition, kept: SharePartition, most: int, *, min_one_batch: bool) -> memoryview:
+        log, begin = partition.log, kept.next_offset()
+        log.retain(self._context.now_ms)
+        end = log.last_stable_offset if self._is_committed else log.end_offset
+        if not log.start_offset <= begin < end:
+            return _NOTHING
+        return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end if self._is_committed else None)
+
+    def _acquire(self, one: _Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
+        batches = [(at, header) for at, header in iterate_batches(records, partial=True)]
+        request = self._request
+        wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
+        fetched = [(header.base_offset, header.last_offset) for _, header in batches]
+        acquired = kept.acquire(self._member_id, fetched, wanted, self._rules, now_ms)
+        row = FetchRow(partition_index=one.number, records=_NOTHING)
+        if not acquired:
+            return row
+        place = self._group_id, one.topic_id, one.number
+        self._acquired.append((place, kept, acquired))
+        self._service.locked(place)
+        held = [(at, header) for at, header in batches if header.last_offset >= acquired[0].first]
+        held = [(at, header) for at, header in held if header.base_offset <= acquired[-1].last]
+        row.records = records[held[0][0] : held[-1][0] + held[-1][1].size]
+        row.acquired_records = [
+            ShareFetchResponse.AcquiredRecords(
+                first_offset=part.first, last_offset=part.last, delivery_count=part.delivery
+            )
+            for part in acquired
+        ]
+        return row
+
+    async def _more(self, end_ms: int) -> None:
+        """Return when there may be more, or at `end_ms`."""
+        promise: Promise[None] = Promise()
+
+        def wake() -> None:
+            promise.resolve(None)
+
+        ends: list[Callable[[], object]] = []
+        for one in self.found:
+            if one.partition is not None:
+                one.partition.log.watch(wake)
+                ends.append(partial(one.partition.log.unwatch, wake))
+                ends.append(self._service.watch((self._group_id, one.topic_id, one.number), wake))
+        timer = self._context.scheduler.call_at(end_ms, wake)
+        try:
+            await promise
+        finally:
+            timer.cancel()
+            for end in ends:
+                end()
+
+
+def _refused(one: _Found) -> FetchRow:
+    row = FetchRow(partition_index=one.number, error_code=one.error, records=_NOTHING)
+    if one.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and one.partition is not None:
+        row.current_leader = ShareFetchResponse.LeaderIdAndEpoch(
+            leader_id=one.partition.leader, leader_epoch=one.partition.leader_epoch
+        )
+    return row
