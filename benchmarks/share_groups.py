@@ -25,11 +25,11 @@ from typing import IO, Any
 
 from benchmarks import java_peer, report
 from kclient_quota.certify.filling import fill
+from kclient_quota.certify.scenes.preparing import configure_group
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
-from kclient_quota.errors import ClusterError
 from kclient_quota.testing.apache import KAFKA_VERSION, ApacheKafka
-from kclient_quota.wire.messages import DescribeShareGroupOffsetsRequest, IncrementalAlterConfigsRequest
+from kclient_quota.wire.messages import DescribeShareGroupOffsetsRequest
 
 RESULTS = Path(__file__).parent / "results" / "share-groups.json"
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "share-groups.md"
@@ -40,7 +40,6 @@ _RECORDS_A_BATCH = {"16 kB": 15, "200 kB": 190}
 _RECORDS = {0: 3_000, 20_000: 3_000, 100_000: 6_000, 1_000_000: 60_000}
 """By quota in bytes a second (0: none): each is two and a half minutes' worth, or one where that is a great deal."""
 _CLIENTS = ("Java", "confluent-kafka", "kclient-quota")
-_GROUP_CONFIG, _SET = 32, 0
 _LOOK_S = 2.0
 _COLUMNS = (
     "client",
@@ -83,21 +82,6 @@ def command(cell: Cell, bootstrap_servers: str) -> list[str]:
         return ["java", *memory, "-cp", classes, "SharePeer", bootstrap_servers, cell.name, cell.name]
     kind = "ours" if cell.client == "kclient-quota" else "plain"
     return [sys.executable, "-m", "benchmarks.share_peer", kind, bootstrap_servers, cell.name, cell.name, "{}"]
-
-
-def start_from_earliest(client: ClusterClient, group: str) -> None:
-    """Let a share group read what is there already (`share.auto.offset.reset`)."""
-    configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(
-            name="share.auto.offset.reset", config_operation=_SET, value="earliest"
-        )
-    ]
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=_GROUP_CONFIG, resource_name=group, configs=configs
-    )
-    (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
-    if answer.error_code:
-        raise ClusterError(f"the group's configuration was refused: {answer.error_message}")
 
 
 def start_offset(client: ClusterClient, group: str) -> int:
@@ -209,10 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             fill(cluster.bootstrap_servers, cell.name, cell.records, _VALUE_BYTES, _RECORDS_A_BATCH[cell.batches])
             if cell.byte_rate:
                 cluster.set_quota(client_id=cell.name, consumer_byte_rate=cell.byte_rate)
-        conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "benchmark-setup"}
-        with ClusterClient(conf, SYSTEM_CLOCK) as client:
-            for cell in cells:
-                start_from_earliest(client, cell.name)
+        for cell in cells:
+            configure_group(cluster.bootstrap_servers, cell.name, {"share.auto.offset.reset": "earliest"})
         with ThreadPoolExecutor(len(cells)) as pool:
             rows = list(pool.map(lambda cell: play(cell, cluster.bootstrap_servers, options.seconds), cells))
     print(table(rows))

@@ -1,9 +1,7 @@
 """A topic for a share group, filled, with a quota for who reads it."""
 
-from benchmarks.share_groups import start_from_earliest
 from kclient_quota.certify.filling import fill
-from kclient_quota.clock import SYSTEM_CLOCK
-from kclient_quota.cluster.client import ClusterClient
+from kclient_quota.certify.scenes.preparing import configure_group
 from kclient_quota.testing.apache import ApacheKafka
 
 
@@ -13,6 +11,5 @@ def prepared(cluster: ApacheKafka, name: str, records: int, per_batch: int, **qu
     fill(cluster.bootstrap_servers, name, records, 1_000, per_batch)
     if quota:
         cluster.set_quota(client_id=name, **quota)
-    with ClusterClient({"bootstrap.servers": cluster.bootstrap_servers}, SYSTEM_CLOCK) as client:
-        start_from_earliest(client, name)
+    configure_group(cluster.bootstrap_servers, name, {"share.auto.offset.reset": "earliest"})
     return {"bootstrap.servers": cluster.bootstrap_servers, "group.id": name, "client.id": name}

@@ -4,7 +4,7 @@ A driver is a command in any language. It is started once for each scene with th
 
 | variable                  | meaning                                                                              |
 | ------------------------- | ------------------------------------------------------------------------------------ |
-| CERTIFY_ROLE              | `produce`, `consume`, `transact` or `create-topics`                                  |
+| CERTIFY_ROLE              | `produce`, `consume`, `share-consume`, `transact` or `create-topics`                 |
 | CERTIFY_BOOTSTRAP_SERVERS | where the cluster is                                                                 |
 | CERTIFY_CLIENT_ID         | the client.id to use: quotas go by it                                                |
 | CERTIFY_TOPIC             | the topic; the prefix of names when topics are created                               |
@@ -22,14 +22,16 @@ and writes one JSON object a line to standard output, as soon as it happens:
 | `{"event": "sent", "id": 7}`                     | the client took the message: its send call returned           |
 | `{"event": "acknowledged", "id": 7}`             | it reported success; for `create-topics`: the topic was made  |
 | `{"event": "failed", "id": 7, "error": "…"}`     | it reported failure, or refused the message for good          |
-| `{"event": "received", "id": 7, "partition": 0}` | the application has the message                               |
+| `{"event": "received", "id": 7, "partition": 0}` | the application has the message; `"delivery"`: its count      |
 | `{"event": "said", "error": "…"}`                | the client told its application of a problem                  |
 | `{"event": "closed"}`                            | the client's close call returned                              |
 
 `produce` sends all messages, waits for every report, closes and ends. `consume` reads from the earliest offset until it
-has seen CERTIFY_MESSAGES different ids, commits, closes and ends. `transact` writes ten messages a transaction;
-`acknowledged` comes with the commit. SIGTERM means: close the client now, as an application does that is told to stop,
-then end. Exit status 3 says that the client cannot do what is asked at all, with the reason on standard error.
+has seen CERTIFY_MESSAGES different ids, commits, closes and ends. `share-consume` does so as a member of the share
+group CERTIFY_GROUP (KIP-932), and accepts what it has received. `transact` writes ten messages a transaction;
+`acknowledged` comes with the commit. SIGTERM and SIGINT (Ctrl-C) mean: close the client now, as an application does
+that is told to stop, then end. Exit status 3 says that the client cannot do what is asked at all, with the reason on
+standard error.
 """
 
 import json
@@ -39,6 +41,7 @@ from typing import Any, Final
 
 PREFIX: Final = "CERTIFY_"
 PRODUCE, CONSUME, TRANSACT, CREATE_TOPICS = "produce", "consume", "transact", "create-topics"
+SHARE_CONSUME: Final = "share-consume"
 SENT, ACKNOWLEDGED, FAILED, RECEIVED, SAID, CLOSED = "sent", "acknowledged", "failed", "received", "said", "closed"
 PER_TRANSACTION: Final = 10
 CANNOT: Final = 3
@@ -112,6 +115,7 @@ class Event:
         id: of the message or topic; -1 where there is none.
         text: what a failure said.
         partition: of a received message; -1 otherwise.
+        delivery: of a message that a share consumer received, how often it was delivered; 0 where that is not told.
     """
 
     at_ms: int
@@ -119,6 +123,7 @@ class Event:
     id: int = -1
     text: str = ""
     partition: int = -1
+    delivery: int = 0
 
 
 def parse(line: str, at_ms: int) -> Event | str:
@@ -132,5 +137,12 @@ def parse(line: str, at_ms: int) -> Event | str:
     kind, number = told["event"], told.get("id", -1)
     if kind in _WITH_ID and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
         return f"{kind} needs an id: {line[:80]!r}"
-    partition = told.get("partition", -1)
-    return Event(at_ms, kind, number, str(told.get("error", "")), partition if isinstance(partition, int) else -1)
+    partition, delivery = told.get("partition", -1), told.get("delivery", 0)
+    return Event(
+        at_ms,
+        kind,
+        number,
+        str(told.get("error", "")),
+        partition if isinstance(partition, int) else -1,
+        delivery if isinstance(delivery, int) else 0,
+    )

@@ -31,7 +31,7 @@ class Seen:
     Attributes:
         started_ms: when the driver was started.
         ended_ms: when it ended, or was ended.
-        told_to_stop_ms: when it got SIGTERM; None if it did not.
+        told_to_stop_ms: when it was told to stop; None if it was not.
         exit_status: of the driver; None when it had to be killed.
         events: its lines, in order.
         nonsense: lines that are none.
@@ -40,6 +40,7 @@ class Seen:
         sent: as they left the client.
         log: ids in each partition of the topic afterwards, in order.
         topics: names of all topics afterwards.
+        second: lines of the driver that was started beside it, and `second_started_ms` when that was.
         pushes: (time, terminating, client instance id) of the telemetry pushes that were taken.
     """
 
@@ -54,6 +55,8 @@ class Seen:
     sent: Sequence[Sent]
     log: Sequence[Sequence[int]]
     topics: Sequence[str] = ()
+    second: Sequence[Event] = ()
+    second_started_ms: int | None = None
     pushes: Sequence[tuple[int, bool, str]] = field(default_factory=list)
 
     def ids(self, kind: str) -> Counter[int]:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -44,13 +44,23 @@ def play(scene: Scene, command: Sequence[str], children: Children | None = None)
         proxies.each(lambda proxy: proxy.listen(lambda number, chunk: tap.heard(number, chunk, _now_ms())))
         scene.prepare(cluster, scene.name)
         environment = {**os.environ, **scene.assignment.environment(proxies.bootstrap_servers, scene.name)}
-        run = (children or Children()).start(lambda: _Run(command, environment), _Run.kill)
+        children = children or Children()
+        run = children.start(lambda: _Run(command, environment), _Run.kill)
+        second: _Run | None = None
+
+        def start_second() -> None:
+            nonlocal second
+            second = children.start(lambda: _Run(command, environment), _Run.kill)
+
         try:
-            run.drive(scene, cluster)
+            run.drive(scene, cluster, start_second)
         finally:
-            run.end()
+            for each in filter(None, (second, run)):
+                each.end()
         scene.afterwards(cluster, scene.name)
         seen = _seen(scene, cluster, direct, run, tap)
+        if second is not None:
+            seen.second, seen.second_started_ms = tuple(second.events), second.started_ms
     if run.failed_to_start:
         return Verdict(Grade.NOT_PLAYED, run.failed_to_start), None
     if seen.exit_status == CANNOT:
@@ -99,18 +109,20 @@ class _Run:
         """The end of standard error."""
         return self._words.decode(errors="replace")
 
-    def drive(self, scene: Scene, cluster: EmbeddedBroker) -> None:
+    def drive(self, scene: Scene, cluster: EmbeddedBroker, start_second: Callable[[], object]) -> None:
         """Let it work, do what is to be done meanwhile, stop it when it is time."""
         if self._process is None:
             return
-        if scene.meanwhile is not None or scene.stop_after_ms is not None:
+        if scene.meanwhile is not None or scene.stop_after_ms is not None or scene.second_after_ms is not None:
             self._begins()
         begun_ms = self._age_ms()
+        if scene.second_after_ms is not None and not self._ends_within(scene.second_after_ms):
+            start_second()
         if scene.meanwhile is not None and not self._ends_within(scene.after_ms):
             scene.meanwhile(cluster, scene.name)
         if scene.stop_after_ms is not None and not self._ends_within(begun_ms + scene.stop_after_ms - self._age_ms()):
             self.told_ms = _now_ms()
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(scene.stops_by)
             self._ends_within(_GRACE_MS)
         else:
             self._ends_within(scene.within_ms - self._age_ms())

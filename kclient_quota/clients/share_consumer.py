@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, Final
 from weakref import ReferenceType, WeakValueDictionary, finalize, ref
 
@@ -39,6 +39,8 @@ SLICE_MS: Final = 500
 """How long librdkafka is polled at a time, so that what it says of throttles is heard."""
 NAP_MS: Final = 100
 """How long is slept at a time: a limit may change meanwhile."""
+CLOSE_S: Final = 5
+"""How long `close` waits for librdkafka, which waits for a muted broker."""
 _SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
 
 
@@ -235,15 +237,35 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         self._renew_telemetry(username, password)
 
     def close(self) -> None:
-        """As confluent_kafka's."""
+        """As confluent_kafka's, but for five seconds at most.
+
+        librdkafka waits for its last ShareFetch, which a broker that has muted the connection does not read, until
+        `socket.timeout.ms` is over. It goes on with that in a thread of its own.
+        """
         self._stop_telemetry()
         self._stop_watch()
         if self._is_asking:
             self._is_asking = False
             with self._pace.lock:
                 self._pace.pacer.answered(0, SYSTEM_CLOCK.now_ms())
-        super().close()
+        close_theirs, closed, failures = super().close, Event(), list[BaseException]()
+
+        def close() -> None:
+            try:
+                close_theirs()
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                failures.append(error)
+            closed.set()
+
+        Thread(target=close, name=f"close {self._client_id}", daemon=True).start()
+        if not closed.wait(CLOSE_S):
+            logger.warning(
+                "Share consumer %r is muted by its broker; librdkafka closes it within socket.timeout.ms",
+                self._client_id,
+            )
         self._interceptors.close()
+        if failures:
+            raise failures[0]
 
 
 def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:

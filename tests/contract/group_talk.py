@@ -24,9 +24,9 @@ RETRIABLE = {6, 14, 15, 16, 51}
 class Talk:
     """Speaks single requests to one broker, waiting out what a client would."""
 
-    def __init__(self, cluster, stack):
+    def __init__(self, cluster, stack, **settings):
         host, _, port = cluster.bootstrap_servers.split(",")[0].rpartition(":")
-        self._settings = ConnectionSettings(host, int(port))
+        self._settings = ConnectionSettings(host, int(port), **settings)
         self._stack = stack
         self.connection = self.open()
 

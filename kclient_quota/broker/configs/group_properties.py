@@ -1,5 +1,6 @@
 """What single groups may be set to (KIP-848, KIP-932, KIP-1071): keys and defaults of Kafka 4.3's `GroupConfig`."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,7 +17,7 @@ GROUP_PROPERTIES: Final[Mapping[str, Property]] = {
     "share.delivery.count.limit": Property("5", INT, 2),
     "share.heartbeat.interval.ms": Property("5000", INT, 1),
     "share.isolation.level": Property("read_uncommitted", STRING),
-    "share.partition.max.record.locks": Property("2000", INT, 1),
+    "share.partition.max.record.locks": Property("2000", INT, 100),
     "share.record.lock.duration.ms": Property("30000", INT, 1000),
     "share.renew.acknowledge.enable": Property("true", BOOLEAN),
     "share.session.timeout.ms": Property("45000", INT, 1),
@@ -27,26 +28,48 @@ GROUP_PROPERTIES: Final[Mapping[str, Property]] = {
     "streams.session.timeout.ms": Property("45000", INT, 1),
 }
 
-GROUP_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
-    SESSION_TIMEOUT: (45_000, 60_000),
-    HEARTBEAT_INTERVAL: (5_000, 15_000),
+_BOUNDS: Final[Mapping[str, tuple[str, int, int]]] = {
+    SESSION_TIMEOUT: ("group.consumer.{}.session.timeout.ms", 45_000, 60_000),
+    HEARTBEAT_INTERVAL: ("group.consumer.{}.heartbeat.interval.ms", 5_000, 15_000),
+    "share.delivery.count.limit": ("group.share.{}.delivery.count.limit", 2, 10),
+    "share.heartbeat.interval.ms": ("group.share.{}.heartbeat.interval.ms", 5_000, 15_000),
+    "share.partition.max.record.locks": ("group.share.{}.partition.max.record.locks", 100, 4_000),
+    "share.record.lock.duration.ms": ("group.share.{}.record.lock.duration.ms", 15_000, 60_000),
+    "share.session.timeout.ms": ("group.share.{}.session.timeout.ms", 45_000, 60_000),
 }
-"""Least and most of what a group may be given: the defaults of `group.consumer.min.session.timeout.ms` and its like."""
+"""Broker keys ("min" and "max" in their middle) that bound what a group may be given, and their defaults."""
 
+_WITHOUT_BROKER_KEY: Final = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
 GROUP_BROKER_KEYS: Final[Mapping[str, str]] = {
+    key: f"group.{key}" for key in GROUP_PROPERTIES if key.startswith("share.") and key not in _WITHOUT_BROKER_KEY
+} | {
     SESSION_TIMEOUT: "group.consumer.session.timeout.ms",
     HEARTBEAT_INTERVAL: "group.consumer.heartbeat.interval.ms",
 }
 """Broker keys that give the default of a group's."""
+_ISOLATION_LEVELS: Final = ("read_committed", "read_uncommitted")
+_RESET: Final = re.compile(r"latest|earliest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+
+
+def group_word_problem(key: str, value: str) -> str | None:
+    """What is wrong with a group's value that is a word, in Kafka's words, or None."""
+    if key == "share.isolation.level" and value not in _ISOLATION_LEVELS:
+        known = ", ".join(_ISOLATION_LEVELS)
+        return f"Invalid value {value} for configuration {key}: String must be one of: {known}"
+    if key == "share.auto.offset.reset" and not _RESET.fullmatch(value):
+        wrong = f"Invalid value `{value}` for configuration {key}. The value must be either 'earliest', 'latest' or"
+        return f"Invalid value {value} for configuration {key}: {wrong} of the format 'by_duration:<PnDTnHnMn.nS>'."
+    return None
 
 
 def group_bound(key: str, brokers_values: Mapping[str, str]) -> tuple[str, int, str, int] | None:
     """Least and most of a group's key, each with the broker key that says so; None where there is no such limit."""
-    if key not in GROUP_BOUNDS:
+    if key not in _BOUNDS:
         return None
-    least, most = GROUP_BOUNDS[key]
-    kind = key.removeprefix("consumer.")
-    least_key, most_key = f"group.consumer.min.{kind}", f"group.consumer.max.{kind}"
+    name, least, most = _BOUNDS[key]
+    least_key, most_key = name.format("min"), name.format("max")
     return (
         least_key,
         int(brokers_values.get(least_key) or least),

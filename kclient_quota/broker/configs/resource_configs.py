@@ -26,7 +26,12 @@ from kclient_quota.broker.cluster_state import (
 )
 from kclient_quota.broker.configs.broker_loggers import LEVELS, ROOT, level_of, logger_names, set_level
 from kclient_quota.broker.configs.broker_properties import KAFKA_PROPERTIES
-from kclient_quota.broker.configs.group_properties import GROUP_BROKER_KEYS, GROUP_PROPERTIES, group_bound
+from kclient_quota.broker.configs.group_properties import (
+    GROUP_BROKER_KEYS,
+    GROUP_PROPERTIES,
+    group_bound,
+    group_word_problem,
+)
 from kclient_quota.broker.configs.kafka_properties import TOLD_WHEN_SET
 from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
 from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
@@ -351,7 +356,7 @@ def _group_problem(cluster: ClusterState, key: str, value: str | None) -> str | 
         return f"Unknown group config name: {key}"
     if value is None:
         return None
-    problem = value_problem(key, value, known)
+    problem = value_problem(key, value, known) or group_word_problem(key, value)
     bound = group_bound(key, cluster.configs.get((BROKER, ""), {}))
     if problem or bound is None:
         return problem

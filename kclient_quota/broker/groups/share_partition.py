@@ -110,6 +110,8 @@ class SharePartition:
 
     Attributes:
         start_offset: everything before it is settled.
+        written: start offset, and how many records after it were settled, as last written (Kafka's persister); None
+            before that. What is told of a group is what was written, which is as of before the last settlement.
         next_new: everything from it on was never acquired.
         leader_epoch: as above.
     """
@@ -117,6 +119,7 @@ class SharePartition:
     def __init__(self, start_offset: int, leader_epoch: int = 0) -> None:
         self.start_offset = self.next_new = start_offset
         self.leader_epoch = leader_epoch
+        self.written: tuple[int, int] | None = None
         self._batches: dict[int, _Batch] = {}
 
     # -- looking
@@ -135,10 +138,6 @@ class SharePartition:
     def deliveries(self) -> dict[int, tuple[RecordState, int]]:
         """State and delivery count of everything between `start_offset` and `next_new`, by offset."""
         return {offset: (record.state, record.count) for offset, record in self._records()}
-
-    def settled(self) -> int:
-        """How many records after `start_offset` need nobody any more."""
-        return sum(record.state in _TERMINAL for _, record in self._records())
 
     def next_deadline_ms(self) -> int | None:
         """When the next lock runs out."""
@@ -256,7 +255,8 @@ class SharePartition:
                 self._free(record, rules)
             else:
                 record.state, record.member = _AFTERWARDS[kind], NOBODY
-        self._settle()
+        if changes:
+            self._write()
         return ErrorCode.NONE, None
 
     def _look_up(
@@ -284,13 +284,8 @@ class SharePartition:
         return ErrorCode.NONE, None
 
     def release(self, member: str, rules: ShareRules) -> bool:
-        """A member's session has ended: what it has was not delivered. Whether it had anything."""
-        held = [record for _, record in self._records() if record.member == member]
-        for record in held:
-            record.count -= 1
-            self._free(record, rules)
-        self._settle()
-        return bool(held)
+        """A member's session has ended: others may have what it has. Whether it had anything."""
+        return self._free_all([record for _, record in self._records() if record.member == member], rules)
 
     def take_back(self, acquired: Sequence[Acquired]) -> None:
         """Undo an acquisition whose records were not sent, as if it had never been."""
@@ -308,10 +303,7 @@ class SharePartition:
             for _, record in self._records()
             if record.state is RecordState.ACQUIRED and record.until_ms <= now_ms
         ]
-        for record in due:
-            self._free(record, rules)
-        self._settle()
-        return bool(due)
+        return self._free_all(due, rules)
 
     def move(self, leader_epoch: int) -> None:
         """Another leader keeps it: it knows what was acknowledged and freed, not what is acquired."""
@@ -328,6 +320,18 @@ class SharePartition:
                 del batch.records[place]
         self.next_new = max(self.next_new, offset)
         self._settle(offset)
+
+    def _free_all(self, held: Sequence[_Record], rules: ShareRules) -> bool:
+        for record in held:
+            self._free(record, rules)
+        if held:
+            self._write()
+        return bool(held)
+
+    def _write(self) -> None:
+        """What was settled is written, then the start moves."""
+        self.written = self.start_offset, sum(record.state in _TERMINAL for _, record in self._records())
+        self._settle()
 
     def _free(self, record: _Record, rules: ShareRules) -> None:
         is_over = record.count >= rules.max_deliveries

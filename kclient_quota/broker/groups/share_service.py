@@ -123,7 +123,7 @@ class ShareService:
         return session
 
     def close(self, broker_id: int, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
-        """A member's session ends, `session` if it is still that one: what it has was not delivered."""
+        """A member's session ends, `session` if it is still that one: others may have what it has."""
         found = self._sessions.get((broker_id, group_id, member_id))
         if found is None or (session is not None and found is not session):
             return
@@ -151,7 +151,8 @@ class ShareService:
 
     def begin_at(self, place: Place, offset: int, leader_epoch: int) -> None:
         """Let a group begin anew at `offset`."""
-        self.partitions[place] = SharePartition(offset, leader_epoch)
+        kept = self.partitions[place] = SharePartition(offset, leader_epoch)
+        kept.written = offset, 0
         self._locks.cancel(place)
 
     def forget(self, place: Place) -> None:

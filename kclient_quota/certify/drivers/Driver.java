@@ -13,6 +13,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
@@ -42,6 +43,7 @@ public class Driver {
             case "produce" -> produce();
             case "transact" -> transact();
             case "consume" -> consume();
+            case "share-consume" -> shareConsume();
             default -> createTopics();
         }
         Runtime.getRuntime().halt(0);
@@ -120,6 +122,25 @@ public class Driver {
         tell("closed", -1, null, -1);
     }
 
+    private static void shareConsume() {
+        KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(
+            settings(Map.of("group.id", env("GROUP"))), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(env("TOPIC")));
+        Set<Integer> seen = new HashSet<>();
+        while (seen.size() < number("MESSAGES") && !STOPPED.get()) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                int id = Integer.parseInt(new String(record.value(), 0, 10));
+                seen.add(id);
+                tell("received", id, null, record.partition(), record.deliveryCount().orElse((short) 0));
+            }
+        }
+        if (!STOPPED.get()) {
+            consumer.commitSync();
+        }
+        consumer.close(CLOSE);
+        tell("closed", -1, null, -1);
+    }
+
     private static void createTopics() throws Exception {
         try (Admin admin = Admin.create(settings(Map.of()))) {
             for (int id = 0; id < number("MESSAGES"); id++) {
@@ -155,6 +176,10 @@ public class Driver {
     }
 
     private static void tell(String event, int id, String error, int partition) {
+        tell(event, id, error, partition, 0);
+    }
+
+    private static void tell(String event, int id, String error, int partition, int delivery) {
         StringBuilder line = new StringBuilder("{\"event\": \"").append(event).append('"');
         if (id >= 0) {
             line.append(", \"id\": ").append(id);
@@ -164,6 +189,9 @@ public class Driver {
         }
         if (partition >= 0) {
             line.append(", \"partition\": ").append(partition);
+        }
+        if (delivery > 0) {
+            line.append(", \"delivery\": ").append(delivery);
         }
         synchronized (OUT) {
             OUT.println(line.append('}'));

@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from kclient_quota.certify.driver import PER_TRANSACTION, id_of
-from kclient_quota.certify.drivers.telling import Assignment, tell
+from kclient_quota.certify.drivers.telling import Assignment, cannot, tell
 
 
 def _settings(task: Assignment, known: Any) -> dict[str, Any]:
@@ -95,11 +95,14 @@ async def create_topics(task: Assignment) -> None:
 
 
 async def main() -> None:
-    """Do what the environment says; SIGTERM cancels it, and the client is closed."""
+    """Do what the environment says; a signal cancels it, and the client is closed."""
     task = Assignment()
     roles = {"produce": produce, "consume": consume, "transact": transact, "create-topics": create_topics}
+    if task.role not in roles:
+        cannot("aiokafka has no share consumer")
     working = asyncio.ensure_future(roles[task.role](task))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, working.cancel)
     await asyncio.wait([working])
     if not working.cancelled() and working.exception() is not None:
         tell("said", error=working.exception())

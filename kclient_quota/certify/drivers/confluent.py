@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import kclient_quota
 from kclient_quota.certify.driver import PER_TRANSACTION, id_of
-from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
+from kclient_quota.certify.drivers.telling import Assignment, stop_on_sigterm, tell
 
 _PRODUCER_ONLY = ("delivery.timeout.ms", "compression.type", "acks", "transaction.timeout.ms")
 _CREATE_S = 60
@@ -41,7 +41,7 @@ def produce(module: Any, task: Assignment) -> None:
             _pause(producer, task.pause_s)
         while producer.flush(1):
             pass
-    except Stop:
+    except KeyboardInterrupt:
         pass
     # plain confluent_kafka's close() drops what is queued, so its users flush first
     if module is confluent_kafka:
@@ -121,7 +121,28 @@ def consume(module: Any, task: Assignment) -> None:
             seen.add(number := id_of(message.value()))
             tell("received", number, partition=message.partition())
         consumer.commit(asynchronous=False)
-    except Stop:
+    except KeyboardInterrupt:
+        pass
+    consumer.close()
+    tell("closed")
+
+
+def share_consume(module: Any, task: Assignment) -> None:
+    """Read as a member of a share group until every id was seen; what was received is accepted with the next poll."""
+    settings = {key: value for key, value in _settings(task).items() if key not in _PRODUCER_ONLY}
+    consumer = module.ShareConsumer({**settings, "group.id": task.group})
+    consumer.subscribe([task.topic])
+    seen: set[int] = set()
+    try:
+        while len(seen) < task.messages:
+            for message in consumer.poll(0.5):
+                if message.error() is not None:
+                    tell("said", error=message.error())
+                    continue
+                seen.add(number := id_of(message.value()))
+                tell("received", number, partition=message.partition(), delivery=message.delivery_count())
+        consumer.commit_sync()
+    except KeyboardInterrupt:
         pass
     consumer.close()
     tell("closed")
@@ -156,7 +177,8 @@ def main() -> None:
     if task.role == "create-topics":
         create_topics(task)
     else:
-        {"produce": produce, "consume": consume, "transact": transact}[task.role](module, task)
+        roles = {"produce": produce, "consume": consume, "share-consume": share_consume, "transact": transact}
+        roles[task.role](module, task)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 
 from kclient_quota.certify.driver import PER_TRANSACTION, id_of
-from kclient_quota.certify.drivers.telling import Assignment, Stop, stop_on_sigterm, tell
+from kclient_quota.certify.drivers.telling import Assignment, cannot, stop_on_sigterm, tell
 
 _CLOSE_S = 10
 
@@ -39,7 +39,7 @@ def produce(task: Assignment) -> None:
             future.add_errback(partial(_failed, number))
             time.sleep(task.pause_s)
         producer.flush()
-    except Stop:
+    except KeyboardInterrupt:
         pass
     producer.close(timeout=_CLOSE_S)
     tell("closed")
@@ -74,7 +74,7 @@ def consume(task: Assignment) -> None:
                     seen.add(number := id_of(message.value))
                     tell("received", number, partition=message.partition)
         consumer.commit()
-    except Stop:
+    except KeyboardInterrupt:
         pass
     consumer.close()
     tell("closed")
@@ -96,4 +96,7 @@ def create_topics(task: Assignment) -> None:
 if __name__ == "__main__":
     stop_on_sigterm()
     work = Assignment()
-    {"produce": produce, "consume": consume, "transact": transact, "create-topics": create_topics}[work.role](work)
+    roles = {"produce": produce, "consume": consume, "transact": transact, "create-topics": create_topics}
+    if work.role not in roles:
+        cannot("kafka-python has no share consumer")
+    roles[work.role](work)

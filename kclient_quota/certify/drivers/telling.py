@@ -6,15 +6,15 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from kclient_quota.certify.driver import value_of
+from kclient_quota.certify.driver import CANNOT, value_of
 
 _lock = threading.Lock()
 
 
-class Stop(Exception):  # noqa: N818 - it is no error
-    """Somebody has sent SIGTERM."""
+class Stop(KeyboardInterrupt):
+    """Somebody has sent SIGTERM, which ends an application as Ctrl-C does."""
 
 
 class Assignment:
@@ -41,7 +41,7 @@ class Assignment:
         return str(number % self.keys).encode() if self.keys else None
 
 
-def tell(event: str, number: int = -1, error: object = None, partition: int = -1) -> None:
+def tell(event: str, number: int = -1, error: object = None, partition: int = -1, delivery: int = 0) -> None:
     """Write a line."""
     line: dict[str, Any] = {"event": event}
     if number >= 0:
@@ -50,9 +50,17 @@ def tell(event: str, number: int = -1, error: object = None, partition: int = -1
         line["error"] = str(error)
     if partition >= 0:
         line["partition"] = partition
+    if delivery:
+        line["delivery"] = delivery
     with _lock:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
+
+
+def cannot(why: str) -> NoReturn:
+    """End as a driver does whose client does not have what is asked about."""
+    sys.stderr.write(f"{why}\n")
+    sys.exit(CANNOT)
 
 
 def stop_on_sigterm() -> None:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.scene import Scene
-from kclient_quota.certify.scenes import administering, connecting, consuming, producing
+from kclient_quota.certify.scenes import administering, connecting, consuming, producing, sharing
 
 ALL: tuple[Scene, ...] = (
     *producing.SCENES,
     *consuming.SCENES,
+    *sharing.SCENES,
     *connecting.SCENES,
     *administering.SCENES,
 )

@@ -1,9 +1,10 @@
 """Scenes for consumers and their groups."""
 
+import signal
 from itertools import pairwise
 from typing import Final
 
-from kclient_quota.certify.driver import CONSUME, Assignment
+from kclient_quota.certify.driver import CONSUME, RECEIVED, Assignment
 from kclient_quota.certify.scene import Judge, Scene
 from kclient_quota.certify.scenes.preparing import quota, throttle
 from kclient_quota.certify.scenes.producing import both, closes
@@ -12,6 +13,8 @@ from kclient_quota.certify.verdict import Verdict, failed, passed, weak
 
 _FETCH, _JOIN_GROUP, _HEARTBEAT, _LEAVE_GROUP, _GROUP_HEARTBEAT = 1, 11, 12, 13, 68
 _WINDOW_MS = 11_000
+_SHARE_S = 10
+_JOINS = 2
 _TWELVE_HOURS_MS = 12 * 3_600_000
 _KIP_219: Final = "KIP-219, Proposed Changes"
 _KIP_13: Final = "KIP-13, Quota Enforcement; Kafka answers a fetch over the quota empty and does not count it"
@@ -63,6 +66,37 @@ def stays_in_its_group(seen: Seen) -> Verdict:
     if joins:
         return failed(f"it had to join its group again {joins} times")
     return passed("it stayed in its group")
+
+
+def joins_once(seen: Seen) -> Verdict:
+    """One join, and one more where the first only hands out the member's id (KIP-394)."""
+    joins = len(seen.of_api(_JOIN_GROUP))
+    beats = seen.of_api(_HEARTBEAT) + seen.of_api(_GROUP_HEARTBEAT)
+    if not beats:
+        return failed("it never got into its group")
+    if joins > _JOINS:
+        return failed(f"it had to join its group {joins} times")
+    return passed(f"it stayed in its group; {len(seen.received)} messages came")
+
+
+def second_has_its_share(seen: Seen) -> Verdict:
+    """How long the second member waited for its first message."""
+    first_ms = next((event.at_ms for event in seen.second if event.kind == RECEIVED), None)
+    if seen.second_started_ms is None or first_ms is None:
+        return failed("the second member got nothing")
+    waited_s = (first_ms - seen.second_started_ms) / 1000
+    return (passed if waited_s <= _SHARE_S else weak)(f"the second member had its share after {waited_s:.1f} s")
+
+
+def all_come(count: int) -> Judge:
+    """Every id came to one member or the other; what was not committed may come to both."""
+
+    def judge(seen: Seen) -> Verdict:
+        found = {event.id for event in (*seen.events, *seen.second) if event.kind == RECEIVED}
+        missing = count - len(found)
+        return failed(f"{missing} of {count} messages never came") if missing else passed(f"{count} came")
+
+    return judge
 
 
 def says_that_it_cannot(seen: Seen) -> Verdict:
@@ -153,6 +187,17 @@ SCENES = (
         stop_after_ms=6_000,
     ),
     Scene(
+        "consume-interrupted-in-throttle",
+        "Ctrl-C in a fetch throttle of twelve hours ends a consumer within ten seconds.",
+        "KIP-102 (close with a timeout)",
+        Assignment(CONSUME, messages=1_000_000),
+        closes,
+        prepare=throttle(_FETCH, _TWELVE_HOURS_MS, times=3),
+        filled=300,
+        stop_after_ms=6_000,
+        stops_by=signal.SIGINT,
+    ),
+    Scene(
         "consume-empty-answers",
         "Empty answers over the quota lose no message and are not asked for in a hurry.",
         _KIP_13,
@@ -190,6 +235,28 @@ SCENES = (
         prepare=quota(request_percentage=0.05),
         filled=100,
         within_ms=90_000,
+    ),
+    Scene(
+        "consume-tightest-request-quota",
+        "A hundredth of a percent, under which fetches are answered empty, costs no group and leads to no hurry.",
+        "KIP-124, Proposed Changes: request_percentage; Kafka, KafkaApis: a throttled fetch is answered empty",
+        Assignment(CONSUME, messages=1_000_000, config={"session.timeout.ms": 45_000}),
+        both(joins_once, asks_seldom(3)),
+        prepare=quota(request_percentage=0.01),
+        filled=60,
+        stop_after_ms=25_000,
+    ),
+    Scene(
+        "consume-second-member-in-throttle",
+        "A second member that joins in mid-throttle has its share within seconds; together they miss nothing.",
+        "KIP-62 (heartbeats in the background); a mute of the leader's connection is none of the coordinator's",
+        Assignment(CONSUME, messages=1_000_000, config=_SESSION),
+        both(second_has_its_share, all_come(600)),
+        prepare=throttle(_FETCH, 12_000),
+        filled=600,
+        partitions=4,
+        second_after_ms=2_000,
+        stop_after_ms=24_000,
     ),
     Scene(
         "consume-throttled-join",

@@ -1,13 +1,19 @@
 """What scenes set up beforehand."""
 
 import socket
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kclient_quota.broker.server import EmbeddedBroker
 from kclient_quota.certify.scene import Prepare
+from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cluster.client import ClusterClient
+from kclient_quota.errors import ClusterError
+from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
 
 _CONNECTIONS_PER_S: Final = 2
 _WINDOW_S: Final = 10
+_GROUP_CONFIG, _SET = 32, 0
 
 
 def quota(**limits: Any) -> Prepare:
@@ -22,6 +28,25 @@ def throttle(api_key: int, throttle_ms: int, times: int = 1) -> Prepare:
         cluster.throttle_next(api_key, throttle_ms, times=times, client_id=name)
 
     return prepare
+
+
+def configure_group(bootstrap_servers: str, group: str, configs: Mapping[str, object]) -> None:
+    """Set a group's configuration, by Kafka's keys (`share.auto.offset.reset`).
+
+    Raises:
+        ClusterError: the cluster refuses.
+    """
+    entries = [
+        IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_SET, value=str(value))
+        for key, value in configs.items()
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=_GROUP_CONFIG, resource_name=group, configs=entries
+    )
+    with ClusterClient({"bootstrap.servers": bootstrap_servers}, SYSTEM_CLOCK) as client:
+        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    if answer.error_code:
+        raise ClusterError(f"the group's configuration was refused: {answer.error_message}")
 
 
 def lift_connections(cluster: EmbeddedBroker, _name: str) -> None:

@@ -1,5 +1,6 @@
 """Scenes for producers."""
 
+import signal
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -198,6 +199,16 @@ SCENES = (
         stop_after_ms=4_000,
     ),
     Scene(
+        "produce-interrupted-in-throttle",
+        "Ctrl-C in a throttle of twelve hours ends a producer within ten seconds, with a report for every message.",
+        "KIP-15 (close with a timeout); sarama#3710 met a throttle of 12 h 42 min",
+        Assignment(PRODUCE, messages=100_000, pause_ms=10, config={"delivery.timeout.ms": 120_000}),
+        both(closes, delivered_once),
+        prepare=throttle(_PRODUCE_KEY, _TWELVE_HOURS_MS, times=5),
+        stop_after_ms=4_000,
+        stops_by=signal.SIGINT,
+    ),
+    Scene(
         "produce-backlog",
         "More is sent than the quota lets through within the request timeout: everything arrives, once.",
         _KIP_13,
@@ -258,6 +269,15 @@ SCENES = (
         Assignment(PRODUCE, messages=100, pause_ms=10, config={"request.timeout.ms": 10_000}),
         all_delivered(100),
         prepare=quota(request_percentage=0.05),
+        within_ms=90_000,
+    ),
+    Scene(
+        "produce-tightest-request-quota",
+        "So does one of a hundredth of a percent, under which every request is throttled for a second.",
+        "KIP-124, Proposed Changes: request_percentage; a throttle is one sample at most",
+        Assignment(PRODUCE, messages=40, pause_ms=10, config={"request.timeout.ms": 10_000}),
+        all_delivered(40),
+        prepare=quota(request_percentage=0.01),
         within_ms=90_000,
     ),
     Scene(

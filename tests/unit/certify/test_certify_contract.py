@@ -21,6 +21,9 @@ def test_lines_are_events() -> None:
     assert parse('{"event": "sent", "id": 3}', 9) == Event(9, "sent", 3)
     assert parse('{"event": "failed", "id": 3, "error": "late"}', 9) == Event(9, "failed", 3, "late")
     assert parse('{"event": "received", "id": 3, "partition": 2}', 9) == Event(9, "received", 3, "", 2)
+    assert parse('{"event": "received", "id": 3, "partition": 2, "delivery": 4}', 9) == Event(
+        9, "received", 3, "", 2, 4
+    )
     assert parse('{"event": "closed"}', 9) == Event(9, "closed")
 
 

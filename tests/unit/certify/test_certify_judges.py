@@ -7,7 +7,7 @@ import pytest
 from kclient_quota.broker.request.controls import SeenRequest
 from kclient_quota.certify import card
 from kclient_quota.certify.driver import Event
-from kclient_quota.certify.scenes import ALL, administering, connecting, consuming, producing, select
+from kclient_quota.certify.scenes import ALL, administering, connecting, consuming, producing, select, sharing
 from kclient_quota.certify.seen import Seen, Sent
 from kclient_quota.certify.verdict import Grade, agreed, failed, passed, weak, worst
 from kclient_quota.errors import ConfigError
@@ -161,6 +161,33 @@ def test_a_refused_push_is_not_repeated_in_a_hurry_and_does_not_end_telemetry() 
     hurried = replace(good, requests=(request(1_000, 72), *good.requests))
     assert grade(judge, hurried) is Grade.FAIL
     assert grade(administering.goes_on_after(1), hurried) is Grade.PASS
+
+
+def test_deliveries_that_nobody_saw_are_used_up() -> None:
+    judge = sharing.nothing_is_used_up(2)
+    good = replace(NOTHING, events=tuple(Event(5, "received", number, delivery=1) for number in (0, 1)))
+    assert grade(judge, good) is Grade.PASS
+    assert grade(judge, replace(good, events=(*good.events, Event(6, "received", 1, delivery=2)))) is Grade.WEAK
+    assert grade(judge, replace(good, events=good.events[:1])) is Grade.FAIL
+
+
+def test_a_second_member_has_its_share_soon_and_both_together_miss_nothing() -> None:
+    second = told("received", 1, at_ms=9_000)
+    joined = replace(NOTHING, events=told("received", 0), second=second, second_started_ms=2_000)
+    assert grade(consuming.second_has_its_share, joined) is Grade.PASS
+    assert grade(consuming.second_has_its_share, replace(joined, second_started_ms=-9_000)) is Grade.WEAK
+    assert grade(consuming.second_has_its_share, replace(joined, second=())) is Grade.FAIL
+    assert grade(consuming.second_has_its_share, NOTHING) is Grade.FAIL
+    assert grade(consuming.all_come(2), joined) is Grade.PASS
+    assert grade(consuming.all_come(3), joined) is Grade.FAIL
+
+
+def test_who_is_starved_of_time_joins_once() -> None:
+    joins = (request(1, 11), request(2, 11))
+    assert grade(consuming.joins_once, replace(NOTHING, requests=(*joins, request(5, 12)))) is Grade.PASS
+    assert grade(consuming.joins_once, replace(NOTHING, requests=(request(5, 68),))) is Grade.PASS
+    assert grade(consuming.joins_once, replace(NOTHING, requests=joins)) is Grade.FAIL
+    assert grade(consuming.joins_once, replace(NOTHING, requests=(*joins, *joins, request(5, 12)))) is Grade.FAIL
 
 
 def test_the_worst_counts() -> None:

@@ -20,7 +20,6 @@ from kclient_quota.broker.groups.consumer_coordinator import BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.share_group import ASSIGNOR, ShareBeat, ShareGroup
-from kclient_quota.broker.groups.share_partition import SharePartition
 from kclient_quota.broker.groups.share_service import ShareService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
@@ -41,6 +40,7 @@ from kclient_quota.wire.messages import (
 )
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
+_NOT_READ = "There is no offset information to delete."
 _NOT_BEGUN = -1
 DescribedTopic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 DescribedPartition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
@@ -190,27 +190,25 @@ def _offset(service: ShareService, group_id: str, topic: Topic | None, index: in
     if topic is None:
         return DescribedPartition(partition_index=index, start_offset=_NOT_BEGUN)
     kept = service.partitions.get((group_id, topic.topic_id, index))
-    if kept is None:
+    if kept is None or kept.written is None:
         return DescribedPartition(partition_index=index, start_offset=_NOT_BEGUN)
-    partition = topic.partitions[index]
+    partition, (start_offset, settled) = topic.partitions[index], kept.written
     return DescribedPartition(
         partition_index=index,
-        start_offset=kept.start_offset,
+        start_offset=start_offset,
         leader_epoch=partition.leader_epoch,
-        lag=_lag(kept, partition.log.end_offset),
+        lag=max(0, partition.log.end_offset - start_offset - settled),
     )
 
 
-def _lag(kept: SharePartition, end_offset: int) -> int:
-    """What has not been settled yet (KIP-1226)."""
-    return max(0, end_offset - kept.start_offset - kept.settled())
-
-
-def _refusal(context: Context, group_id: str) -> tuple[ErrorCode, str | None]:
-    """Why a group's offsets cannot be changed."""
+def _refusal(context: Context, group_id: str, *, makes: bool = False) -> tuple[ErrorCode, str | None]:
+    """Why a group's offsets cannot be changed; it is made if need be where `makes` says so."""
     if not is_coordinator(context, group_id):
         return ErrorCode.NOT_COORDINATOR, None
-    group: ShareGroup | None = context.services.get(ShareService).coordinator.groups.get(group_id)
+    service = context.services.get(ShareService)
+    group = service.coordinator.groups.get(group_id)
+    if group is None and makes and not service.is_taken(group_id, context.services.get(GroupService)):
+        group = service.coordinator.groups[group_id] = ShareGroup(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
     if group.members:
@@ -223,7 +221,7 @@ async def alter_share_group_offsets(
     context: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     """Let a group without members begin elsewhere."""
-    error, message = _refusal(context, request.group_id)
+    error, message = _refusal(context, request.group_id, makes=True)
     if error:
         return AlterShareGroupOffsetsResponse(error_code=error, error_message=message)
     response = AlterShareGroupOffsetsResponse()
@@ -268,7 +266,11 @@ async def delete_share_group_offsets(
         if topic is None:
             row.error_code, row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC
             continue
+        places = [(request.group_id, topic.topic_id, partition.index) for partition in topic.partitions]
+        if not any(place in service.partitions for place in places):
+            row.error_code, row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOT_READ
+            continue
         row.topic_id = topic.topic_id
-        for partition in topic.partitions:
-            service.forget((request.group_id, topic.topic_id, partition.index))
+        for place in places:
+            service.forget(place)
     return response

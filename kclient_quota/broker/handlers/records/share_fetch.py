@@ -3,7 +3,7 @@
 ShareFetch (78) v1-2 · ShareAcknowledge (79) v1-2. KIP-932, KIP-1206 (record_limit), KIP-1222 (renewal).
 
 Behaviour: follows `SharePartitionManager` and `DelayedShareFetch`. Share sessions are one broker's, and end with their
-connection; what a member then holds was not delivered. A fetch acquires what it returns before any quota has its say.
+connection; what a member then holds is for others. A fetch acquires what it returns before any quota has its say.
 Under the manner `kafka` an answer over the quota is sent empty and what it held stays acquired until its lock runs out,
 as in Kafka 4.3.1: five of those and the records are archived unseen. Under the manner `released` it is given back.
 Who is not the leader any more says who is.

@@ -27,7 +27,12 @@ func main() {
 	case "transact":
 		transact()
 	case "consume":
-		consume(stopped)
+		consume(stopped, kgo.ConsumerGroup(telling.Env("GROUP")), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+			kgo.SessionTimeout(telling.Milliseconds("session.timeout.ms", 45*time.Second)),
+			kgo.HeartbeatInterval(telling.Milliseconds("heartbeat.interval.ms", 3*time.Second)))
+	case "share-consume":
+		consume(stopped, kgo.ShareGroup(telling.Env("GROUP")))
 	default:
 		createTopics()
 	}
@@ -129,11 +134,9 @@ func transact() {
 	producer.Close()
 }
 
-func consume(stopped <-chan struct{}) {
-	consumer := client(kgo.ConsumerGroup(telling.Env("GROUP")), kgo.ConsumeTopics(telling.Env("TOPIC")),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(telling.Milliseconds("session.timeout.ms", 45*time.Second)),
-		kgo.HeartbeatInterval(telling.Milliseconds("heartbeat.interval.ms", 3*time.Second)))
+func consume(stopped <-chan struct{}, group ...kgo.Opt) {
+	shared := telling.Env("ROLE") == "share-consume"
+	consumer := client(append(group, kgo.ConsumeTopics(telling.Env("TOPIC")))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-stopped
@@ -150,10 +153,20 @@ func consume(stopped <-chan struct{}) {
 		fetches.EachRecord(func(record *kgo.Record) {
 			id := telling.ID(record.Value)
 			seen[id] = true
-			telling.Tell("received", id, nil, int(record.Partition))
+			if shared {
+				telling.Received(id, record.Partition, record.DeliveryCount())
+			} else {
+				telling.Tell("received", id, nil, int(record.Partition))
+			}
 		})
 	}
-	if ctx.Err() == nil {
+	if shared {
+		soon, cancel := context.WithTimeout(context.Background(), closing/2)
+		defer cancel()
+		if err := consumer.FlushAcks(soon); err != nil {
+			telling.Tell("said", -1, err, -1)
+		}
+	} else if ctx.Err() == nil {
 		if err := consumer.CommitUncommittedOffsets(ctx); err != nil {
 			telling.Tell("said", -1, err, -1)
 		}

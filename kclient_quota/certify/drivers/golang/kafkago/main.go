@@ -22,6 +22,8 @@ func main() {
 		consume(stopped)
 	case "create-topics":
 		createTopics()
+	case "share-consume":
+		telling.Cannot("kafka-go has no share consumer")
 	default:
 		fmt.Fprintln(os.Stderr, "kafka-go has no transactions")
 		os.Exit(3)

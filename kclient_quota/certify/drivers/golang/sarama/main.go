@@ -24,6 +24,8 @@ func main() {
 		transact()
 	case "consume":
 		consume(stopped)
+	case "share-consume":
+		telling.Cannot("sarama has no share consumer")
 	default:
 		createTopics()
 	}

@@ -65,6 +65,17 @@ func Key(id int) []byte {
 // Pause waits as long as the assignment wants after a message.
 func Pause() { time.Sleep(time.Duration(Number("PAUSE_MS")) * time.Millisecond) }
 
+// Cannot ends a driver whose client does not have what is asked about.
+func Cannot(why string) {
+	fmt.Fprintln(os.Stderr, why)
+	os.Exit(3)
+}
+
+// Received writes the line of a message that a share consumer has.
+func Received(id int, partition int32, delivery int32) {
+	write(map[string]any{"event": "received", "id": id, "partition": partition, "delivery": delivery})
+}
+
 // Tell writes a line; a negative id is left out.
 func Tell(event string, id int, err error, partition int) {
 	line := map[string]any{"event": event}
@@ -77,16 +88,20 @@ func Tell(event string, id int, err error, partition int) {
 	if partition >= 0 {
 		line["partition"] = partition
 	}
+	write(line)
+}
+
+func write(line map[string]any) {
 	text, _ := json.Marshal(line)
 	out.Lock()
 	defer out.Unlock()
 	os.Stdout.Write(append(text, '\n'))
 }
 
-// Stopped is closed when SIGTERM comes.
+// Stopped is closed when SIGTERM or Ctrl-C comes.
 func Stopped() <-chan struct{} {
 	signals, stopped := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	go func() {
 		<-signals
 		close(stopped)
