@@ -1,7 +1,8 @@
 """Puts eight clients to every scene of `kclient-quota certify`, one after the other: about a quarter of an hour.
 
 `python -m benchmarks.certify_clients` keeps a card of each under `benchmarks/results/certify/` and makes the page
-`docs/certify.html` and the badge `docs/images/certify.svg` from them; `--pages` only makes these. Needs Java and Go.
+`docs/certify.html` and the badge `docs/images/certify.svg` from them; `--pages` only makes these. With `--only` the
+other scenes stay as they were measured before. Needs Java and Go.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from benchmarks import report
 from kclient_quota import __version__
 from kclient_quota.certify import card
 from kclient_quota.certify.run import certify
-from kclient_quota.certify.scenes import ALL
+from kclient_quota.certify.scenes import ALL, select
 from kclient_quota.certify.verdict import Grade
 from kclient_quota.testing.apache import KAFKA_VERSION
 
@@ -78,26 +79,34 @@ def _table(kept: Sequence[card.Card]) -> str:
     return "\n".join(lines)
 
 
-def measure(client: str) -> None:
-    """One client's card."""
+def measure(client: str, only: Sequence[str] = (), runs: int = 1) -> None:
+    """One client's card; with `only` these scenes of it."""
     command = [sys.executable, "-m", *CLIENTS[client]]
-    results = certify(ALL, command, say=lambda line: print(line, file=sys.stderr, flush=True))
+    results = certify(select(only), command, runs=runs, say=lambda line: print(line, file=sys.stderr, flush=True))
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
     made = card.card(client, rows, f"{versions(client)}; commit {report.commit()}")
+    path = CARDS / f"{client}.json"
+    if only and path.exists():
+        former = json.loads(path.read_text())
+        scenes = {**former["scenes"], **made["scenes"]}
+        made["scenes"] = {scene.name: scenes[scene.name] for scene in ALL if scene.name in scenes}
+        made["versions"] = former["versions"]
     print(f"{client}: {card.score(made)}", flush=True)
     CARDS.mkdir(parents=True, exist_ok=True)
-    (CARDS / f"{client}.json").write_text(json.dumps(made, indent=1) + "\n")
+    path.write_text(json.dumps(made, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, then make the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.certify_clients", description=__doc__)
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only these; repeatable")
+    parser.add_argument("--only", action="append", default=[], help="only scenes whose names begin so; repeatable")
+    parser.add_argument("--runs", type=int, default=1, help="how often each scene is played (default: 1)")
     parser.add_argument("--pages", action="store_true", help="measure nothing")
     options = parser.parse_args(arguments)
     if not options.pages:
         for client in options.client or CLIENTS:
-            measure(client)
+            measure(client, options.only, options.runs)
     for path, text in pages().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

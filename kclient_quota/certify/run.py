@@ -1,8 +1,10 @@
 """Puts a client to many scenes, side by side: most of the time they wait."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import current_thread, main_thread
 from typing import NamedTuple
 
 from kclient_quota.certify import SIDE_BY_SIDE
@@ -42,6 +44,9 @@ def certify(
     pool = ThreadPoolExecutor(side_by_side)
     done: dict[str, list[Result]] = {scene.name: [] for scene in scenes}
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is main_thread():
+            # in a shell's background; drivers would inherit it, and some scenes interrupt them
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         running = {pool.submit(_timed, scene, command, children): scene for _ in range(runs) for scene in scenes}
         for result in _ended(running, say, len(running)):
             done[result.scene.name].append(result)
