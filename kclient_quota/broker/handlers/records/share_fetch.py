@@ -61,7 +61,8 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     lock_ms = service.rules(group_id).lock_ms
     said = _acknowledged(context, group_id, member_id, _fetch_said(request), request.is_renew_ack)
     acked = _rows(said, None)
-    context.emptied = lambda: ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
+    emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
+    context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
         service.close(context.broker.id, group_id, member_id)
         return ShareFetchResponse(responses=acked)
@@ -73,7 +74,7 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     fetch = _Fetch(context, service, request, session)
     rows = await fetch.run()
     if context.cluster.manner.releases_emptied:
-        context.emptied = lambda: fetch.given_back(ShareFetchResponse(responses=acked))
+        context.emptied = lambda: fetch.given_back(emptied)
     response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=_rows(said, rows))
     response.node_endpoints = [
         ShareFetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
