@@ -2,7 +2,7 @@
 
 `python -m benchmarks.certify_clients` keeps a card of each under `benchmarks/results/certify/` and makes the page
 `docs/certify.html` and the badge `docs/images/certify.svg` from them; `--pages` only makes these. With `--only` the
-other scenes stay as they were measured before. Needs Java and Go.
+other scenes stay as they were measured before; `--wrong` plays the driver that fails them all. Needs Java and Go.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from kclient_quota.testing.apache import KAFKA_VERSION
 
 ROOT = Path(__file__).parents[1]
 CARDS = ROOT / "benchmarks" / "results" / "certify"
+WRONG = CARDS.with_name("certify-wrong.json")
 PAGE = ROOT / "docs" / "certify.html"
 BADGE = ROOT / "docs" / "images" / "certify.svg"
 README = ROOT / "README.md"
@@ -96,15 +97,26 @@ def measure(client: str, only: Sequence[str] = (), runs: int = 1) -> None:
     path.write_text(json.dumps(made, indent=1) + "\n")
 
 
+def measure_wrong() -> None:
+    """The card of the driver that fails on purpose."""
+    command = [sys.executable, "-m", "benchmarks.wrong_driver"]
+    results = certify(ALL, command, say=lambda line: print(line, file=sys.stderr, flush=True))
+    rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
+    WRONG.write_text(json.dumps(card.card("wrong", rows, f"commit {report.commit()}"), indent=1) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, then make the pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.certify_clients", description=__doc__)
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only these; repeatable")
     parser.add_argument("--only", action="append", default=[], help="only scenes whose names begin so; repeatable")
     parser.add_argument("--runs", type=int, default=1, help="how often each scene is played (default: 1)")
+    parser.add_argument("--wrong", action="store_true", help="play the driver that fails on purpose")
     parser.add_argument("--pages", action="store_true", help="measure nothing")
     options = parser.parse_args(arguments)
-    if not options.pages:
+    if options.wrong:
+        measure_wrong()
+    elif not options.pages:
         for client in options.client or CLIENTS:
             measure(client, options.only, options.runs)
     for path, text in pages().items():

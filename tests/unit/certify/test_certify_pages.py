@@ -1,9 +1,12 @@
 """The table of clients says what was measured, for the scenes that there are."""
 
+import json
+
 import pytest
 
 from benchmarks import certify_brokers, certify_clients, share_groups
 from kclient_quota.certify.brokers.run import ALL as ROWS
+from kclient_quota.certify.scene import Scene
 from kclient_quota.certify.scenes import ALL
 
 
@@ -18,6 +21,13 @@ def test_the_pages_are_made_from_the_cards() -> None:
 def test_every_client_was_put_to_every_scene(made: dict) -> None:
     assert list(made["scenes"]) == [scene.name for scene in ALL]
     assert made["versions"]
+
+
+@pytest.mark.parametrize("scene", ALL, ids=lambda scene: scene.name)
+def test_a_scene_is_failed_on_purpose_and_passed_by_another_client_or_says_why_not(scene: Scene) -> None:
+    assert json.loads(certify_clients.WRONG.read_text())["scenes"][scene.name]["grade"] == "fail"
+    passing = {made["client"] for made in certify_clients.cards() if made["scenes"][scene.name]["grade"] == "pass"}
+    assert passing - {"kclient-quota"} or scene.nobody
 
 
 def test_versions_are_found() -> None:
