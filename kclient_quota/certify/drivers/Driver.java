@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** Kafka's own client as a driver of kclient-quota certify. */
 public class Driver {
     private static final PrintStream OUT = System.out;
-    private static final Duration CLOSE = Duration.ofSeconds(10);
+    private static final Duration CLOSE = Duration.ofSeconds(5);
     private static final int PER_TRANSACTION = 10;
     private static final AtomicBoolean STOPPED = new AtomicBoolean();
     private static final AtomicInteger OUTSTANDING = new AtomicInteger();

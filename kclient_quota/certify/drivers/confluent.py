@@ -45,7 +45,7 @@ def produce(module: Any, task: Assignment) -> None:
         pass
     # plain confluent_kafka's close() drops what is queued, so its users flush first
     if module is confluent_kafka:
-        producer.flush(10)
+        producer.flush(5)
         producer.purge()
         producer.flush(1)
     producer.close()

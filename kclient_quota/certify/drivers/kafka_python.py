@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 from kclient_quota.certify.driver import PER_TRANSACTION, id_of
 from kclient_quota.certify.drivers.telling import Assignment, cannot, stop_on_sigterm, tell
 
-_CLOSE_S = 10
+_CLOSE_S = 5
 
 
 def _settings(task: Assignment, known: Any) -> dict[str, Any]:

@@ -147,6 +147,11 @@ def _changed(cluster: EmbeddedBroker, _name: str) -> None:
 
 _STEADY = Assignment(PRODUCE, messages=80, value_bytes=100, pause_ms=100, config=_ON)
 
+_SILENT: Final = (
+    "thomhurst/Dekaf#2263: “KIP-219 requires a client receiving an applicable response with throttle time X to refrain "
+    "from sending any further requests to that broker for X.” Pushes go over the connection that is muted."
+)
+
 SCENES = (
     Scene(
         "telemetry-interval",
@@ -181,6 +186,7 @@ SCENES = (
         Assignment(PRODUCE, messages=160, value_bytes=100, pause_ms=50, config=_ON),
         _has_telemetry(alive_while_throttled),
         prepare=_throttled(_PRODUCE, 6_000),
+        nobody=_SILENT,
     ),
     Scene(
         "telemetry-throttled-get",

@@ -126,6 +126,15 @@ def _leaves(seen: Seen) -> Verdict:
     return passed("it left its group") if left else weak("it never told its group that it leaves")
 
 
+_TRIES_AGAIN: Final = (
+    "apache/kafka#8290: “fetch requests get throttled by returning empty response with the delay in `throttle_time_ms` "
+    "and Kafka consumer retries again after the delay.” What was asked for is as large as before."
+)
+_CANNOT_BE: Final = (
+    "apache/kafka#8290: “This PR ensures that consumers cannot get blocked by quota by capping `fetchMaxBytes`”. The "
+    "first batch is sent whole all the same, and no client looks for what cannot be."
+)
+
 SCENES = (
     Scene(
         "consume-uses-its-quota",
@@ -135,6 +144,7 @@ SCENES = (
         both(gets_its_quota(100_000, 1_000), receives(2_900)),
         prepare=quota(consumer_byte_rate=100_000),
         filled=2_900,
+        nobody=_TRIES_AGAIN,
     ),
     Scene(
         "consume-large-batches",
@@ -146,6 +156,7 @@ SCENES = (
         filled=1_200,
         per_batch=100,
         within_ms=75_000,
+        nobody=_TRIES_AGAIN,
     ),
     Scene(
         "consume-batch-that-never-fits",
@@ -157,6 +168,7 @@ SCENES = (
         filled=800,
         per_batch=400,
         within_ms=40_000,
+        nobody=_CANNOT_BE,
     ),
     Scene(
         "consume-heartbeats-in-throttle",

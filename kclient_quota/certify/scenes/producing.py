@@ -152,6 +152,10 @@ def _lose_leader(cluster: EmbeddedBroker, _name: str) -> None:
     cluster.stop_broker(1)
 
 
+_ONLY_AFTERWARDS: Final = (
+    "thomhurst/Dekaf#2263: “KIP-219 requires a client receiving an applicable response with throttle time X to refrain "
+    "from sending any further requests to that broker for X.” So clients learn of a quota when they are over it."
+)
 _MANY = Assignment(PRODUCE, messages=400, pause_ms=10)
 _FLOOD = Assignment(PRODUCE, 800, pause_ms=2, config={"request.timeout.ms": 3_000, "delivery.timeout.ms": 120_000})
 
@@ -241,6 +245,7 @@ SCENES = (
         Assignment(PRODUCE, messages=2_600),
         both(uses(100_000), delivered_once),
         prepare=quota(producer_byte_rate=100_000),
+        nobody=_ONLY_AFTERWARDS,
     ),
     Scene(
         "produce-compressed-huge",
