@@ -17,6 +17,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "refused five times",
         "raise consumer_byte_rate, or let producers make smaller batches (batch.size)",
     ),
+    "Share consumer %r is muted by its broker": (
+        "it was closed in mid-throttle; librdkafka waits for its last ShareFetch, which the broker does not read",
+        "nothing: a thread closes it; a smaller `socket.timeout.ms` ends it sooner",
+    ),
     "%d pushes of client telemetry were not delivered": (
         "it was stopped while the collector did not take them",
         "none for `receive`, which reads them again; else stop it when the collector answers",
