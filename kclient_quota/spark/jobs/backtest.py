@@ -11,7 +11,8 @@ matters:
     even        everybody sends evenly all through the window
     apart       everybody sends at the highest rate for a while, at a lower one for the rest, so that mean and variance
                 are those of the window; each at another time. This is the estimate
-    together    all send at their highest rates at the same time, for as long as the window's bytes last
+    together    all send at their highest rates at the same time, for as long as the window's bytes last; these are as
+                many as they may have been, by the error of demand
 
 The least and the most of the three, and a tenth more of either, are the estimate's error bars: of fleets whose every
 second is known, plays of windows in which each client's bytes are told exactly are off by up to 9 %.
@@ -58,6 +59,7 @@ _TICK_MS: Final = 1_000
 _MEMORY_MS: Final = QUOTA_SAMPLES * QUOTA_WINDOW_MS + _TICK_MS
 _SAFE: Final = QUOTA_SAMPLES / (QUOTA_SAMPLES - 1)
 """What a steady rate is measured as at most: a sample more than the time that it is divided by."""
+_OF_SEAT: Final = ("demand", "burst", "variance", "clients", "most")
 _COLUMNS: Final = (
     "cluster_id string, broker string, role string, quota_level string, user string, client_id string, quota double, "
     "clients double, seconds bigint, throttles double, throttled_ms bigint, lowest_ms bigint, highest_ms bigint"
@@ -96,17 +98,20 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
             F.sum("demand").alias("demand"),
             F.sum("burst").alias("burst"),
             F.sum("variance").alias("variance"),
+            F.sum("most").alias("most"),
             F.sum(F.coalesce("clients", F.lit(1))).cast("double").alias("clients"),
         )
     )
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
-    rest = ("quota", *SHARED, "seat", "demand", "burst", "variance", "clients")
+    rest = ("quota", *SHARED, "seat", *_OF_SEAT)
     return rows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, _COLUMNS)
 
 
 def _of_each(rows: "DataFrame") -> "DataFrame":
     """A row of each of several instances that are told apart."""
-    whole = F.struct(F.lit(0).alias("sender"), "clients", "demand", "burst", "variance")
+    uncertain = 1 + F.coalesce(F.try_divide("error", "demand"), F.lit(0.0))
+    most = (F.col("demand") * uncertain).alias("most")
+    whole = F.struct(F.lit(0).alias("sender"), "clients", "demand", "burst", "variance", most)
     more = F.coalesce(F.try_divide("demand", "byte_rate"), F.lit(1.0))
     each = F.transform(
         "senders",
@@ -116,6 +121,7 @@ def _of_each(rows: "DataFrame") -> "DataFrame":
             (one["byte_rate"] * more).alias("demand"),
             (F.greatest(one["byte_rate_max"], one["byte_rate"]) * more).alias("burst"),
             F.coalesce(one["byte_rate_variance"] * more * more, F.lit(0.0)).alias("variance"),
+            (one["byte_rate"] * more * uncertain).alias("most"),
         ),
     )
     keys = ("window_start", "window_end", "user", "client_id", "group_id", "quota", *SHARED)
@@ -199,11 +205,12 @@ class _Sharing:
             self._muted_until_ms[sender] = now_ms + delay_ms
 
 
-def seated(rows: "pd.DataFrame") -> tuple[list[Window], list[float]]:
+def seated(rows: "pd.DataFrame", mean: str = "demand") -> tuple[list[Window], list[float]]:
     """What each of no more than so many senders has in every window, and for how many clients it sends.
 
     Args:
-        rows: window_start, window_end in ms, seat, demand, burst, variance, clients.
+        rows: window_start, window_end in ms, seat, demand, burst, variance, clients, most.
+        mean: the column of their bytes per second.
     """
     if rows["seat"].nunique() > MOST_SENDERS:
         rows = _merged(rows)
@@ -213,29 +220,29 @@ def seated(rows: "pd.DataFrame") -> tuple[list[Window], list[float]]:
     sends_for = [float(at_once[seat]) / count for seat, count in senders for _ in range(count)]
     windows: list[Window] = []
     for (begin_ms, end_ms), found in rows.groupby(["window_start", "window_end"], sort=True):
-        columns = (found[name].tolist() for name in ("clients", "demand", "burst", "variance"))
+        columns = (found[name].tolist() for name in ("clients", mean, "burst", "variance"))
         told = dict(zip(found["seat"].tolist(), zip(*columns, strict=True), strict=True))
         offers: list[Offer] = []
         for seat, count in senders:
-            clients, mean, burst, variance = told.get(seat, (0.0, 0.0, 0.0, 0.0))
+            clients, rate, burst, variance = told.get(seat, (0.0, 0.0, 0.0, 0.0))
             works = min(max(round(clients), 1), count)  # the others have ended, or not begun
             # of several alike that vary by themselves, each varies more by its size than all together
-            offers += [(mean / works, burst / works, variance / works)] * works + [_NOTHING] * (count - works)
+            offers += [(rate / works, burst / works, variance / works)] * works + [_NOTHING] * (count - works)
         windows.append((int(begin_ms), int(end_ms), offers))
     return windows, sends_for
 
 
 def _merged(rows: "pd.DataFrame") -> "pd.DataFrame":
     """No more seats than senders can be played."""
-    columns = ["clients", "demand", "burst", "variance"]
     whole = rows.assign(seat=rows["seat"] % MOST_SENDERS)
-    return whole.groupby(["window_start", "window_end", "seat"], as_index=False)[columns].sum()
+    return whole.groupby(["window_start", "window_end", "seat"], as_index=False)[list(_OF_SEAT)].sum()
 
 
 def _one(rows: "pd.DataFrame") -> "pd.DataFrame":
     windows, sends_for = seated(rows)
     quota, clients = float(rows["quota"].iloc[0]), float(rows.groupby("window_start")["clients"].sum().mean())
-    told = {play: throttling(windows, quota, play) for play in (APART, EVEN, TOGETHER)}
+    most, _ = seated(rows, "most")
+    told = {play: throttling(windows if play != TOGETHER else most, quota, play) for play in (APART, EVEN, TOGETHER)}
     found = rows.head(1)[[*SHARED, "quota"]].rename(columns={"quota_user": "user", "quota_client_id": "client_id"})
     found["clients"] = clients
     found["seconds"] = told[APART][0]
