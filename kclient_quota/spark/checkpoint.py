@@ -14,7 +14,7 @@ from kclient_quota.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
 _REMEDY: Final = "start with a new checkpoint and a new output, or go on with what wrote this one"

@@ -105,7 +105,7 @@ def test_a_checkpoint_says_whose_it_is(spark, tmp_path):
     ("mark", "words"),
     [
         (None, "older version of the pipeline, or by another program: start with a new checkpoint"),
-        ('{"version": 0, "job": "usage"}', "is of version 0 of the pipeline, this is version 4"),
+        ('{"version": 0, "job": "usage"}', "is of version 0 of the pipeline, this is version 5"),
         ("[", "its kclient-quota.json cannot be read"),
     ],
 )
