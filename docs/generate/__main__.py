@@ -2,7 +2,7 @@
 
 import sys
 
-from docs.generate import api, brokers, columns, commands, configuration, kips, log_messages, metrics
+from docs.generate import api, brokers, columns, commands, configuration, kips, log_messages, metrics, trials
 from docs.generate.page import REFERENCE
 
 PAGES = {
@@ -14,6 +14,7 @@ PAGES = {
     "kips.md": kips.page,
     "log-messages.md": log_messages.page,
     "metrics.md": metrics.page,
+    "trials.md": trials.page,
 }
 
 

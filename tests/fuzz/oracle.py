@@ -18,6 +18,7 @@ from tests.unit.wire.random_message import random_struct
 
 KNOWN = {
     "a tagged field's size": "ours refuses a tagged field that does not fill its stated size; Java ignores the size",
+    "a varint beyond 32 bits": "ours refuses it; Java drops the bits that do not fit",
     "a tag of another version": "Java refuses a tag that only other versions have; ours keeps it as an unknown one",
 }
 """Where both differ on purpose; no client writes such bytes."""
@@ -64,7 +65,8 @@ def _kind(ours: bytes | None, java: bytes | None, why: str) -> str:
     if ours == java:
         return "both refuse" if ours is None else "both read the same"
     if ours is None:
-        return "a tagged field's size" if "tagged field" in why else "ours refuses"
+        known = {"tagged field": "a tagged field's size", "does not fit 32 bits": "a varint beyond 32 bits"}
+        return next((kind for words, kind in known.items() if words in why), "ours refuses")
     if java is None:
         return "a tag of another version" if why == "unknown tags" else "Java refuses"
     return "other values"
