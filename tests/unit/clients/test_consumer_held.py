@@ -42,10 +42,10 @@ def test_events_have_no_offset_to_hold_back_and_are_not_paused() -> None:
 def test_what_is_dropped_is_gone() -> None:
     held = HeldMessages()
     held.add([_message(0, 1), _message(1, 1)])
-    held.drop([TopicPartition("t", 0), TopicPartition("u", 1)])
+    assert held.drop([TopicPartition("t", 0), TopicPartition("u", 1)]) == len(_message(0, 1))
     assert [message.partition() for message in held.take(10)] == [1]
     held.add([_message(0, 1)])
-    held.drop()
+    assert held.drop() == len(_message(0, 1))
     assert held.take(10) == []
 
 

@@ -21,6 +21,7 @@ from kclient_quota.wire.records import (
     Record,
     build_batch,
     control_batch,
+    iterate_keys,
     iterate_records,
     marker_type,
     read_varint,
@@ -224,3 +225,43 @@ def test_inflation_is_bounded(compression):
 @pytest.mark.parametrize("value", [0, -1, 1, 63, -64, 64, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63)])
 def test_varints_round_trip(value):
     assert read_varint(varint(value), 0) == (value, len(varint(value)))
+
+
+def _keys(body: bytearray) -> list[object]:
+    return list(iterate_keys(body, parse_header(body, 0, len(body))))
+
+
+def _records(body: bytearray) -> list[object]:
+    return list(iterate_records(body, verify=False))
+
+
+@pytest.mark.parametrize("read", [_keys, _records])
+@pytest.mark.parametrize("size", [-1, 0, 63])
+def test_a_record_has_to_fill_its_size(read, size):
+    body = bytearray(build_batch([Record(b"value", b"key"), Record(b"value", b"key")]))
+    assert len(read(body)) == 2
+    body[HEADER_BYTES] = 2 * size & 0xFF if size >= 0 else 1  # zigzag
+    with pytest.raises(WireError, match="does not fill its size"):
+        read(body)
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_record_of_no_headers_ends_where_it_says(more):
+    body = bytearray(build_batch([Record(b"value", b"key"), Record(b"value", b"key")]))
+    body[HEADER_BYTES] += 2 * more  # zigzag
+    with pytest.raises(WireError, match="does not fill its size"):
+        _records(body)
+
+
+def test_nothing_stands_behind_the_last_record():
+    body = bytearray(build_batch([Record(b"value", b"key"), Record(b"value", b"key")]))
+    body[HEADER_BYTES - 1] = 1  # how many there are
+    with pytest.raises(WireError, match="behind its last record"):
+        _records(body)
+
+
+def test_headers_fill_their_record():
+    body = bytearray(build_batch([Record(b"value", b"key", [("h", b"x")]), Record(b"value", b"key")]))
+    body[HEADER_BYTES] += 2  # zigzag
+    with pytest.raises(WireError, match="headers do not fill"):
+        _records(body)
