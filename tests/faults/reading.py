@@ -27,6 +27,7 @@ class Read:
 
     commits: dict[int, int] = field(default_factory=dict, repr=False)
     expected: dict[int, int] = field(default_factory=dict, repr=False)
+    before: dict[int, int] = field(default_factory=dict, repr=False)
     at: list[float] = field(default_factory=list, repr=False)
     lost: int = 0
     repeated: int = 0
@@ -44,7 +45,10 @@ class Read:
             self.lost += offset - expected
         elif offset < expected:
             self.repeated += 1
-            self.reordered += offset < self.commits.get(partition, 0)  # older than what was committed
+            # Gone back to before what was committed by then; what follows may have been committed meanwhile.
+            is_back = offset != self.before.get(partition, -1) + 1
+            self.reordered += is_back and offset < self.commits.get(partition, 0)
+        self.before[partition] = offset
         self.expected[partition] = max(expected, offset + 1)
 
 
