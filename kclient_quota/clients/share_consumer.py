@@ -72,6 +72,11 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
     handed over before is acknowledged. While no quota applies it goes straight on. All brokers count as one: in a
     cluster of several it takes what one of them allows.
 
+    What confluent_kafka's preview makes impossible: it does not say which broker a record came from, so that brokers
+    have no accounts of their own; it counts bytes after decompression only; it acquires a batch whole, so that one
+    larger than the window is asked for once before it is known; and its `close()` waits for a muted broker until
+    `socket.timeout.ms` is over, which is why ours waits in a thread.
+
     Args:
         config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
         kwargs: further configuration, as confluent_kafka takes it.

@@ -1,5 +1,7 @@
 """When a share consumer may ask, against Kafka's own window in virtual time."""
 
+from itertools import pairwise
+
 import pytest
 
 from kclient_quota.pacing.share_fetch import SharePacer, wire_bytes
@@ -50,7 +52,13 @@ def _run(broker: Broker, pacers: list[SharePacer], batches: list[int], seconds: 
 
 @pytest.mark.parametrize(
     ("byte_rate", "batch", "least"),
-    [(20_000, 15_300, 0.92), (100_000, 15_300, 0.95), (1_000_000, 153_000, 0.95), (100_000, 191_700, 0.82)],
+    [
+        (20_000, 15_300, 0.92),
+        (20_000, 5_000, 0.95),
+        (100_000, 15_300, 0.95),
+        (1_000_000, 153_000, 0.95),
+        (100_000, 191_700, 0.82),
+    ],
 )
 def test_whoever_knows_its_limit_is_never_refused_and_gets_it(byte_rate: int, batch: int, least: float) -> None:
     broker = Broker(byte_rate)
@@ -59,6 +67,16 @@ def test_whoever_knows_its_limit_is_never_refused_and_gets_it(byte_rate: int, ba
     _run(broker, [pacer], [batch] * (2 * byte_rate * seconds // batch), seconds)
     assert broker.refused == 0
     assert broker.sent / seconds / byte_rate >= least
+
+
+def test_more_is_had_by_taking_a_window_at_once_and_then_nothing() -> None:
+    broker, now_ms, took_ms = Broker(20_000), BEGIN_MS, [BEGIN_MS]
+    while now_ms < BEGIN_MS + 165_000:
+        if broker.fetch(15_300, now_ms) == 0:
+            took_ms.append(now_ms)
+        now_ms += STEP_MS
+    assert broker.sent / 165 / broker.byte_rate >= 0.97
+    assert max(later - earlier for earlier, later in pairwise(took_ms)) >= 8_000
 
 
 def test_batches_of_changing_size_are_refused_once_for_each_growth_at_most() -> None:
