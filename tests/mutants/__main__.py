@@ -20,10 +20,10 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -88,30 +88,31 @@ class Mutant:
         return int(pytest.main([*self.tests, "-x", "-q", *PLAIN, "-k", quick]))
 
 
-def mutants(path: str, tests: tuple[str, ...]) -> Iterator[list[Mutant]]:
-    """What may go wrong in each place of a module."""
+def places(path: str) -> list[list[tuple[Any, int]]]:
+    """What may go wrong in each place of a module: an operator, and which of the places it knows this is."""
     # only `make mutants` installs it
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
-    from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    code = (ROOT / path).read_text()
-    meant, tree = _meaning(code), get_ast_from_path(ROOT / path)
-    places: dict[Any, list[tuple[Any, int]]] = {}
+    tree = get_ast_from_path(ROOT / path)
+    found: dict[Any, list[tuple[Any, int]]] = {}
     for name in sorted(operator_names()):
         if get_operator(name).arguments():
             continue
         operator = get_operator(name)()
         spots = [spot for node in ast_nodes(tree) for spot, _ in operator.mutation_positions(node)]
         for occurrence, spot in enumerate(spots):
-            places.setdefault(spot, []).append((operator, occurrence))
-    for spot in sorted(places):
-        yield [
-            Mutant(path, made, tests)
-            for operator, occurrence in places[spot]
-            for made in (mutate_code(code, operator, occurrence),)
-            if made is not None and _meaning(made) not in {meant, ""}
-        ]
+            found.setdefault(spot, []).append((operator, occurrence))
+    return [found[spot] for spot in sorted(found)]
+
+
+def mutant(path: str, tests: tuple[str, ...], operator: Any, occurrence: int) -> Mutant | None:
+    """One of them; None where nothing but an annotation would change, or it cannot be compiled."""
+    from cosmic_ray.mutating import mutate_code
+
+    code = (ROOT / path).read_text()
+    made = mutate_code(code, operator, occurrence)
+    return None if made is None or _meaning(made) in {_meaning(code), ""} else Mutant(path, made, tests)
 
 
 def _meaning(code: str) -> str:
@@ -133,12 +134,13 @@ def _meaning(code: str) -> str:
 def sample(count: int, seed: int, part: str) -> tuple[list[Mutant], int]:
     """As many places as asked for, one mutant of each; how many places there are."""
     random = Random(seed)
-    chosen = {path: tests for path, tests in CORES.items() if part in path}
-    places = [options for path, tests in chosen.items() for options in mutants(path, tests) if options]
-    return [random.choice(options) for options in random.sample(places, min(count, len(places)))], len(places)
+    every = [(path, options) for path in CORES if part in path for options in places(path)]
+    random.shuffle(every)
+    made = (mutant(path, CORES[path], *random.choice(options)) for path, options in every)
+    return list(islice((one for one in made if one is not None), count)), len(every)
 
 
-def judge(played: list[Mutant], places: int, processes: int) -> dict[str, Any]:
+def judge(played: list[Mutant], of: int, processes: int) -> dict[str, Any]:
     """Counts, the score, and what survived without being excused."""
     with ThreadPoolExecutor(processes) as pool:
         noticed = list(pool.map(_told, played))
@@ -148,7 +150,7 @@ def judge(played: list[Mutant], places: int, processes: int) -> dict[str, Any]:
     every, alive = Counter(one.path for one in played), Counter(one.path for one in left)
     return {
         "mutants": len(played),
-        "places": places,
+        "places": of,
         "killed": len(played) - len(survived),
         "equivalent": len(survived) - len(left),
         "survived": len(left),
@@ -175,7 +177,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the result goes, such as benchmarks/results/mutants.json")
     chosen = parser.parse_args()
     begin = time.monotonic()
-    played, places = sample(chosen.sample, chosen.seed, chosen.of)
+    played, of = sample(chosen.sample, chosen.seed, chosen.of)
     for name in LOADED:
         importlib.import_module(name)
     for path, tests in {one.path: one.tests for one in played}.items():
@@ -183,7 +185,7 @@ def main() -> int:
             raise SystemExit(f"the tests of {path} fail without a mutant: {' '.join(tests)}")
     from tests.soak.brokers import versions
 
-    found = {**versions(), "seed": chosen.seed, **judge(played, places, chosen.processes)}
+    found = {**versions(), "seed": chosen.seed, **judge(played, of, chosen.processes)}
     found["minutes"] = round((time.monotonic() - begin) / 60, 1)
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(found, indent=1) + "\n")
