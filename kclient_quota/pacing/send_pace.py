@@ -15,9 +15,6 @@ from kclient_quota.pacing.pacer import Pacer
 WINDOW_SAMPLES: Final = 11
 WORTH: Final = 0.0075
 """Part of the messages per second that is given up for having them sooner."""
-LEAST_LUMP_MS: Final = 10
-"""Of a large quota shorter lumps would be best, and leave hundreds of times a second for 0.1 % more of it: a simulated
-minute of two producers under 13 MB/s takes 0.4 s of processor time, without this 1.5 s."""
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
 milliseconds late with what comes after a grant, and batches would be smaller by that (58 orders instead of 64)."""
@@ -169,7 +166,6 @@ class SendPace:
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
-        lump = max(lump, LEAST_LUMP_MS / 1000)
         return 1000.0 * max(min(lump, most), least, self._way_ms / 1000 / self._in_flight)
 
     def lump_bytes(self, places: int) -> int:
