@@ -27,6 +27,12 @@ IN_FLIGHT: Final = 5
 answered has to go in so many, or less of it can be used the farther away the broker is."""
 TREND: Final = 1 / 8
 """How fast a way that has become longer is believed in; a shorter one is at once."""
+QUEUEING: Final = 2.0
+"""So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
+taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
+simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
+MOST_WAY_MS: Final = 1_000.0
+"""No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 MAX_DELAY_MS: Final = 1_000
 NEVER_MS: Final = -(2**62)
 AWAY_MS: Final = 2_000
@@ -64,6 +70,7 @@ class SendPace:
         "_limit",
         "_linger_ms",
         "_max_delay_ms",
+        "_nearest_ms",
         "_owed",
         "_pacer",
         "_progress_at_ms",
@@ -101,8 +108,10 @@ class SendPace:
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
         self._unsent = 0  # raw bytes whose delivery was not known then
         self._settled = 0
-        self._flying: deque[tuple[int, int]] = deque()  # of each batch: all that was granted with it, and when
+        # of each batch: all that was granted with it, when, and whether nothing else was on its way
+        self._flying: deque[tuple[int, int, bool]] = deque()
         self._way_ms = 0.0  # from a grant to its delivery, as long as nothing is throttled
+        self._nearest_ms = inf  # the shortest, or what batches take that have the way to themselves
         self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
@@ -212,19 +221,20 @@ class SendPace:
         self._pacer.on_sent(wire, now_ms)
         self._last_wire = wire
         self._owed -= wire
-        if not self.outstanding:
+        is_alone = not self.outstanding
+        if is_alone:
             self._progress_at_ms = now_ms
         self.granted += raw_bytes
         self._granted_batches += 1
-        self._flying.append((self.granted, now_ms))
+        self._flying.append((self.granted, now_ms, is_alone))
 
     def give_back(self, raw_bytes: int) -> None:
         """So much of what was granted was not taken by librdkafka; the pacer counts it all the same."""
         self.granted -= raw_bytes
         while self._flying and self._flying[-1][0] > self.granted:
-            at_ms = self._flying.pop()[1]
+            _, at_ms, is_alone = self._flying.pop()
             if not self._flying or self._flying[-1][0] < self.granted:
-                self._flying.append((self.granted, at_ms))
+                self._flying.append((self.granted, at_ms, is_alone))
 
     def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
         """So much has been delivered or given up."""
@@ -232,15 +242,21 @@ class SendPace:
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
-                self._note_way(self._flying.popleft()[1], now_ms)
+                _, at_ms, is_alone = self._flying.popleft()
+                self._note_way(at_ms, now_ms, is_alone=is_alone)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
 
-    def _note_way(self, granted_at_ms: int, now_ms: int) -> None:
-        """A batch has been delivered that was granted then."""
+    def _note_way(self, granted_at_ms: int, now_ms: int, *, is_alone: bool) -> None:
+        """A batch has been delivered that was granted then, when nothing else was on its way maybe."""
         way_ms = now_ms - granted_at_ms
-        if way_ms >= 0 and granted_at_ms > self._throttle_ends_ms:
-            longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
-            self._way_ms = min(way_ms, longer)
+        if way_ms < 0 or granted_at_ms <= self._throttle_ends_ms:
+            return
+        if way_ms < self._nearest_ms:
+            self._nearest_ms = way_ms
+        elif is_alone:
+            self._nearest_ms += (way_ms - self._nearest_ms) * TREND
+        longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
+        self._way_ms = min(way_ms, longer, self._nearest_ms * QUEUEING + SOON_MS, MOST_WAY_MS)
 
     @property
     def outstanding(self) -> int:

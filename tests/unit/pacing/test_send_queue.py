@@ -307,3 +307,25 @@ def test_as_long_as_no_limit_is_known_one_message_goes_first_and_then_ever_more(
     assert sizes[0] == 1
     assert sum(sizes) * 300 <= 16_384 * 2**6
     assert max(sizes) > 4 * sizes[1]
+
+
+@pytest.mark.parametrize(("link", "in_flight", "round_trip_ms"), [(0.5, 5, 20), (0.9, 5, 20), (0.3, 1, 300)])
+def test_what_queues_behind_our_own_batches_is_not_taken_for_a_distance(link, in_flight, round_trip_ms):
+    """A link slower than the quota: were more sent ahead for it, that would queue for longer, and so on for ever."""
+    rate = 1_000_000.0
+    pace = SendPace(Pacer(rate), BatchCost(), rate, linger_ms=5, in_flight=in_flight)
+    queue = SendQueue(pace)
+    unsent, flying, free_ms, most = [], [], 0.0, 0
+    for now_ms in range(0, 40_000, 5):
+        while flying and flying[0][0] <= now_ms:
+            pace.on_delivered(flying.pop(0)[1], now_ms)
+        while queue.offer(message(now_ms, raw_bytes=5_000, at_ms=now_ms)).accepted:
+            pass
+        while isinstance(grant := queue.next_grant(now_ms), Grant):
+            unsent.append(grant)
+        while unsent and len(flying) < in_flight:
+            grant = unsent.pop(0)
+            free_ms = max(free_ms, now_ms) + grant.wire_bytes * 1_000 / (link * rate)
+            flying.append((free_ms + round_trip_ms, grant.raw_bytes))
+        most = max(most, pace.outstanding)
+    assert most <= 1.5 * rate, "half a second's worth, and no more than a second for the distance"
