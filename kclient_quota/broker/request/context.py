@@ -120,6 +120,7 @@ class Context:
         now_ms: milliseconds since 1970 when the request was taken up.
         emptied: makes the answer of a fetch that a quota empties.
         seen_to: of the request's topics, partitions or names since others had their turn.
+        turns: how often others have had their turn since the request was taken up.
     """
 
     broker: BrokerInfo
@@ -135,6 +136,7 @@ class Context:
     now_ms: int
     emptied: "Callable[[], Response]" = FetchResponse
     seen_to: int = 0
+    turns: int = 0
 
     @property
     def principal(self) -> str:
@@ -174,10 +176,32 @@ class Context:
         self.seen_to += count
 
     async def others_turn(self) -> None:
-        """Let whatever else there is to do on the loop be done before this goes on."""
+        """Let whatever else there is to do on the loop be done before this goes on.
+
+        What this has changed so far is kept before: who saves next would undo it when the disk is full, and this would
+        not hear of that.
+
+        Raises:
+            OSError: it could not be kept, and has been undone.
+        """
+        if self.cluster.changes:
+            self.cluster.save()
         promise: Promise[None] = Promise()
         self.scheduler.call_at(self.scheduler.now_ms(), lambda: promise.resolve(None))
         await promise
+        self.turns += 1
+
+    def asked_anew(self, ask: Callable[[], MadeT]) -> Callable[[], MadeT]:
+        """What `ask` says, which is asked again whenever others have had their turn: it may have changed."""
+        turns, answer = self.turns, ask()
+
+        def ask_if_old() -> MadeT:
+            nonlocal turns, answer
+            if turns != self.turns:
+                turns, answer = self.turns, ask()
+            return answer
+
+        return ask_if_old
 
     @property
     def client_address(self) -> str:

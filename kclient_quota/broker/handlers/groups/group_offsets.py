@@ -14,7 +14,8 @@ Gaps: `__consumer_offsets` has no records of the members of KIP-848 groups; no e
 `offsets.retention.minutes` have no effect).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
@@ -49,15 +50,16 @@ FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 @handler(OffsetCommitRequest, min_version=2, max_version=10)
 async def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Commit positions."""
-    error = ErrorCode.NOT_COORDINATOR
-    if is_coordinator(context, request.group_id):
-        error = _commit_refusal(context, request)
+    # a group may go on without the member while others have their turn
+    refusal = context.asked_anew(partial(_commit_refusal, context, request))
     response = OffsetCommitResponse()
-    response.topics = [await _commit_topic(context, request.group_id, topic, error) for topic in request.topics]
+    response.topics = [await _commit_topic(context, request.group_id, topic, refusal) for topic in request.topics]
     return response
 
 
 def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode:
+    if not is_coordinator(context, request.group_id):
+        return ErrorCode.NOT_COORDINATOR
     service = context.services.get(GroupService)
     generation = request.generation_id_or_member_epoch
     group = service.consumer_group(request.group_id)
@@ -73,12 +75,12 @@ def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode
 
 
 async def _commit_topic(
-    context: Context, group_id: str, topic: CommitTopic, error: ErrorCode
+    context: Context, group_id: str, topic: CommitTopic, refusal: Callable[[], ErrorCode]
 ) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     name = topic_name(context, topic.name, topic.topic_id)
 
     def commit(partition: CommitPartition) -> CommittedPartition:
-        code: int = error
+        code: int = refusal()
         if code == ErrorCode.NONE:
             code = unknown_partition(context, name, partition.partition_index)
         if code == ErrorCode.NONE and len(partition.committed_metadata or "") > MAX_METADATA_LENGTH:

@@ -17,6 +17,8 @@ Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); tra
 restarts: what was open is aborted, the producer has to initialize again.
 """
 
+from functools import partial
+
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.groups.committed_offsets import MAX_METADATA_LENGTH, CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
@@ -185,7 +187,8 @@ async def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) 
 @handler(TxnOffsetCommitRequest, min_version=0, max_version=5)
 async def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Commit positions that count once the transaction commits."""
-    error = _commit_refusal(context, request)
+    # a transaction may be over, or a group gone on, once others have had their turn
+    refusal = context.asked_anew(partial(_commit_refusal, context, request))
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         result = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
@@ -193,7 +196,7 @@ async def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -
         result.partitions = [
             TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
                 partition_index=part.partition_index,
-                error_code=error or _commit_pending(context, request, topic.name, part),
+                error_code=refusal() or _commit_pending(context, request, topic.name, part),
             )
             for part in topic.partitions
         ]

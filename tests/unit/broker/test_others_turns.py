@@ -1,0 +1,103 @@
+"""What others do while a request that names very many things waits for its next turn."""
+
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    CreateTopicsRequest,
+    InitProducerIdRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    TxnOffsetCommitRequest,
+)
+from tests.unit.broker.enforced_cluster import Cluster
+from tests.unit.broker.handler_node import GROUP, Node
+from tests.unit.broker.test_transaction_handlers import ID, Producer
+
+MANY = 2_500
+
+
+class Full:
+    """A disk with room for so many more topics; what it cannot keep is undone, as storage does it."""
+
+    def __init__(self, cluster, room):
+        self.room, self.kept = room, set(cluster.topics)
+        cluster.changes.clear()
+        cluster.on_save = self.save
+
+    def save(self, cluster, changes):
+        names = {name for kind, name, *_ in changes if kind == "topic"}
+        if len(names) > self.room:
+            for name in names:
+                cluster.delete_topic(name)
+            cluster.changes.clear()
+            raise OSError("No space left on device")
+        self.room -= len(names)
+        self.kept |= names
+
+
+def create(names):
+    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics)
+
+
+def test_nobody_is_told_of_topics_that_another_request_could_not_keep():
+    cluster = Cluster()
+    disk = Full(cluster.state, 0)
+    assert cluster.send(create([f"t{number}" for number in range(MANY)])) is None
+    while cluster.outcome is None and len(cluster.state.topics) < MANY / 5:
+        cluster.scheduler.pass_ms(0)
+    long, cluster.outcome = cluster.outcome, None
+    assert cluster.send(create(["other"])).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.room = MANY
+    cluster.outcome = long
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    answer = cluster._response(19, 7)
+    told = {topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE}
+    assert told <= disk.kept & set(cluster.state.topics)
+
+
+def test_a_member_that_a_group_has_lost_meanwhile_commits_no_more():
+    node = Node()
+    old = node.stable()
+    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part] * MANY)
+
+    def commit(member, topic):
+        return OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            topics=[topic],
+        )
+
+    answers = node.start(commit(old, topic), 8)
+    assert not answers
+    leaver = LeaveGroupRequest.MemberIdentity(member_id=old.member_id)
+    assert not node.ask(LeaveGroupRequest(group_id=GROUP, members=[leaver]), 5).members[0].error_code
+    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    newer = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part])
+    assert not node.ask(commit(node.stable(), newer), 8).topics[0].partitions[0].error_code
+    while not answers:
+        node.scheduler.pass_ms(0)
+    assert answers[0].topics[0].partitions[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert node.services.get(GroupService).committed(GROUP, "t", 0).offset == 7
+
+
+def test_offsets_of_a_transaction_that_is_over_meanwhile_wait_for_no_other():
+    node = Node()
+    producer = Producer(node)
+    assert not producer.add_group()
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
+    request = TxnOffsetCommitRequest(
+        transactional_id=ID, group_id="g", producer_id=producer.id, producer_epoch=producer.epoch, topics=[topic] * MANY
+    )
+    answers = node.start(request, 4)
+    assert not answers
+    fence = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+    assert not node.ask(fence, 5).error_code
+    while not answers:
+        node.scheduler.pass_ms(0)
+    assert answers[0].topics[-1].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not node.services.get(GroupService).offsets.has_pending("g", "t", 0)
