@@ -192,7 +192,7 @@ class Producer(TakingProducer, TelemetryMethods):
             how many were served.
         """
         outbox = self._outbox
-        if self._closed or not _is_number(timeout):
+        if self._is_for_librdkafka(timeout):
             return super().poll(timeout)  # which says what is wrong
         is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
         if is_direct and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
@@ -216,9 +216,13 @@ class Producer(TakingProducer, TelemetryMethods):
         Raises:
             KafkaException: within a transaction, as `commit_transaction()`.
         """
-        if self._closed or not _is_number(timeout):
+        if self._is_for_librdkafka(timeout):
             return super().flush(timeout)  # which says what is wrong
         return self._deliver(self._deadline_ms(timeout))
+
+    def _is_for_librdkafka(self, timeout: float) -> bool:
+        """Whether it is to say what is wrong with a call; in a forked child it would wait for threads that are not."""
+        return (self._closed and not self._outbox.is_forked) or not _is_number(timeout)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Drop messages; each gets a delivery report that says so.

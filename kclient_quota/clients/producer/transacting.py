@@ -20,6 +20,26 @@ from kclient_quota.errors import QuotaThrottledError
 class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
 
+    def _insist_on_parent(self) -> None:
+        """In a forked child librdkafka would wait for threads that only the parent has.
+
+        Raises:
+            KafkaException: this is one.
+        """
+        if self._outbox.is_forked:
+            text = "this producer was made before the process was forked, whose parent has its transactions"
+            raise KafkaException(KafkaError(KafkaError._STATE, f"{text}: make a producer in each process"))  # noqa: SLF001 - its name
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """As confluent_kafka's.
+
+        Raises:
+            KafkaException: as confluent_kafka's; and in a child process that was forked from the producer's, as by all
+                doors of transactions.
+        """
+        self._insist_on_parent()
+        super().init_transactions(timeout)
+
     def begin_transaction(self) -> None:
         """Begin a transaction.
 
@@ -29,6 +49,7 @@ class TransactingProducer(WaitingProducer):
         Raises:
             QuotaThrottledError: that lasts longer than `max.block.ms`; at once with `quota.backoff=raise`.
         """
+        self._insist_on_parent()
         clock = self._clock
         deadline_ms = clock.now_ms() + self._max_block_ms
         while wait_ms := self._begin_wait_ms():
@@ -57,6 +78,7 @@ class TransactingProducer(WaitingProducer):
         Raises:
             KafkaException: as `commit_transaction()`.
         """
+        self._insist_on_parent()
         deadline_ms = self._deadline_ms(timeout)
         if not self._outbox.is_open and self._transaction.is_open and not self._outbox.is_calling():
             self._deliver(deadline_ms)
@@ -71,6 +93,7 @@ class TransactingProducer(WaitingProducer):
                 but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do. The
                 same when a callback of the heartbeat's consumer has ended it meanwhile.
         """
+        self._insist_on_parent()
         if self._transaction.ended is not None:
             raise self._transaction.ended
         deadline_ms = self._deadline_ms(timeout)
@@ -86,6 +109,7 @@ class TransactingProducer(WaitingProducer):
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Abort the transaction; does nothing when an error has told that it was ended already."""
+        self._insist_on_parent()
         if self._transaction.ended is None:
             self._drop_queue()
             self._inside(super().abort_transaction, timeout)
