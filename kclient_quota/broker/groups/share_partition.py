@@ -215,7 +215,8 @@ class SharePartition:
         first = max(self.next_new, fetched[0][0])
         final = first + wanted.records - 1
         if final < last:
-            last = min(last, next(end for _, end in fetched if end >= final))
+            # not into what compaction has left empty, which may be millions of offsets
+            last = min(last, max(end for base, end in fetched if base <= final))
         bounds = [first]
         if not wanted.strict and last - first + 1 > wanted.batch_size:
             for base, _ in fetched:

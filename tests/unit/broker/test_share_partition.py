@@ -46,6 +46,16 @@ def test_batches_are_acquired_whole_up_to_the_locks_that_there_are(kept: SharePa
     assert take(kept, "b") == [Acquired(3, 4, 2)]
 
 
+def test_what_compaction_has_left_empty_is_passed_over(kept: SharePartition) -> None:
+    fetched = [(0, 4), (300_000, 300_004), (900_000, 900_009)]
+    assert kept.acquire("a", fetched, Wanted(500, 500), RULES, 0) == [Acquired(0, 4, 1)]
+    assert kept.acquire("a", fetched[1:], Wanted(500, 500), RULES, 0) == [Acquired(300_000, 300_004, 1)]
+    assert len(kept.deliveries()) == 10
+    say(kept, 0, 4, ACCEPT)
+    say(kept, 300_000, 300_004, ACCEPT)
+    assert kept.start_offset == 300_005
+
+
 def test_as_many_as_were_asked_for_where_that_is_strict(kept: SharePartition) -> None:
     strict = Wanted(3, 500, strict=True)
     assert take(kept, wanted=strict) == [Acquired(0, 2, 1)]
