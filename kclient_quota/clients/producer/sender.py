@@ -197,6 +197,8 @@ class Sender:
             self.set_free(now_ms)
         if reported < len(outbox.reports):
             outbox.tell()
+        for sent in sends[: len(sends) - len(refused[1:])]:
+            self._tell_of(sent, now_ms)
         return FULL_MS if refused else wait_ms
 
     def set_free(self, now_ms: int) -> None:
@@ -284,9 +286,6 @@ class Sender:
         for message in self.core.purge():
             self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
-    def collected(self) -> None:
-        """Reports are taken at the beginning of every step, before anything that one is asked for."""
-
     def end_transaction(self) -> None:
         """What callers still wait with does not become part of a transaction that is being committed."""
         for message in self.core.waiting():
@@ -316,13 +315,15 @@ class Sender:
                 return [(sent, rest), *((later, later.messages) for later in sends[number + 1 :])]
         return []
 
-    def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
-        """Hand messages that leave together to librdkafka; returns those that it has no room for."""
-        now_ms = self.clock.now_ms()
+    def _tell_of(self, sent: Sent, now_ms: int) -> None:
+        """Say what has gone; afterwards, since an application's logging may fail, which must cost no message."""
         self.metrics.on_sent(sent, now_ms)
         if not self._worth.is_done:
             first, payloads = sent.messages[0], [message.payload for message in sent.messages]
             self._worth.on_sent(first.topic, payloads, sent.fill, now_ms - first.queued_at_ms, now_ms)
+
+    def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
+        """Hand messages that leave together to librdkafka; returns those that it has no room for."""
         line = self._line(sent)
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload

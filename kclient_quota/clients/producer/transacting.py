@@ -130,7 +130,7 @@ class TransactingProducer(WaitingProducer):
         """Have the sender take what librdkafka has to report by now: it asks librdkafka between two steps."""
         for _ in range(2):
             if self._outbox.has_sender:
-                self._tell_sender(lambda sender: sender.collected())
+                self._tell_sender(lambda _: None)  # they are taken at the beginning of every step
 
     def _leave_transaction(self, timeout_s: float) -> bool:
         """Abort what is open, before a close that would wait for that without limit; whether that was done."""

@@ -1,6 +1,7 @@
 """Whose word counts about a message: its caller's, who has gone, or the sender's, who has taken it."""
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -223,3 +224,26 @@ def test_what_librdkafka_has_no_room_for_goes_before_what_comes_after_it(room: l
         clock.sleep_ms(100)
         core.on_delivered(core.brokers.get(1), core.brokers.get(1).queue.pace.outstanding, clock.now_ms())
     assert taken == list(range(200))
+
+
+def test_what_goes_wrong_while_it_is_told_of_costs_no_message() -> None:
+    """An application's logging filter may raise, or a module that is loaded then be gone."""
+    core = core_of(LIMITED)
+    sender = sender_of(core)
+    cluster: Any = Cluster(sender)
+
+    def fails(*_: Any) -> None:
+        raise ImportError("No module named 'lz4.frame'")
+
+    sender._worth.on_sent = fails  # type: ignore[method-assign]
+    for partition in range(3):
+        handed = Handed(b"v", None, partition, None, 0, None)
+        sender.outbox.inbox.put(Waiting("orders", partition, 100, 0, handed))
+    for _ in range(20):
+        with suppress(ImportError):
+            sender._step(cluster)
+        sender.clock.sleep_ms(100)  # type: ignore[attr-defined]
+        for broker in core.brokers:
+            core.on_delivered(broker, broker.queue.pace.outstanding, sender.clock.now_ms())
+    assert cluster.handed == ["orders"] * 3
+    assert core.is_empty
