@@ -7,8 +7,10 @@ from kclient_quota.wire.messages import (
     InitProducerIdRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
+    ProduceRequest,
     TxnOffsetCommitRequest,
 )
+from kclient_quota.wire.records import Record, build_batch
 from tests.unit.broker.enforced_cluster import Cluster
 from tests.unit.broker.handler_node import GROUP, Node
 from tests.unit.broker.test_transaction_handlers import ID, Producer
@@ -55,6 +57,24 @@ def test_nobody_is_told_of_topics_that_another_request_could_not_keep():
     answer = cluster._response(19, 7)
     told = {topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE}
     assert told <= disk.kept & set(cluster.state.topics)
+
+
+def test_nothing_is_acknowledged_for_a_topic_that_is_gone_meanwhile():
+    cluster = Cluster()
+    batch = build_batch([Record(b"v", timestamp_ms=0)])
+    rows = [ProduceRequest.PartitionProduceData(index=0, records=batch)] * MANY
+    request = ProduceRequest(acks=-1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=rows)])
+    assert cluster.send(request, 11) is None
+    while not cluster.state.topics["t"].partitions[0].log.end_offset:
+        cluster.scheduler.pass_ms(0)
+    cluster.state.delete_topic("t")
+    cluster.state.create_topic("t", 1)
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    parts = cluster._response(0, 11).responses[0].partition_responses
+    later = [part.base_offset for part in parts[1_000:] if not part.error_code]
+    assert later == list(range(cluster.state.topics["t"].partitions[0].log.end_offset))
+    assert len(later) == MANY - 1_000
 
 
 def test_a_member_that_a_group_has_lost_meanwhile_commits_no_more():

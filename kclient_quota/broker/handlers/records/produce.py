@@ -25,6 +25,7 @@ Gaps: no conversion of compression. Compaction leaves batches alone that inflate
 markers; on a disk it leaves the files of a log alone in which a batch is damaged.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -80,7 +81,9 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
             name=data.name,
             topic_id=data.topic_id,
             partition_responses=await context.in_turns(
-                data.partition_data, partial(_append, context, request, _topic(context, data))
+                # a topic may be gone once others have had their turn
+                data.partition_data,
+                partial(_append, context, request, context.asked_anew(partial(_topic, context, data))),
             ),
         )
         for data in request.topic_data
@@ -121,9 +124,10 @@ async def _leaders(context: Context, response: ProduceResponse) -> ProduceRespon
 def _append(
     context: Context,
     request: ProduceRequest,
-    topic: Topic | None,
+    find: Callable[[], Topic | None],
     part: ProduceRequest.PartitionProduceData,
 ) -> PartitionResponse:
+    topic = find()
     partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
     error = _refusal(context, request, topic, partition)
     if error or topic is None or partition is None:
