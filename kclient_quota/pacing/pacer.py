@@ -315,7 +315,9 @@ class Pacer:
 
     def _even_rate(self, limit: float) -> float:
         """What may be aimed at although both ends of a window may hold a lump."""
-        return limit * TARGET - self._lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
+        # lumps of a limit that has fallen come no more
+        lump = min(self._lump, limit / 1000.0 * self._request_ms * LUMP)
+        return limit * TARGET - lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
 
     def _sustainable_rate(self, limit: float, now_ms: int) -> float:
         """What the window has room for; lumps are accounted for already."""

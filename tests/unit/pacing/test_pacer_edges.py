@@ -263,3 +263,15 @@ def test_what_the_window_has_forgotten_is_not_paid_back() -> None:
         assert pacer.admit_at_ms(1_000, now_ms) > now_ms
     waits = [now_ms for now_ms in range(10_000, 60_000, 500) if pacer.admit_at_ms(1_000, now_ms) > now_ms]
     assert max(waits) < 14_000
+
+
+@pytest.mark.parametrize("limit", [100_000, 10_000, 100])
+def test_large_requests_under_a_limit_that_has_fallen_leave_a_rate_above_nothing(limit):
+    pacer = Pacer(1_000_000)
+    for now_ms in range(0, 10_000, 50):
+        if pacer.admit_at_ms(450_000, now_ms) <= now_ms:
+            pacer.on_sent(450_000, now_ms)
+    pacer.set_limit(limit, 10_000)
+    assert 0.9 * limit <= pacer.usual_rate() <= limit
+    assert pacer.request_bytes >= 1
+    assert pacer.outstanding_bytes > 0
