@@ -235,14 +235,16 @@ def test_what_goes_wrong_while_it_is_told_of_costs_no_message() -> None:
     def fails(*_: Any) -> None:
         raise ImportError("No module named 'lz4.frame'")
 
-    sender._worth.on_sent = fails  # type: ignore[method-assign]
+    worth: Any = sender._worth
+    clock: Any = sender.clock
+    worth.on_sent = fails
     for partition in range(3):
         handed = Handed(b"v", None, partition, None, 0, None)
         sender.outbox.inbox.put(Waiting("orders", partition, 100, 0, handed))
     for _ in range(20):
         with suppress(ImportError):
             sender._step(cluster)
-        sender.clock.sleep_ms(100)  # type: ignore[attr-defined]
+        clock.sleep_ms(100)
         for broker in core.brokers:
             core.on_delivered(broker, broker.queue.pace.outstanding, sender.clock.now_ms())
     assert cluster.handed == ["orders"] * 3
