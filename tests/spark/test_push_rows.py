@@ -96,10 +96,11 @@ def test_clients_of_a_quota_are_added_up_in_however_many_steps(monkeypatch, many
         row = {"window_start": start * 1000, "window_end": (start + MINUTE_MS) * 1000}
         row |= {name: chance.choice([None, "a", "b"]) if name == "client_id" else None for name in WHO}
         row |= dict.fromkeys(QUOTA) | {"quota": 4.0, "quota_user": chance.choice("xy"), "clients": 1}
+        row["sender"] = chance.randrange(3)
         rows.append(row | {name: chance.choice([None, chance.random()]) for name in numbers})
     times, texts, doubles = pa.timestamp("us", "UTC"), pa.string(), pa.float64()
     kinds = {**dict.fromkeys(WINDOW, times), **dict.fromkeys((*WHO, *QUOTA), texts), **dict.fromkeys(numbers, doubles)}
-    kinds |= {"quota": doubles, "clients": pa.int64()}
+    kinds |= {"quota": doubles, "clients": pa.int64(), "sender": pa.int32()}
     table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
     added = closed_windows._add_up(iter(table.to_batches(max_chunksize=17)))
     found = [row for batch in added for row in batch.to_pylist()]
@@ -116,6 +117,9 @@ def test_clients_of_a_quota_are_added_up_in_however_many_steps(monkeypatch, many
         assert row["quota_byte_rate"] == pytest.approx(together)
         assert row["utilisation"] == (None if together is None else pytest.approx(together / 4.0))
         assert row["clients"] == len(members)
+        seats = Counter(each["sender"] for each in members)
+        told = None if row["senders"] is None else {one["sender"]: one["clients"] for one in row["senders"]}
+        assert told == (dict(sorted(seats.items())) if len(members) > 1 else None)
         for names, way in ((SUMS, math.fsum), (MEANS, fmean), (HIGHEST, max)):
             for name in names:
                 known = [each[name] for each in members if each[name] is not None]
@@ -168,12 +172,16 @@ def rows_of(frame):
     return found
 
 
-def same(found, wanted):
+def same(found, wanted, *, at_most=()):
+    """Whether rows are equal; columns of `at_most` may be less in those that were found."""
     assert found.keys() == wanted.keys()
     for key, row in wanted.items():
         assert found[key].keys() == row.keys()
         for name, value in row.items():
             other = found[key][name]
+            if name in at_most and other is not None and value is not None:
+                assert 0.0 <= other <= value * (1 + 1e-9), (key, name)
+                continue
             assert math.isclose(other, value) if isinstance(value, float) else other == value, (key, name)
 
 
@@ -205,4 +213,5 @@ def test_a_stream_of_pushes_is_the_batch_but_for_what_came_too_late(spark, tmp_p
     whole = usage(points(read_files(spark, str(tmp_path / "in-time"), "pushes", shape=MEASURED)))
     wanted = rows_of(whole.where(f"unix_millis(window_start) < {BEGIN_MS + 7 * MINUTE_MS}").cache())
     assert {row["clients"] for row in wanted.values()} == {1, 2}
-    same(rows_of(spark.read.parquet(str(target))), wanted)
+    # A stream does not compare a push with the one before: what it says of its error is within the batch's.
+    same(rows_of(spark.read.parquet(str(target))), wanted, at_most=("byte_rate_error",))
