@@ -17,6 +17,14 @@ Assignor = Callable[[Subscriptions, Mapping[UUID, int], Mapping[str, Assignment]
 """(subscriptions, partitions by topic, assignment so far) to the new assignment."""
 
 
+def by_topic(assigned: Assignment) -> list[tuple[UUID, list[int]]]:
+    """Topic ids and their partitions, sorted, as answers have them."""
+    found: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(assigned):
+        found.setdefault(topic_id, []).append(index)
+    return list(found.items())
+
+
 def assign_uniform(
     subscriptions: Subscriptions, partitions: Mapping[UUID, int], current: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:

@@ -12,7 +12,7 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset, Offse
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
 from kclient_quota.broker.groups.offsets_topic import OffsetsTopic, share_of
-from kclient_quota.broker.request.context import Cancellable, Scheduler
+from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -41,7 +41,7 @@ class GroupService:
         self._scheduler = scheduler
         self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}
         self._topic_ids: dict[str, object] = {}
-        self._timer: tuple[int, Cancellable] | None = None
+        self._alarm = Alarm(scheduler, self._tick)
 
     def coordinator_id(self, key: str) -> int:
         """Which broker coordinates a group or a transactional id; -1 while none is up."""
@@ -166,7 +166,7 @@ class GroupService:
 
     def after_call(self) -> None:
         """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
-        self._arm()
+        self._alarm.set(self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
         self._tell_of_groups()
         for completion in self.coordinator.take_completions():
             promise = self._waiting.get(completion.ticket)
@@ -182,17 +182,7 @@ class GroupService:
                 # who is in a group is not read back: the group itself is none the worse
                 _LOG.error("who is in group %s is not told: %s", group_id, error)
 
-    def _arm(self) -> None:
-        deadlines = (self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
-        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
-        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
-            return
-        if self._timer is not None:
-            self._timer[1].cancel()
-        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
-
     def _tick(self) -> None:
-        self._timer = None
         self.coordinator.tick(self._scheduler.now_ms())
         self.consumer_groups.tick(self._scheduler.now_ms())
         self.after_call()

@@ -9,7 +9,7 @@ from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Part
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.share_group import ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.groups.share_partition import SharePartition, ShareRules
-from kclient_quota.broker.request.context import Cancellable, Scheduler
+from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -53,7 +53,7 @@ class ShareService:
         self._sessions: dict[tuple[int, str, str], ShareSession] = {}
         self._locks: Timers[Place] = Timers()
         self._watchers: dict[Place, list[Callable[[], None]]] = {}
-        self._timer: tuple[int, Cancellable] | None = None
+        self._alarm = Alarm(scheduler, self._tick)
 
     # -- configuration
 
@@ -202,16 +202,9 @@ class ShareService:
 
     def after_call(self) -> None:
         """To be called after every call to the coordinator: sets the timer."""
-        deadlines = self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms()
-        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
-        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
-            return
-        if self._timer is not None:
-            self._timer[1].cancel()
-        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
+        self._alarm.set(self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms())
 
     def _tick(self) -> None:
-        self._timer = None
         now_ms = self._scheduler.now_ms()
         self.coordinator.tick(now_ms)
         while (place := self._locks.pop_due(now_ms)) is not None:

@@ -46,6 +46,33 @@ class Scheduler(Protocol):
         ...
 
 
+class Alarm:
+    """Calls back at the earliest of the deadlines that it was told of.
+
+    Args:
+        scheduler: time.
+        ring: what to call; nothing is set any more then.
+    """
+
+    def __init__(self, scheduler: Scheduler, ring: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self._ring = ring
+        self._set: tuple[int, Cancellable] | None = None
+
+    def set(self, *deadlines_ms: int | None) -> None:
+        """Ring at the earliest of these, if it is not to ring sooner; None: there is none."""
+        deadline_ms = min((deadline for deadline in deadlines_ms if deadline is not None), default=None)
+        if deadline_ms is None or (self._set is not None and self._set[0] <= deadline_ms):
+            return
+        if self._set is not None:
+            self._set[1].cancel()
+        self._set = deadline_ms, self._scheduler.call_at(deadline_ms, self._fire)
+
+    def _fire(self) -> None:
+        self._set = None
+        self._ring()
+
+
 @dataclass(slots=True, eq=False)
 class ConnectionState:
     """What is known of a client's connection for as long as it lasts; handlers may write to it.

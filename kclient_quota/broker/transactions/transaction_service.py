@@ -6,7 +6,7 @@ from dataclasses import replace
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.committed_offsets import OffsetStore
 from kclient_quota.broker.log.log_config import NO_TIMESTAMP
-from kclient_quota.broker.request.context import Cancellable, Scheduler
+from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.transactions.transaction_coordinator import MAX_TIMEOUT_MS, Ending, TransactionCoordinator
 from kclient_quota.wire.records import ABORT, COMMIT, control_batch
 
@@ -33,7 +33,7 @@ class TransactionService:
         self.offsets = OffsetStore()
         self._cluster = cluster
         self._scheduler = scheduler
-        self._timer: tuple[int, Cancellable] | None = None
+        self._alarm = Alarm(scheduler, self._tick)
 
     def finish(self, ending: Ending) -> None:
         """Write the markers and settle the offsets; readers see the transaction's end when this returns."""
@@ -68,15 +68,9 @@ class TransactionService:
 
     def after_call(self) -> None:
         """To be called after every call to the coordinator: sets the timer."""
-        deadline_ms = self.coordinator.next_deadline_ms()
-        if deadline_ms is None or (self._timer is not None and self._timer[0] <= deadline_ms):
-            return
-        if self._timer is not None:
-            self._timer[1].cancel()
-        self._timer = (deadline_ms, self._scheduler.call_at(deadline_ms, self._tick))
+        self._alarm.set(self.coordinator.next_deadline_ms())
 
     def _tick(self) -> None:
-        self._timer = None
         for ending in self.coordinator.expired(self._scheduler.now_ms()):
             self.finish(ending)
         self.after_call()

@@ -16,7 +16,7 @@ from functools import partial
 from uuid import uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
-from kclient_quota.broker.groups.assignors import Assignment
+from kclient_quota.broker.groups.assignors import Assignment, by_topic
 from kclient_quota.broker.groups.consumer_coordinator import Beat, BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING, ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.group_service import GroupService
@@ -87,10 +87,8 @@ def _response(heartbeat_interval_ms: int, result: BeatResult) -> ConsumerGroupHe
     if result.assigned is not None:
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=[
-                ConsumerGroupHeartbeatResponse.TopicPartitions(
-                    topic_id=topic_id, partitions=sorted(index for topic, index in result.assigned if topic == topic_id)
-                )
-                for topic_id in sorted({topic for topic, _ in result.assigned})
+                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in by_topic(result.assigned)
             ]
         )
     return response

@@ -10,12 +10,9 @@ Versions: DescribeShareGroupOffsets 1 lag (KIP-1226).
 Gaps: no rack awareness; members and offsets are not kept across a restart of the whole cluster from its data directory.
 """
 
-from collections.abc import Iterator
-from uuid import UUID
-
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import Topic
-from kclient_quota.broker.groups.assignors import Assignment
+from kclient_quota.broker.groups.assignors import by_topic
 from kclient_quota.broker.groups.consumer_coordinator import BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.group_service import GroupService
@@ -86,15 +83,10 @@ def _response(heartbeat_interval_ms: int, result: BeatResult) -> ShareGroupHeart
         response.assignment = ShareGroupHeartbeatResponse.Assignment(
             topic_partitions=[
                 ShareGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in _by_topic(result.assigned)
+                for topic_id, partitions in by_topic(result.assigned)
             ]
         )
     return response
-
-
-def _by_topic(assigned: Assignment) -> Iterator[tuple[UUID, list[int]]]:
-    for topic_id in sorted({topic for topic, _ in assigned}):
-        yield topic_id, sorted(index for topic, index in assigned if topic == topic_id)
 
 
 @handler(ShareGroupDescribeRequest, min_version=1, max_version=1)
@@ -136,7 +128,7 @@ def _described(context: Context, group_id: str) -> ShareGroupDescribeResponse.De
                         ShareGroupDescribeResponse.TopicPartitions(
                             topic_id=topic_id, topic_name=names[topic_id], partitions=partitions
                         )
-                        for topic_id, partitions in _by_topic(group.target.get(member.member_id, NOTHING))
+                        for topic_id, partitions in by_topic(group.target.get(member.member_id, NOTHING))
                     ]
                 ),
             )
