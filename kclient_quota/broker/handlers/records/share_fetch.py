@@ -276,7 +276,7 @@ class _Fetch:
     def _read(self, now_ms: int, *, is_last: bool) -> dict[tuple[UUID, int], FetchRow] | None:
         """Rows; None where it is worth waiting for more."""
         rows: dict[tuple[UUID, int], FetchRow] = {}
-        ready: list[tuple[_Found, SharePartition, memoryview]] = []
+        ready: list[tuple[_Found, Partition, SharePartition]] = []
         for one in self.found:
             if one.error or one.topic is None or one.partition is None:
                 rows[one.topic_id, one.number] = _refused(one)
@@ -285,18 +285,17 @@ class _Fetch:
             if self._all_rows:
                 rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
             if kept.has_room(self._rules):
-                ready.append((one, kept, _NOTHING))
-        share = self._request.max_bytes // len(ready) if ready else 0
-        ready = [
-            (one, kept, self._records(one.partition, kept, share, min_one_batch=number == 0))
-            for number, (one, kept, _) in enumerate(ready)
-            if one.partition is not None
+                ready.append((one, one.partition, kept))
+        share = self._request.max_bytes // max(1, len(ready))
+        read = [
+            (one, kept, self._records(partition, kept, share, min_one_batch=number == 0))
+            for number, (one, partition, kept) in enumerate(ready)
         ]
-        size = sum(len(records) for _, _, records in ready)
+        size = sum(len(records) for _, _, records in read)
         if not is_last and (not size or size < self._request.min_bytes):
             return None
         left = self._request.max_records
-        for one, kept, records in ready:
+        for one, kept, records in read:
             if left > 0 and records:
                 row = self._acquire(one, kept, records, left, now_ms)
                 left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
