@@ -1,6 +1,7 @@
 """Clients that produce to, and read, a topic that is only made by their asking for it, in any compression."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -32,13 +33,11 @@ def ours(broker):
 
 
 def kafka_python(broker):
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    producer.send("new", b"x").get(20)
-    producer.close()
-    consumer = KafkaConsumer("new", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
-    value = next(consumer).value
-    consumer.close()
-    return value
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        producer.send("new", b"x").get(60)
+    options = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with closing(KafkaConsumer("new", **options)) as consumer:
+        return next(consumer).value
 
 
 def aiokafka(broker):
@@ -105,7 +104,6 @@ async def sent_by_aiokafka(broker, codec):
 
 
 def broker_end(broker):
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
-    (end,) = consumer.end_offsets([TopicPartition("t", 0)]).values()
-    consumer.close()
+    with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)) as consumer:
+        (end,) = consumer.end_offsets([TopicPartition("t", 0)]).values()
     return end

@@ -1,6 +1,7 @@
 """The clients of this world against the embedded broker, unmodified: confluent-kafka, kafka-python, aiokafka, Java."""
 
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -123,21 +124,21 @@ def test_kafka_python_gets_back_what_it_wrote_and_pauses_when_throttled(cluster)
     producer = KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, client_id="app", linger_ms=100, batch_size=200_000
     )
-    producer.partitions_for("t")
-    for number in range(60):
-        producer.send("t", b"%04d" % number + b"x" * 996, partition=1)
-    producer.flush(20)
-    began = time.monotonic()
-    producer.send("t", b"0060", partition=1).get(20)
-    assert time.monotonic() - began > 1
-    producer.close()
-    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
-    consumer.assign([Place("t", 1)])
-    values, deadline = [], time.monotonic() + 20
-    while len(values) < 61:
-        assert time.monotonic() < deadline
-        values += [int(record.value[:4]) for records in consumer.poll(500).values() for record in records]
-    consumer.close()
+    with closing(producer):
+        producer.partitions_for("t")
+        for number in range(60):
+            producer.send("t", b"%04d" % number + b"x" * 996, partition=1)
+        producer.flush(60)
+        began = time.monotonic()
+        producer.send("t", b"0060", partition=1).get(60)
+        assert time.monotonic() - began > 1
+    options = {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with closing(KafkaConsumer(**options)) as consumer:
+        consumer.assign([Place("t", 1)])
+        values, deadline = [], time.monotonic() + 60
+        while len(values) < 61:
+            assert time.monotonic() < deadline
+            values += [int(record.value[:4]) for records in consumer.poll(500).values() for record in records]
     assert values == list(range(61))
 
 
@@ -146,12 +147,11 @@ def test_kafka_python_administers(cluster):
     from kafka.admin import KafkaAdminClient
     from kafka.admin import NewTopic as Wanted
 
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    admin.create_topics([Wanted("made", 2, 1)])
-    assert "made" in admin.list_topics()
-    admin.delete_topics(["made"])
-    assert "made" not in admin.list_topics()
-    admin.close()
+    with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        admin.create_topics([Wanted("made", 2, 1)])
+        assert "made" in admin.list_topics()
+        admin.delete_topics(["made"])
+        assert "made" not in admin.list_topics()
 
 
 # -- aiokafka

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -77,8 +78,8 @@ def test_kafka_python(broker, mechanism):
         sasl_plain_username="alice",
         sasl_plain_password="secret",
     )
-    assert producer.send("t", b"x").get(10).offset >= 0
-    producer.close()
+    with closing(producer):
+        assert producer.send("t", b"x").get(60).offset >= 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
