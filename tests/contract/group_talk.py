@@ -38,7 +38,7 @@ class Talk:
 
     def until(self, make, error_of, version=None):
         """Repeat while the error is one that a client waits out."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             answer = self.ask(make(), version)
             if error_of(answer) not in RETRIABLE:
@@ -58,7 +58,7 @@ class Talk:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert answer.topics[0].error_code == 0
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
             (found,) = self.ask(asked, 12).topics

@@ -101,7 +101,7 @@ def read_back(broker: EmbeddedBroker, expected: int) -> list[bytes]:
     reader = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader"})
     reader.assign([TopicPartition("orders", 0, 0)])
     found: list[bytes] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(found) < expected and time.monotonic() < deadline:
         found += [message.value()[:6] for message in reader.consume(1_000, 0.5)]
     found += [message.value()[:6] for message in reader.consume(1_000, 0.5)]

@@ -59,7 +59,7 @@ class Reader:
 
 def settle(condition, *readers, comply=True):
     """Heartbeats until the condition holds; Apache Kafka computes assignments a little later than it is asked."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, [(r.epoch, r.owned, r.told) for r in readers]
         for reader in readers:

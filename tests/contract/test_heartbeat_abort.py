@@ -43,7 +43,7 @@ def test_a_revocation_aborts_the_transaction_in_which_produce_waits(cluster: Any
     producer = Producer({**servers, **conf}, heartbeat=consumer)
     producer.init_transactions(20)
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not moves and time.monotonic() < deadline:
         assert consumer.poll(0.1) is None
     with other_member({**servers, **GROUP, "group.id": topic}, topic):
@@ -70,7 +70,7 @@ def waiting(producer: Producer) -> int:
 def over_produce(producer: Producer, topic: str) -> KafkaException:
     """Produce until it is refused."""
     producer.begin_transaction()
-    deadline = time.monotonic() + 25
+    deadline = time.monotonic() + 60
     try:
         while time.monotonic() < deadline:
             producer.produce(topic, PAD)

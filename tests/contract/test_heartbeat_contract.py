@@ -128,7 +128,7 @@ def fill(cluster: Any, topic: str, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(count):
         producer.produce(topic, b"%06d" % number + b"x" * 994, partition=number % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     producer.close()
 
 
@@ -144,7 +144,7 @@ def copies(cluster: Any, topic: str) -> Counter[bytes]:
 
 def finish(copiers: list[Copier], threads: list[threading.Thread], count: int) -> None:
     """Wait until all is copied, and a little longer: for what comes too late, or twice."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while sum(copier.delivered for copier in copiers) < count and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(1)

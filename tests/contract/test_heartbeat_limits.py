@@ -95,10 +95,10 @@ def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_r
     producer.begin_transaction()
     for _ in range(400):
         producer.produce(topic, b"x" * 1_000, on_delivery=report)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     cluster.set_quota(client_id=app, producer_byte_rate=20_000)
     producer.produce(topic, b"throttled", on_delivery=report)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     for _ in range(3):
         # As if it had been handed over before the throttle was known.
         confluent_kafka.Producer.produce(producer, topic, b"stuck", on_delivery=report)
@@ -143,7 +143,7 @@ def test_raised_and_lowered_quotas_are_followed(cluster: Any, unique: Unique, mo
             assert time.monotonic() - begin < 6
             producer.produce(topic, b"x" * 1_000, on_delivery=report)
             sent += 1
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert failed == []
     assert delivered == sent

@@ -54,7 +54,7 @@ def move(cluster: Any, node: int) -> None:
         admin.alter_partition_reassignments({TopicPartition("orders", 0): [node]})
     finally:
         admin.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while leader(cluster) != node:
         assert time.monotonic() < deadline
         time.sleep(0.05)

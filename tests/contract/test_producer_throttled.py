@@ -44,7 +44,7 @@ def read_back(cluster: Any, topic: str, partitions: int, expected: int) -> Count
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
     seen: Counter[bytes] = Counter()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while seen.total() < expected and time.monotonic() < deadline:
         seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
     seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
@@ -122,7 +122,7 @@ def hands_over_in_parts(cluster: Any) -> None:
     producer = Producer(conf)
     messages: list[dict[str, Any]] = [{"value": b"%06d" % number + PAD} for number in range(200)]
     assert producer.produce_batch(topic, messages, on_delivery=reports) == 200
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert reports.partitions == {0: 200}
     hasty = Producer({**conf, "max.block.ms": 200})
@@ -194,7 +194,7 @@ def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Uni
     assert type(producer) is Producer
     count = 0
     reports = Reports()
-    deadline = time.monotonic() + 25
+    deadline = time.monotonic() + 60
     while all(state.limit is None for state in producer.quota_state().values()) or count < 3_000:
         assert time.monotonic() < deadline
         producer.produce(topic, b"%06d" % count + PAD, on_delivery=reports)

@@ -69,7 +69,7 @@ def create_topic(cluster: Any, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
     partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
     asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     with connected(cluster) as wire:
         while True:
             answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]), ListOffsetsResponse, 7)

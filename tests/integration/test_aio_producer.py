@@ -46,7 +46,7 @@ async def throttled(broker: EmbeddedBroker, throttle_ms: int, **more: Any) -> AI
     producer = AIOProducer(conf(broker, **{"linger.ms": 0, **more}))
     broker.throttle_next(PRODUCE, throttle_ms)
     await producer.produce("orders", b"000000")
-    await producer.flush(5)
+    await producer.flush(60)
     await producer.poll(0.3)
     assert [state.throttled_until_ms > 0 for state in producer.quota_state().values()] == [True]
     return producer
@@ -71,11 +71,11 @@ async def test_the_quota_is_kept(broker: EmbeddedBroker) -> None:
 async def test_messages_go_without_being_flushed(broker: EmbeddedBroker) -> None:
     producer = AIOProducer(conf(broker), buffer_timeout=0.2)
     first = await producer.produce("orders", b"a", "k", partition=0, timestamp=1_234, headers={"h": b"v"})
-    message = await asyncio.wait_for(first, 5)
+    message = await asyncio.wait_for(first, 60)
     assert (message.key(), message.timestamp()[1]) == (b"k", 1_234)
     heard: list[Any] = []
     second = await producer.produce("orders", b"b", on_delivery=lambda error, _: heard.append(error))
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, 60)
     await asyncio.sleep(0)
     assert heard == [None]
     await producer.close()
@@ -143,7 +143,7 @@ async def test_raise_says_when_to_try_again(broker: EmbeddedBroker) -> None:
     assert 0 < caught.value.retry_after_ms <= 4_000
     await asyncio.sleep(caught.value.retry_after_ms / 1000 + 0.05)
     delivered = await producer.produce("orders", b"000001")
-    assert (await asyncio.wait_for(delivered, 5)).offset() == 1
+    assert (await asyncio.wait_for(delivered, 60)).offset() == 1
     await producer.close()
     assert read_back(broker) == ids(2)
 
@@ -221,7 +221,7 @@ async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker:
     await producer.begin_transaction()
     lost = [await producer.produce("orders", b"aborted" + PAD) for _ in range(60)]
     await producer.abort_transaction()
-    await producer.flush(5)
+    await producer.flush(60)
     assert isinstance(lost[-1].exception(), KafkaException)
     await producer.close()
     assert read_back(broker, "read_committed") == ids(100)
@@ -233,10 +233,10 @@ async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(b
     await producer.begin_transaction()
     broker.throttle_next(PRODUCE, 60_000)
     await producer.produce("orders", b"000000")
-    await producer.flush(5)
+    await producer.flush(60)
     await producer.poll(0.3)
     refused = await producer.produce("orders", b"000001")
-    await producer.flush(5)
+    await producer.flush(60)
     assert isinstance(refused.exception(), QuotaThrottledError)
     with pytest.raises(KafkaException) as caught:
         await producer.commit_transaction(5)
@@ -252,7 +252,7 @@ async def overdue(broker: EmbeddedBroker, **more: Any) -> AIOProducer:
     await producer.begin_transaction()
     broker.throttle_next(PRODUCE, 3_600_000)
     await producer.produce("orders", b"000000" + PAD)
-    await producer.flush(5)
+    await producer.flush(60)
     await producer.poll(0.3)
     return producer
 
@@ -297,7 +297,7 @@ async def begin_in_vain(producer: AIOProducer) -> None:
 async def test_what_only_waits_for_its_futures_learns_from_them_and_aborts_itself(broker: EmbeddedBroker) -> None:
     producer = await overdue(broker)
     futures = [await producer.produce("orders", b"x" * 1_000) for _ in range(2)]
-    told = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 5)
+    told = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 60)
     assert any(isinstance(error, KafkaException) and error.args[0].txn_requires_abort() for error in told)
     # Nothing was done behind the application's back: the transaction is there still, for it to abort.
     await producer.abort_transaction(5)

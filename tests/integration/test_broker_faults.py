@@ -17,7 +17,7 @@ def produced(broker, topic="t", client_id="c", **config):
     settings = {"message.timeout.ms": 3_000, "log_level": 0, "retries": 0, "client.id": client_id, "linger.ms": 0}
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings, **config})
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(10)
+    producer.flush(60)
     return errors[0], time.monotonic() - started
 
 

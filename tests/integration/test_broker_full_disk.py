@@ -33,14 +33,14 @@ def full_disk(monkeypatch):
 
 def create(admin, name):
     (future,) = admin.create_topics([NewTopic(name, 1)]).values()
-    return future.result(10)
+    return future.result(60)
 
 
 def produced(broker, topic, value):
     errors = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 1500, "log_level": 0})
     producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(10)
+    producer.flush(60)
     return errors[0]
 
 
@@ -67,7 +67,7 @@ def test_what_a_full_disk_does_not_take_is_not_acknowledged_and_comes_back_when_
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert values(broker, "new") == [b"after"]
         assert values(broker, "t") == [b"before", b"after"]
-        topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=60).topics
         assert set(topics) - {"__consumer_offsets"} == {"t", "new"}
 
 

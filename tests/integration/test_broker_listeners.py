@@ -13,7 +13,7 @@ from kclient_quota.errors import ConfigError
 
 def brokers_of(servers, **config):
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, **config})
-    return {(each.host, each.port) for each in admin.list_topics(timeout=5).brokers.values()}
+    return {(each.host, each.port) for each in admin.list_topics(timeout=60).brokers.values()}
 
 
 def test_what_is_secured_has_no_way_around_it():

@@ -39,7 +39,7 @@ def test_confluent_kafka_gets_back_what_it_wrote(cluster, compression, idempoten
 
 
 def _consume(consumer, count):
-    values, deadline = [], time.monotonic() + 20
+    values, deadline = [], time.monotonic() + 60
     while len(values) < count:
         assert time.monotonic() < deadline, f"{len(values)} of {count}"
         for message in consumer.consume(500, 0.5):
@@ -82,7 +82,7 @@ def test_confluent_kafka_administers_topics(cluster):
     (configs,) = (future.result() for future in admin.describe_configs([resource]).values())
     assert configs["retention.bytes"].value == "1000000"
     admin.delete_topics(["made"])["made"].result()
-    assert "made" not in admin.list_topics(timeout=10).topics
+    assert "made" not in admin.list_topics(timeout=60).topics
     (deleted,) = admin.delete_records([TopicPartition("t", 0, -1)]).values()
     assert deleted.result().low_watermark == 0
 

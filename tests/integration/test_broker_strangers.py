@@ -143,7 +143,7 @@ def test_half_frames_hold_up_nobody_and_cost_what_was_sent(broker: EmbeddedBroke
             with connect(broker) as other:
                 assert median_answer_ms(Wire(other, "other"), 10) < 1_000
         assert resident_mb() - before_mb < 60, "300 times 20 MB were claimed"
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while broker.metrics()[1, "socket-server-metrics", "connection-count", ""]:
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -111,7 +111,7 @@ def test_a_reconnected_client_begins_anew():
             assert push(connection, told).error_code == ErrorCode.NONE
             assert push(connection, told).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         with connect(cluster) as connection:
-            end = time.monotonic() + 5
+            end = time.monotonic() + 60
             while (code := push(connection, told).error_code) and time.monotonic() < end:
                 time.sleep(0.02)
             assert code == ErrorCode.NONE
@@ -166,14 +166,14 @@ def test_librdkafka_pushes_what_it_is_asked_for():
         cluster.set_client_metrics("all", metrics=[PRODUCER_PREFIX], interval_ms=200)
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "plain"})
         producer.produce("t", b"x")
-        producer.flush(5)
+        producer.flush(60)
         pushes = wait_for_pushes(cluster, 3)
         del producer
         assert {name for push in pushes for name in push.metric_names()} >= {
             PRODUCER_PREFIX + name for name in ("connection.creation.total", "node.request.latency.avg")
         }
         assert {push.context.client_software_name for push in pushes} == {"confluent-kafka-python"}
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while not cluster.pushes[-1].terminating and time.monotonic() < end:
             time.sleep(0.02)
         assert cluster.pushes[-1].terminating

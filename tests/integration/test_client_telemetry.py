@@ -63,7 +63,7 @@ def test_a_producer_pushes_what_is_required_and_what_throttles_it(cluster):
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "ours"}) as producer:
         for _ in range(3):
             producer.produce("t", b"x")
-            producer.flush(5)
+            producer.flush(60)
             wait_until(lambda: producer.poll(0.2) and False, 0.6)
         required = {
             "producer.connection.creation.rate",
@@ -87,7 +87,7 @@ def test_librdkafka_keeps_silent_where_ours_pushes(cluster):
     cluster.set_client_metrics("all", interval_ms=200)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "one"}) as producer:
         producer.produce("t", b"x")
-        producer.flush(5)
+        producer.flush(60)
         wait_until(lambda: len(pushes(cluster, "one")) >= 2)
     assert {push.context.client_software_name for push in pushes(cluster, "one")} == {"kclient-quota"}
 
@@ -184,7 +184,7 @@ def test_switched_off_nothing_is_asked_or_pushed(cluster):
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "off", "enable.metrics.push": False}
     with Producer(conf) as producer:
         producer.produce("t", b"x")
-        producer.flush(5)
+        producer.flush(60)
         producer.register_metric_for_subscription(MetricName("a", "b"), lambda: 1)
         with pytest.raises(ConfigError, match=r"Set config `enable\.metrics\.push` to `true`"):
             producer.client_instance_id(1)

@@ -160,7 +160,7 @@ def test_groups_on_three_brokers():
         joined = {seen.broker_id for seen in broker.requests if seen.api_key == SYNC_GROUP}
         assert len(joined) > 1, "groups are spread over the brokers"
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        listed = admin.list_consumer_groups().result(10)
+        listed = admin.list_consumer_groups().result(60)
         assert {group.group_id for group in listed.valid} == {f"g{number}" for number in range(6)}
 
 
@@ -183,22 +183,22 @@ def test_administration_of_groups(broker):
     with consumer(broker, client_id="c1") as member:
         until(lambda got: len(got) == 8, member)
         member.commit(asynchronous=False)
-        (described,) = [future.result(10) for future in admin.describe_consumer_groups(["g"]).values()]
+        (described,) = [future.result(60) for future in admin.describe_consumer_groups(["g"]).values()]
         assert (described.state.name, described.coordinator.id, described.partition_assignor) == ("STABLE", 1, "range")
         (shown,) = described.members
         assert (shown.client_id, len(shown.assignment.topic_partitions)) == ("c1", 4)
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            admin.delete_consumer_groups(["g"])["g"].result(10)
-    (listed,) = admin.list_consumer_groups().result(10).valid
+            admin.delete_consumer_groups(["g"])["g"].result(60)
+    (listed,) = admin.list_consumer_groups().result(60).valid
     assert (listed.group_id, listed.state.name, listed.is_simple_consumer_group) == ("g", "EMPTY", False)
     change = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, 1)])
-    (altered,) = [future.result(10) for future in admin.alter_consumer_group_offsets([change]).values()]
+    (altered,) = [future.result(60) for future in admin.alter_consumer_group_offsets([change]).values()]
     assert altered.topic_partitions[0].error is None
     ask = ConsumerGroupTopicPartitions("g")
-    (offsets,) = [future.result(10) for future in admin.list_consumer_group_offsets([ask]).values()]
+    (offsets,) = [future.result(60) for future in admin.list_consumer_group_offsets([ask]).values()]
     assert {(p.partition, p.offset) for p in offsets.topic_partitions} == {(0, 1), (1, 2), (2, 2), (3, 2)}
-    admin.delete_consumer_groups(["g"])["g"].result(10)
-    assert admin.list_consumer_groups().result(10).valid == []
+    admin.delete_consumer_groups(["g"])["g"].result(60)
+    assert admin.list_consumer_groups().result(60).valid == []
 
 
 def test_the_initial_delay_is_kafkas_when_asked_for():

@@ -101,7 +101,7 @@ def test_new_partitions_are_found(broker):
     with consumer(broker) as first:
         until(lambda _: len(assigned(first)) == 4, first)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_partitions([NewPartitions("t", 6)])["t"].result(10)
+        admin.create_partitions([NewPartitions("t", 6)])["t"].result(60)
         until(lambda _: len(assigned(first)) == 6, first)
 
 
@@ -139,17 +139,17 @@ def test_administration(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     with consumer(broker) as first:
         until(lambda _: len(assigned(first)) == 4, first)
-        (listed,) = admin.list_consumer_groups().result(10).valid
+        (listed,) = admin.list_consumer_groups().result(60).valid
         assert (listed.group_id, listed.state.name, listed.type.name) == ("g", "STABLE", "CONSUMER")
-        (described,) = [future.result(10) for future in admin.describe_consumer_groups(["g"]).values()]
+        (described,) = [future.result(60) for future in admin.describe_consumer_groups(["g"]).values()]
         assert described.type.name == "CONSUMER"
         assert described.partition_assignor == "uniform"
         (member,) = described.members
         assert len(member.assignment.topic_partitions) == 4
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-            admin.delete_consumer_groups(["g"])["g"].result(10)
-    admin.delete_consumer_groups(["g"])["g"].result(10)
-    assert admin.list_consumer_groups().result(10).valid == []
+            admin.delete_consumer_groups(["g"])["g"].result(60)
+    admin.delete_consumer_groups(["g"])["g"].result(60)
+    assert admin.list_consumer_groups().result(60).valid == []
 
 
 def test_a_transaction_commits_offsets_of_a_kip848_group(broker):

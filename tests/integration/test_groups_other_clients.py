@@ -75,7 +75,7 @@ async def test_aiokafka_joins_rebalances_commits_and_resumes(broker):
         second = AIOKafkaConsumer("t", **config)
         await second.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not len(first.assignment()) == len(second.assignment()) == 2:  # noqa: ASYNC110 - no event to await
                     await asyncio.sleep(0.05)
             assert {await second.committed(p) for p in second.assignment()} == {10}

@@ -45,7 +45,7 @@ def read_back(cluster: EmbeddedBroker, partitions: int, expected: int) -> Counte
     reader = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
     reader.assign([TopicPartition("orders", partition, 0) for partition in range(partitions)])
     seen: Counter[bytes] = Counter()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while seen.total() < expected and time.monotonic() < deadline:
         seen.update((message.value() or b"")[:6] for message in reader.consume(1_000, 0.3))
     seen.update((message.value() or b"")[:6] for message in reader.consume(1_000, 0.5))
@@ -80,7 +80,7 @@ def test_leaders_that_move_and_new_partitions_are_followed(
     produce_for(1)
     cluster.start_broker(2)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_partitions([NewPartitions("orders", 2 * PARTITIONS)])["orders"].result(10)
+    admin.create_partitions([NewPartitions("orders", 2 * PARTITIONS)])["orders"].result(60)
     produce_for(3)
     assert producer.flush(30) == 0
     producer.close()
@@ -151,7 +151,7 @@ def paced(cluster: EmbeddedBroker, **conf: Any) -> Consumer:
 def received(consumer: Consumer, count: int) -> Counter[int]:
     """Partitions of `count` messages, and of those that come soon after."""
     seen: Counter[int] = Counter()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while seen.total() < count and time.monotonic() < deadline:
         seen.update(message.partition() or 0 for message in consumer.consume(100, 0.2))
     seen.update(message.partition() or 0 for message in consumer.consume(100, 0.5))

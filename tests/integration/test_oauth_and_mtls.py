@@ -192,7 +192,7 @@ def pushed_as(cluster, conf):
     """Principals of the telemetry that a producer of ours with this configuration pushes."""
     cluster.set_client_metrics("all", interval_ms=100)
     with Producer({**conf, "enable.metrics.push": True}):
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not (found := [p for p in cluster.pushes if p.client_id == conf["client.id"]]) and time.monotonic() < end:
             time.sleep(0.02)
     return {push.context.principal for push in found}

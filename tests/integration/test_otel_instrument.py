@@ -85,7 +85,7 @@ def test_metrics_of_clients_made_before_and_after(conf, instrumented):
         producer.produce("orders", b"x" * 1_000)
     found = collected(reader)
     assert of(found, "kafka.producer.queue.messages", **{"messaging.client.id": "shop"}) == len(producer) > 0
-    producer.flush(20)
+    producer.flush(60)
     consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
     consume(consumer, 40)

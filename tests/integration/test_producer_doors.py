@@ -70,7 +70,7 @@ def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker)
     producer = made(conf(broker, **{"interceptor.classes": [watching], "quota.backoff": "raise"}))
     broker.throttle_next(PRODUCE, 60_000)
     producer.produce("orders", b"x")
-    producer.flush(5)
+    producer.flush(60)
     producer.poll(0.2)
     with pytest.raises(QuotaThrottledError):
         producer.produce("orders", b"y")
@@ -88,7 +88,7 @@ def test_a_waiting_produce_keeps_a_consumer_alive(broker: EmbeddedBroker) -> Non
     producer = made(conf(broker, **{"max.block.ms": 1_000}), heartbeat=consumer)
     broker.throttle_next(PRODUCE, 60_000)
     producer.produce("orders", b"x")
-    producer.flush(5)
+    producer.flush(60)
     producer.poll(0.2)
     before = consumer.beats
     with pytest.raises(QuotaThrottledError):
@@ -114,7 +114,7 @@ def test_a_consumer_outlives_its_poll_interval_while_produce_waits(
     producer = made(conf(broker, **{"max.block.ms": 8_000}), heartbeat=consumer)
     broker.throttle_next(PRODUCE, 60_000)
     producer.produce("orders", b"x")
-    producer.flush(5)
+    producer.flush(60)
     producer.poll(0.2)
     with pytest.raises(QuotaThrottledError):
         producer.produce("orders", b"y")
@@ -188,7 +188,7 @@ def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: 
     producer = made(conf(broker, **own))
     broker.throttle_next(PRODUCE, 400)
     producer.produce("orders", b"x")
-    producer.flush(5)
+    producer.flush(60)
     deadline = time.monotonic() + 60
     while not (throttles and statistics) and time.monotonic() < deadline:
         producer.poll(0.5)
@@ -202,7 +202,7 @@ def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: Embe
     producer = made(conf(broker, **{"max.block.ms": 300}))
     broker.throttle_next(PRODUCE, 60_000)
     producer.produce("orders", b"x")
-    producer.flush(5)
+    producer.flush(60)
     producer.poll(0.2)
     refused: list[BaseException] = []
 

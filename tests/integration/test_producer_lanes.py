@@ -103,7 +103,7 @@ def test_lanes_divide_the_quota_by_their_weights(broker: EmbeddedBroker, full: s
                 producer.produce("orders", b"x" * 900, key, on_delivery=on_delivery)
 
     offer(producer, 12, turn)
-    producer.flush(20)
+    producer.flush(60)
     assert sent["three"] / sent.total() == pytest.approx(0.75, rel=0.1)
     assert sent.total() > 0.2 * 12 * QUOTA  # how much of a quota is used is measured elsewhere, alone
 

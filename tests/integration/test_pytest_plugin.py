@@ -93,11 +93,11 @@ def test_records_leave_out_what_was_aborted_and_keep_what_is_doubled(kafka_broke
         for name, ends in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
             producer.begin_transaction()
             producer.produce("orders", name, headers=[("why", None)])
-            producer.flush(10)
+            producer.flush(60)
             ends(10)
         producer.begin_transaction()
         producer.produce("orders", "open")
-        producer.flush(10)
+        producer.flush(60)
         assert [record.value for record in kafka_broker.records("orders")] == [b"kept"]
         every = kafka_broker.records("orders", uncommitted=True)
         assert [record.value for record in every] == [b"kept", b"dropped", b"open"]

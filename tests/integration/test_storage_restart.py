@@ -27,7 +27,7 @@ def read_all(broker, count_of_partitions=1, **config):
         }
     )
     consumer.assign([TopicPartition("t", index, 0) for index in range(count_of_partitions)])
-    values, ended, deadline = [], 0, time.monotonic() + 20
+    values, ended, deadline = [], 0, time.monotonic() + 60
     while ended < count_of_partitions:
         assert time.monotonic() < deadline
         message = consumer.poll(0.5)

@@ -37,7 +37,7 @@ def read(broker, isolation="read_committed", topic="out", partitions=2):
         }
     )
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    values, ended, deadline = [], set(), time.monotonic() + 20
+    values, ended, deadline = [], set(), time.monotonic() + 60
     while len(ended) < partitions:
         assert time.monotonic() < deadline
         message = consumer.poll(0.5)
@@ -147,7 +147,7 @@ def test_consume_transform_produce_moves_offsets_with_the_records(broker):
 
     def take(made, count):
         messages = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(messages) < count:
             assert time.monotonic() < deadline
             messages += made.consume(count - len(messages), 0.2)
@@ -172,7 +172,7 @@ def test_a_member_that_has_lost_its_group_may_not_commit_in_a_transaction(broker
     producer = transactional(broker)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     consumer.subscribe(["t"])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not consumer.assignment():
         assert time.monotonic() < deadline
         consumer.poll(0.05)

@@ -24,7 +24,7 @@ def trickle(cluster: Any, topic: str, stop: threading.Event) -> None:
             producer.produce(topic, b"x" * 500)
             sent += 1
         producer.poll(0)
-    producer.flush(10)
+    producer.flush(60)
 
 
 def each_call_gets(cluster: Any, kind: Any, quota: int | None) -> list[int]:

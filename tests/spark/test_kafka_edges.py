@@ -68,7 +68,7 @@ def produce(cluster, topic, partition, numbers, size=0, **conf):
     for number in numbers:
         value = b"%d" % number
         producer.produce(topic, value.ljust(size), partition=partition, timestamp=1_000 + number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def read(reader, ranges):
@@ -255,7 +255,7 @@ def test_headers_and_pace_are_columns_when_asked_for(cluster, source):
     produce(cluster, "paced", 0, range(300), size=1_000, **{"batch.size": 10_000})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce("paced", b"300", headers=[("a", b"1"), ("b", None), ("a", b"2")], timestamp=5)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     size = {"kafka.fetch.message.max.bytes": "20000"}
     options = {"kafka.client.id": "throttled", "kafka.quota.backoff": "off", **size}
     reader = source("paced", includeHeaders="true", includePace="true", **options)

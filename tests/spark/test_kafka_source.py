@@ -33,7 +33,7 @@ def produce(broker, topic, numbers, **conf):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **conf})
     for number in numbers:
         producer.produce(topic, b"%d" % number, b"k", partition=number % TOPICS[topic], timestamp=1_000_000 + number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def transact(broker):
@@ -44,7 +44,7 @@ def transact(broker):
         producer.begin_transaction()
         for number in range(5):
             producer.produce("gaps", b"%d/%d" % (round_, number), partition=0)
-        producer.flush(10)
+        producer.flush(60)
         if round_ % 2:
             producer.abort_transaction(10)
         else:
@@ -124,7 +124,7 @@ def test_a_batch_is_what_the_quota_gives_in_an_interval(stream, cluster):
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 4_000})
     for number in range(120):
         producer.produce("slow", b"%01000d" % number, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     options = {"kafka.client.id": "paced", "maxBytesPerTrigger": "quota", "triggerSeconds": "1"}
     batches = stream(subscribe="slow", **options)
     assert [len(batches[number]) for number in sorted(batches)] == [40, 40, 40]
