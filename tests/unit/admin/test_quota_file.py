@@ -188,3 +188,15 @@ def test_pruning_removes_what_the_file_does_not_set():
     ]
     assert plan.unmanaged == 0
     assert str(planned("")) == "0 to add, 0 to change, 0 to remove; 4 that the file does not manage stay as they are"
+
+
+def test_an_address_is_not_concerned_by_what_others_gain_or_lose():
+    ip, user = of(ip="10.0.0.1"), of(user="alice")
+    rate = QuotaUnit("connection_creation_rate", "connections")
+    for before, after in (({}, {ip: {rate: 5.0}}), ({ip: {rate: 5.0}}, {})):
+        had, has = before | {user: {P: 2.0}}, after | {user: {P: 1.0}}
+        plan = make_plan(QuotaFile(()), had, has, to_write(had, {}, 1), to_write(has, {}, 1))
+        assert {(each.entity, each.key) for each in plan.effective} == {
+            (ip, "connection_creation_rate"),
+            (user, "producer_byte_rate"),
+        }

@@ -143,6 +143,18 @@ def test_idle_for_a_day_sends_less_than_half_a_second_at_once():
     assert 38 <= at_once <= 48
 
 
+@pytest.mark.parametrize(("idle_ms", "least", "most"), [(11_999, 1, 11), (12_000, 38, 48)])
+def test_only_who_was_not_throttled_for_a_whole_window_makes_up_for_idling_at_once(idle_ms, least, most):
+    pacer = Pacer(10_000)
+    now = send_all(pacer, 100, 10, T0)[-1]
+    pacer.on_throttle(1, now)
+    now += 1 + idle_ms
+    pacer.admit_at_ms(100, now)
+    now += 1_000
+    at_once = sum(at == now for at in send_all(pacer, 100, 300, now))
+    assert least <= at_once <= most
+
+
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])
 def test_limit_must_be_above_zero(limit):
     with pytest.raises(ConfigError, match="above 0"):

@@ -329,3 +329,14 @@ def test_what_queues_behind_our_own_batches_is_not_taken_for_a_distance(link, in
             flying.append((free_ms + round_trip_ms, grant.raw_bytes))
         most = max(most, pace.outstanding)
     assert most <= 1.5 * rate, "half a second's worth, and no more than a second for the distance"
+
+
+def test_a_short_throttle_lasts_no_longer_because_the_clock_was_put_back():
+    pace, now = queue_of().pace, 10 * T0
+    pace.on_granted(30_000, now)
+    pace.on_wire(30_000, now)
+    pace.on_throttle(300, now)
+    assert pace.throttled_for_ms(now + 100) == 200
+    assert pace.throttled_for_ms(now - 3_600_000) == 300
+    pace.on_throttle(100, now - 3_600_000)
+    assert pace.throttled_for_ms(now - 3_600_000) == 300

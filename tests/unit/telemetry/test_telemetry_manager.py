@@ -3,6 +3,7 @@
 import gzip
 import logging
 import math
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -292,6 +293,18 @@ def test_a_lost_connection_forgets_the_client_and_its_rate_limit():
     assert broker.metric("instance-count") == 0
     assert broker.push() == NONE
     assert broker.push() == THROTTLED
+
+
+def test_who_was_forgotten_and_came_back_over_another_connection_does_not_go_with_the_old_one():
+    broker = Broker(interval=100)
+    broker.get()
+    broker.now += 300
+    broker.manager.expire(broker.now)
+    broker.get(context=replace(CONTEXT, connection_id="c2"))
+    broker.manager.connection_closed("c1")
+    assert broker.metric("instance-count") == 1
+    broker.manager.connection_closed("c2")
+    assert broker.metric("instance-count") == 0
 
 
 def test_a_subscription_change_keeps_what_was_counted():
