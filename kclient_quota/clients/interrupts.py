@@ -1,6 +1,7 @@
-"""What is left of a Ctrl-C that came inside one of confluent_kafka's callbacks."""
+"""Calls of confluent_kafka's that a Ctrl-C comes into: in one of its callbacks, or while it waits without limit."""
 
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 
@@ -19,3 +20,38 @@ def interruptible(work: Callable[..., Any], *args: Any) -> Any:
         return work(*args)
     except SystemError as error:
         raise lost_interrupt(error) from None
+
+
+class CallApart:
+    """A call that may not keep its own time, made in a thread of its own, so that whoever waits for it can leave.
+
+    Args:
+        name: of the thread.
+        work: what to call.
+        args: with what.
+    """
+
+    def __init__(self, name: str, work: Callable[..., Any], *args: Any) -> None:
+        self._done = Event()
+        self._work: Callable[[], Any] | None = lambda: work(*args)
+        self._error: BaseException | None = None
+        Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        work, self._work = self._work, None
+        assert work is not None
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again where the application waits
+            self._error = error
+        del work  # with what it holds on to, before anybody goes on
+        self._done.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has returned, within so many seconds."""
+        return self._done.wait(timeout_s)
+
+    def raise_error(self) -> None:
+        """Raise what it has raised, if anything."""
+        if self._error is not None:
+            raise self._error

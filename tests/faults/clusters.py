@@ -73,8 +73,8 @@ class ApacheApart(ApacheKafkaApart):
         for node_id in (1, 2, 3):
             self.start_broker(node_id)
 
-    def told_by(self, client_id: str) -> list[int]:
-        """How many deliveries each push told that was taken."""
+    def told_by(self, client_id: str) -> list[tuple[int, int]]:
+        """What each push told of deliveries that was taken."""
         files = sorted(Path(self._pushes.name).glob(f"*,{client_id},*"))
         return [delivered_in(parse(file.read_bytes())) for file in files if not file.name.endswith(".part")]
 

@@ -91,10 +91,10 @@ class EmbeddedApart:
         """As it was."""
         self._ask("limit", size=resource.RLIM_INFINITY)
 
-    def told_by(self, client_id: str) -> list[int]:
-        """How many deliveries each push told that was taken."""
-        files = sorted(self._folder_of("pushes").glob(f"*,{client_id}"))
-        return [int(file.read_text()) for file in files]
+    def told_by(self, client_id: str) -> list[tuple[int, int]]:
+        """What each push told of deliveries that was taken."""
+        texts = [file.read_text().split() for file in self._folder_of("pushes").glob(f"*,{client_id}")]
+        return [(int(began), int(value)) for began, value in texts]
 
     def _folder_of(self, what: str) -> Path:
         return Path(self._folder.name) / what
@@ -119,7 +119,8 @@ class Kept:
 
     def export_metrics(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
         name = f"{time.time_ns()},{context.authorizable_request_context.client_id}"
-        (self._folder / name).write_text(str(delivered_in(parse(payload.data))))
+        began, value = delivered_in(parse(payload.data))
+        (self._folder / name).write_text(f"{began} {value}")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from kclient_quota import Producer
 from kclient_quota.testing.proxies import Proxies
 from tests.faults.breaking import AFTER_S, AT_ONCE, Fault
-from tests.faults.telemetry import tell_delivered
+from tests.faults.telemetry import tell_delivered, told
 
 QUOTA = 60_000
 PARTITIONS = 3
@@ -79,9 +79,9 @@ def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> d
     for kind, one in seen.items():
         _judge(cluster, f"{name}-{kind}", one, broke if fault in AT_ONCE else mended)
         if hasattr(cluster, "told_by"):
-            told = cluster.told_by(f"{name}-{kind}")
-            one.pushes = len(told)
-            one.told = round(sum(told) / len(one.delivered), 3) if kind == "ours" else None
+            pushes = cluster.told_by(f"{name}-{kind}")
+            one.pushes = len(pushes)
+            one.told = round(told(pushes) / len(one.delivered), 3) if kind == "ours" else None
     return seen
 
 

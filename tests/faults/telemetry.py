@@ -16,15 +16,28 @@ def tell_delivered(producer: Any, delivered: list[Any]) -> None:
     producer.register_metric_for_subscription(MetricName("delivered", "faults"), lambda: len(delivered), MetricKind.SUM)
 
 
-def delivered_in(push: Any) -> int:
-    """How many more one push (`MetricsData`) tells than the one before."""
-    return round(
-        sum(
-            point.as_double or point.as_int
-            for one in push.resource_metrics
-            for scope in one.scope_metrics
-            for metric in scope.metrics
-            if metric.name == DELIVERED
-            for point in metric.sum.data_points
-        )
+def delivered_in(push: Any) -> tuple[int, int]:
+    """How many more one push (`MetricsData`) tells than the last one that was answered, and when that was."""
+    points = [
+        point
+        for one in push.resource_metrics
+        for scope in one.scope_metrics
+        for metric in scope.metrics
+        if metric.name == DELIVERED
+        for point in metric.sum.data_points
+    ]
+    return (
+        max((point.start_time_unix_nano for point in points), default=0),
+        round(sum(point.as_double or point.as_int for point in points)),
     )
+
+
+def told(pushes: list[tuple[int, int]]) -> int:
+    """What `delivered_in` of several pushes comes to.
+
+    A push whose answer was lost is contained in the next one, which begins when it began.
+    """
+    by_beginning: dict[int, int] = {}
+    for began, value in pushes:
+        by_beginning[began] = max(value, by_beginning.get(began, 0))
+    return sum(by_beginning.values())

@@ -34,6 +34,11 @@ gzip than at librdkafka's own level, for up to 8 ms of processor time each, outs
 HARDER_BYTES: Final = 1_100_000
 """Largest quota, in bytes per second, for which that is worth its processor time."""
 
+IDLE_MS: Final = 30_000
+"""After so long without use a transactional producer closes a connection; librdkafka never does. What waits for a
+coordinator that is gone looks for another one whenever a connection comes or goes, and only then: half of the default
+`transaction.timeout.ms` leaves it time to go on."""
+
 MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 MESSAGE_TIMEOUT_MS: Final = 300_000
 NO_TIMEOUT_MS: Final = 1 << 40
@@ -58,11 +63,13 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger. A batch
     takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for speed. When
     all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the brokers it knew; a
-    `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so transactions go without.
+    `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so transactions go without. A
+    broker that has left the cluster is given up all the same: `IDLE_MS`.
     """
     out = dict(conf)
     if conf.get("transactional.id"):
         out.setdefault("metadata.recovery.strategy", "none")
+        out.setdefault("connections.max.idle.ms", IDLE_MS)
     everything = {**conf, **(conf.get("default.topic.config") or {})}
     if allows_idempotence(everything):
         out["enable.idempotence"] = True

@@ -6,19 +6,29 @@ has left, behind whatever throttle: where aborting is asked for, they time out a
 (`message.timeout.ms`), upon which librdkafka raises the producer's epoch (KIP-360), so that what is read late is
 refused for its own; and near its end nothing is sent while anything is unanswered. The coordinator is spoken to on a
 connection of its own, which no throttle of produce requests mutes.
+
+`send_offsets_to_transaction()` needs the group's coordinator as well. While nobody is, or the one that was is gone from
+the cluster, librdkafka forgets the time that it was given: it waits until any of its connections comes or goes. So it
+waits in a thread of its own, and the application goes on in time.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from kclient_quota.clients.interrupts import CallApart
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
 
+GRACE_MS: Final = 1_000
+"""So much later than librdkafka ought to, we say ourselves that a call's time is over."""
+
 
 class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
+
+    _sending_offsets: CallApart | None = None  # what an application waits for, or has stopped waiting for
 
     def _insist_on_parent(self) -> None:
         """In a forked child librdkafka would wait for threads that only the parent has.
@@ -76,14 +86,39 @@ class TransactingProducer(WaitingProducer):
         connection that a throttle mutes, where it could not be called back and the heartbeat would not go on.
 
         Raises:
-            KafkaException: as `commit_transaction()`.
+            KafkaException: as `commit_transaction()`; and when the time, or the transaction's, is over and the group's
+                coordinator has not answered. Its `txn_requires_abort()` is true then.
         """
         self._insist_on_parent()
         deadline_ms = self._deadline_ms(timeout)
         if not self._outbox.is_open and self._transaction.is_open and not self._outbox.is_calling():
             self._deliver(deadline_ms)
             self._await_calm(deadline_ms)
-        super().send_offsets_to_transaction(positions, group_metadata, self._left_s(deadline_ms))
+        left_s = self._left_s(deadline_ms)
+        send = super().send_offsets_to_transaction
+        sending = CallApart("send offsets", send, positions, group_metadata, left_s)
+        if self._sending_offsets is None:  # otherwise librdkafka refuses another one
+            self._sending_offsets = sending
+        if not self._await_offsets(deadline_ms, sending):
+            text = "send_offsets_to_transaction: the group's coordinator did not answer in time; abort, and begin anew"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, txn_requires_abort=True))  # noqa: SLF001
+        sending.raise_error()
+
+    def _await_offsets(self, deadline_ms: int | None, sending: CallApart | None) -> bool:
+        """Wait, as long as the transaction lasts, until librdkafka has sent the offsets; whether it has."""
+        clock = self._clock
+        if sending is None:
+            return True
+        last_ms = clock.now_ms() + self._transaction.left_ms(clock.now_ms())
+        last_ms = GRACE_MS + (last_ms if deadline_ms is None else min(last_ms, deadline_ms))
+        while not sending.wait(max(0, min(last_ms - clock.now_ms(), SLICE_MS)) / 1000):
+            if self._heartbeat is not None:
+                self._heartbeat()
+            if clock.now_ms() >= last_ms:
+                return False
+        if self._sending_offsets is sending:
+            self._sending_offsets = None
+        return True
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Deliver what there is and commit; does not wait for the quota until the transaction times out.
@@ -108,11 +143,20 @@ class TransactingProducer(WaitingProducer):
         self._transaction.on(Event.COMMIT)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Abort the transaction; does nothing when an error has told that it was ended already."""
+        """Abort the transaction; does nothing when an error has told that it was ended already.
+
+        Raises:
+            KafkaException: as confluent_kafka's; `retriable()` while a `send_offsets_to_transaction()` whose time was
+                over still waits for the group's coordinator.
+        """
         self._insist_on_parent()
         if self._transaction.ended is None:
+            deadline_ms = self._deadline_ms(timeout)
             self._drop_queue()
-            self._inside(super().abort_transaction, timeout)
+            if not self._await_offsets(deadline_ms, self._sending_offsets):
+                text = "abort_transaction: the group's coordinator still does not answer; try again"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
+            self._inside(super().abort_transaction, self._left_s(deadline_ms))
             self._tell_reports()
         self._transaction.on(Event.ABORT)
 
@@ -137,6 +181,7 @@ class TransactingProducer(WaitingProducer):
         if not self._transaction.possible:
             return True
         try:
+            self._await_offsets(self._deadline_ms(timeout_s), self._sending_offsets)
             self._inside(super().abort_transaction, timeout_s)
         except KafkaException as error:
             # Where none is open there is nothing that confluent_kafka's close() would wait for.

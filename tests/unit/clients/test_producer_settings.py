@@ -8,7 +8,7 @@ from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.producer import is_batch
-from kclient_quota.clients.producer.settings import keep_alive, with_callbacks, with_defaults
+from kclient_quota.clients.producer.settings import IDLE_MS, keep_alive, with_callbacks, with_defaults
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.testing.clock import ManualClock
 
@@ -169,4 +169,12 @@ def test_transactions_keep_the_brokers_they_know_when_all_connections_break() ->
     key = "metadata.recovery.strategy"
     assert with_defaults({"transactional.id": "t"}, NONE)[key] == "none"
     assert with_defaults({"transactional.id": "t", key: "rebootstrap"}, NONE)[key] == "rebootstrap"
+    assert key not in with_defaults({}, NONE)
+
+
+def test_connections_of_transactions_are_closed_for_want_of_use() -> None:
+    """What waits for a coordinator that is gone looks for another one when a connection comes or goes, not before."""
+    key = "connections.max.idle.ms"
+    assert with_defaults({"transactional.id": "t"}, NONE)[key] == IDLE_MS
+    assert with_defaults({"transactional.id": "t", key: 0}, NONE)[key] == 0
     assert key not in with_defaults({}, NONE)

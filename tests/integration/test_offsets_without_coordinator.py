@@ -1,0 +1,100 @@
+"""`send_offsets_to_transaction()` while a group has no coordinator: librdkafka forgets the time that it was given."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.request.controls import Intercepted
+from kclient_quota.clients.producer import Producer
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import FindCoordinatorResponse
+from tests.integration.made_producers import made
+
+OFFSETS = [TopicPartition("orders", 0, 1)]
+AGES_S = 60
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(brokers=3, topics={"orders": 3}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def group(cluster: EmbeddedBroker) -> Iterator[Any]:
+    """Of group g, whose coordinator is broker 1."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    try:
+        yield consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+
+
+def begun(cluster: EmbeddedBroker, conf: dict[str, Any], *, leader: int) -> Producer:
+    """A producer with a transaction open, and a message in it that this broker leads the partition of."""
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t", "max.block.ms": 500, **conf}
+    producer = made(conf)
+    producer.init_transactions(AGES_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"v", partition=leader - 1)
+    assert producer.flush(AGES_S) == 0
+    return producer
+
+
+def no_group_has_one(seen: Intercepted) -> FindCoordinatorResponse | None:
+    request: Any = seen.request
+    if request.key_type:
+        return None
+    return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, node_id=-1, host="", port=-1)
+
+
+def test_the_call_ends_in_time_and_the_transaction_can_be_aborted(cluster: EmbeddedBroker, group: Any) -> None:
+    cluster.control("FindCoordinator", no_group_has_one, times=None)
+    beats: list[float] = []
+    producer = begun(cluster, {"connections.max.idle.ms": 1_500}, leader=2)
+    producer._heartbeat = lambda: beats.append(time.monotonic())
+    with pytest.raises(KafkaException, match="did not answer in time") as late:
+        producer.send_offsets_to_transaction(OFFSETS, group, 1)
+    assert late.value.args[0].txn_requires_abort()
+    assert len(beats) > 5
+    with pytest.raises(KafkaException, match="still does not answer") as busy:
+        producer.abort_transaction(0)
+    assert busy.value.args[0].retriable()
+    with pytest.raises(KafkaException) as another:
+        producer.send_offsets_to_transaction(OFFSETS, group, 1)
+    assert another.value.args[0].code() == KafkaError._PREV_IN_PROGRESS
+    cluster.clear_controls()
+    producer.abort_transaction(AGES_S)
+    producer.begin_transaction()
+    producer.produce("orders", b"v", partition=1)
+    producer.send_offsets_to_transaction(OFFSETS, group, AGES_S)
+    producer.commit_transaction(AGES_S)
+
+
+def test_closing_meanwhile_does_not_wait_for_it(cluster: EmbeddedBroker, group: Any) -> None:
+    cluster.control("FindCoordinator", no_group_has_one, times=None)
+    producer = begun(cluster, {"transaction.timeout.ms": 3_000}, leader=2)
+    with pytest.raises(KafkaException, match="did not answer in time"):
+        producer.send_offsets_to_transaction(OFFSETS, group)
+    assert not producer.close()
+    cluster.clear_controls()
+
+
+def test_a_coordinator_that_has_left_the_cluster_is_looked_for_anew(cluster: EmbeddedBroker, group: Any) -> None:
+    """As soon as a connection is closed for want of use; with librdkafka's own defaults none ever is."""
+    producer = begun(cluster, {"connections.max.idle.ms": 1_500}, leader=2)
+    producer.send_offsets_to_transaction(OFFSETS, group, AGES_S)
+    producer.commit_transaction(AGES_S)
+    cluster.stop_broker(1)
+    deadline = time.monotonic() + AGES_S
+    while 1 in producer.list_topics(timeout=AGES_S).brokers and time.monotonic() < deadline:
+        time.sleep(0.05)
+    producer.begin_transaction()
+    producer.produce("orders", b"v", partition=1)
+    producer.send_offsets_to_transaction(OFFSETS, group, AGES_S)
+    producer.commit_transaction(AGES_S)
