@@ -26,7 +26,7 @@ from kclient_quota.testing.apache import settings
 from kclient_quota.testing.apache.artefacts import ApacheKafkaUnavailable, class_path
 from kclient_quota.wire.connection import Connection, ConnectionSettings
 
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 120
 _CONTROL_TIMEOUT_S = 30
 _QUOTAS_S = 10
 _ATTEMPTS = 3
