@@ -1,6 +1,5 @@
 """Compacts logs when they are due, in turns with whatever else there is to do: Kafka's `LogCleaner`."""
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
 _BACKOFF_KEY: Final = "log.cleaner.backoff.ms"
 _BACKOFF_MS: Final = 15_000
 _BYTES_A_TURN: Final = 64 * 1024
-"""Some milliseconds of reading records."""
+_LEAST_BYTES: Final = 100
+"""What a step counts for, however little it has looked at: a turn has some hundred steps, a few milliseconds."""
 
 
 class LogCleaner:
@@ -29,7 +29,7 @@ class LogCleaner:
     def __init__(self, cluster: ClusterState, scheduler: "Scheduler") -> None:
         self._cluster = cluster
         self._scheduler = scheduler
-        self._due: deque[PartitionLog] = deque()
+        self._logs: Iterator[PartitionLog] = iter(())
         self._under_way: Iterator[int] = iter(())
         self._backoff_ms = _BACKOFF_MS
         self._next_look: Cancellable | None = None
@@ -53,26 +53,26 @@ class LogCleaner:
         self._next_look = self._scheduler.call_at(self._scheduler.now_ms() + max(1, self._backoff_ms), self.look)
 
     def look(self) -> None:
-        """Begin with the logs that are due now, and look again later."""
+        """Look at one log after the other, compact those that are due, and look again later."""
         self._next_look = None
-        now_ms = self._scheduler.now_ms()
-        self._due.extend(log for log in self._compacted_logs() if is_due(log, now_ms))
+        self._logs = self._all_logs()
         self._work()
 
-    def _compacted_logs(self) -> "Iterator[PartitionLog]":
-        for topic in self._cluster.topics.values():
-            if topic.partitions and topic.partitions[0].log.config.is_compacted:
-                yield from (partition.log for partition in topic.partitions)
+    def _all_logs(self) -> "Iterator[PartitionLog]":
+        for topic in list(self._cluster.topics.values()):
+            yield from (partition.log for partition in list(topic.partitions))
 
     def _work(self) -> None:
         now_ms, left = self._scheduler.now_ms(), _BYTES_A_TURN
         while left > 0:
             looked_at = next(self._under_way, None)
-            if looked_at is not None:
-                left -= looked_at
-            elif self._due:
-                self._under_way = compact(self._due.popleft(), now_ms)
-            else:
-                self._wait()
-                return
+            if looked_at is None:
+                log = next(self._logs, None)
+                if log is None:
+                    self._wait()
+                    return
+                looked_at = len(log.stored.segments)
+                if is_due(log, now_ms):
+                    self._under_way = compact(log, now_ms)
+            left -= max(looked_at, _LEAST_BYTES)
         self._scheduler.call_at(now_ms, self._work)

@@ -32,6 +32,7 @@ from kclient_quota.errors import ConfigError
 
 _BACKLOG = 512
 _TURNS = 4
+_LONGEST_END_S = 10
 _LOOKS_PER_IDLE = 10
 
 
@@ -228,10 +229,18 @@ class Runtime:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.kill_connections()
         await _turns()
+        await self._ended()
         for partition in self.cluster.partitions():
             partition.log.close()
         if self._storage is not None:
             self._storage.close()
+
+    async def _ended(self) -> None:
+        """Let long requests whose clients are gone come to their end: what has begun is not left half done."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LONGEST_END_S
+        while self._connections and loop.time() < deadline:
+            await asyncio.sleep(0)
 
     def _stop_listening(self) -> None:
         self.close_sockets()
@@ -257,6 +266,7 @@ class Runtime:
             connection
             for connection, node_id in self._connections.items()
             if client_id in {None, connection.state.client_id} and broker_id in {None, node_id}
+            if not connection.is_gone
         ]
         for connection in doomed:
             connection.abort()

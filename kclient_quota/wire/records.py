@@ -19,6 +19,7 @@ from kclient_quota.wire.batches import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL,
@@ -180,6 +181,20 @@ def with_records(header: BatchHeader, records: Sequence[KeyedBytes]) -> bytearra
         record_count=len(records),
     )
     return _sealed(changed, body)
+
+
+def without_records(header: BatchHeader) -> bytearray:
+    """A batch that holds nothing any more, but says whose it was, and its offsets and sequences.
+
+    As Apache Kafka's cleaner leaves the last batch of a producer (`DefaultRecordBatch.writeEmptyHeader`).
+    """
+    changed = header._replace(
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES,
+        attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
+        base_timestamp=-1,
+        record_count=0,
+    )
+    return _sealed(changed, b"")
 
 
 def _sealed(header: BatchHeader, body: bytes) -> bytearray:

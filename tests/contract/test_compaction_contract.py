@@ -15,6 +15,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kclient_quota.wire.batches import parse_header
+from kclient_quota.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kclient_quota.wire.records import Record, build_batch, without_records
+from tests.contract.wire_client import connected
+
 Unique = Callable[[str], str]
 Rows = list[tuple[int, bytes, bytes | None]]
 BACKOFF = "log.cleaner.backoff.ms"
@@ -111,3 +123,44 @@ def test_a_tombstone_stays_as_long_as_it_may(cluster: Any, unique: Unique, admin
     table.end_segment()
     time.sleep(1)
     assert table.read() == [(1, b"b", b"1"), (2, b"a", None)]
+
+
+def test_the_last_batch_of_a_producer_is_left_empty(cluster: Any, unique: Unique, admin: AdminClient) -> None:
+    table = Table(cluster, admin, unique("t"))
+    with connected(cluster) as wire:
+        given = wire.ask(InitProducerIdRequest(transaction_timeout_ms=1_000), InitProducerIdResponse, 4)
+        now_ms = time.time_ns() // 1_000_000
+        known = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch, "base_sequence": 0}
+        records = [Record(value, b"a", timestamp_ms=now_ms) for value in (b"1", b"2", b"3")]
+        batch = build_batch(records, compression=1, **known)
+
+        def produce() -> tuple[int, int]:
+            part = ProduceRequest.PartitionProduceData(index=0, records=batch)
+            data = ProduceRequest.TopicProduceData(name=table.topic, partition_data=[part])
+            answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[data]), ProduceResponse, 8)
+            told = answer.responses[0].partition_responses[0]
+            return told.error_code, told.base_offset
+
+        def first_batch() -> memoryview:
+            part = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            topic = FetchRequest.FetchTopic(topic=table.topic, partitions=[part])
+            request = FetchRequest(max_wait_ms=1_000, min_bytes=1, max_bytes=1 << 20, topics=[topic])
+            found = wire.ask(request, FetchResponse, 11).responses[0].partitions[0].records
+            assert found is not None
+            return memoryview(bytes(found))
+
+        assert produce() == (0, 0)
+        table.write((b"a", b"4"))
+        table.until([(3, b"a", b"4")])
+        batch_left = first_batch()
+        header = parse_header(batch_left)
+        assert bytes(batch_left[: header.size]) == bytes(without_records(header._replace(**_sent(batch))))
+        assert (header.base_offset, header.last_offset, header.record_count) == (0, 2, 0)
+        assert produce() == (0, 0), "it is a repetition"
+
+
+def _sent(batch: bytes | bytearray) -> dict[str, int]:
+    """What of a batch is to be found in what is left of it."""
+    header = parse_header(batch)
+    names = ("max_timestamp", "producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
+    return {name: getattr(header, name) for name in names}

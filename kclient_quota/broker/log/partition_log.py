@@ -141,7 +141,8 @@ class PartitionLog:
             return Appended(error)
         appended = self._store(batch, header, leader_epoch, now_ms)
         if not appended.error:
-            self._remember(header, appended.base_offset, max(header.max_timestamp, appended.log_append_time_ms), now_ms)
+            stored = header._replace(base_offset=appended.base_offset)
+            self._remember(stored, max(header.max_timestamp, appended.log_append_time_ms), now_ms)
         return appended
 
     def restore(self, batch: Buffer) -> None:
@@ -161,7 +162,7 @@ class PartitionLog:
         if header.is_control:
             self.producers.fence(header.producer_id, header.producer_epoch, header.max_timestamp)
         elif header.producer_id != NO_PRODUCER_ID:
-            self._remember(header, header.base_offset, header.max_timestamp, header.max_timestamp)
+            self._remember(header, header.max_timestamp, header.max_timestamp)
 
     def restore_damage(self, first_offset: int, last_offset: int) -> None:
         """Note that the next batch on the disk is damaged: its offsets can neither be read nor be used again."""
@@ -196,9 +197,11 @@ class PartitionLog:
         time_ms = now_ms if self.config.uses_log_append_time else header.max_timestamp
         return time_ms - segments[-1].max_timestamps[0] > self.config.segment_ms
 
-    def _remember(self, header: BatchHeader, base_offset: int, timestamp_ms: int, now_ms: int) -> None:
-        last = last_sequence(header.base_sequence, header.record_count)
-        batch = SequencedBatch(header.base_sequence, last, base_offset, timestamp_ms)
+    def _remember(self, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:
+        first = header.base_sequence
+        # compaction takes records away, and leaves what they were numbered by
+        last = last_sequence(first, header.last_offset_delta + 1)
+        batch = SequencedBatch(first, last, header.base_offset, timestamp_ms, header.last_offset)
         self.producers.record(header.producer_id, header.producer_epoch, batch, now_ms)
 
     def _store(self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
@@ -289,8 +292,13 @@ class PartitionLog:
 
     def newest_batch(self) -> memoryview | None:
         """The first of the batches that hold the largest timestamp, or None when there are none."""
-        newest = self.stored.newest_ms
-        return None if newest is None else self.batch_at(newest)
+        newest_ms = self.stored.newest_ms
+        newest = None if newest_ms is None else self.batch_at(newest_ms)
+        if newest is not None:
+            return newest
+        # the newest of all may be what compaction has left empty
+        filled = (batch for batch in self.stored if parse_header(batch).record_count)
+        return max(filled, key=lambda batch: parse_header(batch).max_timestamp, default=None)
 
     # -- forgetting
 

@@ -1,9 +1,10 @@
 """What a partition remembers of idempotent producers: Kafka's `ProducerStateManager`."""
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
+from kclient_quota.wire.batches import BatchHeader
 from kclient_quota.wire.error_codes import ErrorCode
 
 NO_PRODUCER_ID = -1
@@ -22,12 +23,14 @@ class SequencedBatch:
         last_sequence: sequence number of its last record.
         base_offset: where it was stored.
         timestamp_ms: its largest timestamp.
+        last_offset: of its last record.
     """
 
     first_sequence: int
     last_sequence: int
     base_offset: int
     timestamp_ms: int
+    last_offset: int = -1
 
 
 @dataclass(slots=True)
@@ -93,6 +96,26 @@ class ProducerStates:
         if entry is None or entry.epoch < epoch:
             entry = self.entries[producer_id] = ProducerEntry(epoch)
         entry.seen_ms = max(entry.seen_ms, now_ms)
+
+
+class LastBatches:
+    """The last batch of each producer that is remembered, as of now: what compaction must not take away.
+
+    Whoever reads the log back knows by it which sequence comes next (Kafka: `lastRecordsOfActiveProducers`).
+    """
+
+    def __init__(self, entries: Mapping[int, ProducerEntry]) -> None:
+        self._last = {
+            producer_id: (entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
+            for producer_id, entry in entries.items()
+        }
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether a batch is one of them; of a producer with nothing but a marker that is it."""
+        last_offset, epoch = self._last.get(header.producer_id, (-1, -1))
+        if last_offset is None:
+            return header.is_control and header.producer_epoch == epoch
+        return header.last_offset == last_offset
 
 
 def last_sequence(first: int, records: int) -> int:

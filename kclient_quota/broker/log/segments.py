@@ -5,7 +5,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from kclient_quota.wire.batches import BatchHeader, Buffer
+from kclient_quota.wire.batches import BatchHeader, Buffer, parse_header
 
 SEGMENT_BYTES = 32 * 1024 * 1024
 _KEPT_FREE = 4
@@ -91,13 +91,16 @@ class Segment:
         self.max_timestamps, self._newest = other.max_timestamps, other._newest  # noqa: SLF001 - of the same class
 
     def first_at(self, timestamp_ms: int, first: int) -> int | None:
-        """Index of the first batch from `first` on with a record at `timestamp_ms` or later, or None."""
+        """Index of the first batch from `first` on with a record at `timestamp_ms` or later, or None.
+
+        What compaction has left empty has no record.
+        """
         if not first:
             # the largest timestamp up to each batch rises: where it reaches the time is the first batch that does
-            index = bisect_left(self._newest, timestamp_ms)
-            return index if index < len(self._newest) else None
+            first = bisect_left(self._newest, timestamp_ms)
         times = self.max_timestamps
-        return next((index for index in range(first, len(times)) if times[index] >= timestamp_ms), None)
+        late = (index for index in range(first, len(times)) if times[index] >= timestamp_ms)
+        return next((index for index in late if parse_header(self.batch(index)).record_count), None)
 
     def end_of(self, batch: int) -> int:
         """Position behind the batch with this index."""

@@ -16,11 +16,13 @@ class StoredBatches:
     Attributes:
         segments: oldest first; the last one is written to.
         pool: as given.
+        removals: how often segments have gone.
     """
 
     def __init__(self, pool: SegmentPool) -> None:
         self.segments: list[Segment] = []
         self.pool = pool
+        self.removals = 0
 
     @property
     def size_bytes(self) -> int:
@@ -45,25 +47,27 @@ class StoredBatches:
         """Let go of the segments that lie before `offset`; the last one stays."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             self.pool.give_back(self.segments.pop(0))
+            self.removals += 1
 
     def drop_last(self) -> None:
         """Let go of the last segment."""
         self.pool.give_back(self.segments.pop())
+        self.removals += 1
 
     def clear(self) -> None:
         """Let go of everything."""
         for segment in self.segments:
             self.pool.give_back(segment)
         self.segments.clear()
+        self.removals += 1
 
-    def replace(self, old: list[Segment], new: list[Segment]) -> bool:
-        """Put `new` in the place of the oldest segments, if these are still `old`."""
-        is_there = self.segments[: len(old)] == old
-        for segment in old if is_there else new:
-            self.pool.give_back(segment)
-        if is_there:
-            self.segments[: len(old)] = new
-        return is_there
+    def replace(self, old: list[Segment], new: list[Segment]) -> list[Segment]:
+        """Put `new` in the place of the oldest segments, if these are still `old`; what is to be given back then."""
+        if self.segments[: len(old)] != old:
+            return new
+        self.segments[: len(old)] = new
+        self.removals += 1
+        return old
 
     # -- reading
 

@@ -3,10 +3,17 @@
 Follows Kafka's `ProducerStateManager` (ongoing transactions, last stable offset) and `TransactionIndex`.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 from kclient_quota.wire.batches import BatchHeader, Buffer
 from kclient_quota.wire.records import ABORT, iterate_records, marker_type
+
+
+_LAST = attrgetter("last_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +24,13 @@ class AbortedTransaction:
         producer_id: whose.
         first_offset: of the transaction.
         last_offset: of its marker.
+        stable_offset: where the log was stable then: what is aborted later begins there or behind.
     """
 
     producer_id: int
     first_offset: int
     last_offset: int
+    stable_offset: int = field(default=0, compare=False)
 
 
 class TransactionIndex:
@@ -48,16 +57,45 @@ class TransactionIndex:
         first_offset = self.ongoing.pop(header.producer_id, None)
         marker = marker_type(next(iterate_records(batch, at, verify=False)))
         if marker == ABORT and first_offset is not None:
-            self.aborted.append(AbortedTransaction(header.producer_id, first_offset, base_offset))
+            stable_offset = self.last_stable_offset(base_offset + 1)
+            self.aborted.append(AbortedTransaction(header.producer_id, first_offset, base_offset, stable_offset))
 
     def last_stable_offset(self, end_offset: int) -> int:
         """The first offset that belongs to an open transaction, or the end of the log."""
-        return min(self.ongoing.values(), default=end_offset)
+        # the oldest comes first
+        return next(iter(self.ongoing.values()), end_offset)
 
     def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [first_offset, end_offset)."""
-        return [a for a in self.aborted if a.last_offset >= first_offset and a.first_offset < end_offset]
+        found = []
+        for index in range(bisect_left(self.aborted, first_offset, key=_LAST), len(self.aborted)):
+            aborted = self.aborted[index]
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.stable_offset >= end_offset:
+                break
+        return found
 
     def forget_before(self, start_offset: int) -> None:
         """Drop what concerns only records that are gone."""
-        self.aborted = [a for a in self.aborted if a.last_offset >= start_offset]
+        del self.aborted[: bisect_left(self.aborted, start_offset, key=_LAST)]
+
+
+class AbortedBatches:
+    """Tells of one batch after the other, by rising offsets, whether it was aborted.
+
+    Args:
+        aborted: the transactions that were.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._coming = deque(sorted(aborted, key=attrgetter("first_offset")))
+        self._newest: dict[int, AbortedTransaction] = {}
+
+    def has(self, header: BatchHeader, base_offset: int) -> bool:
+        """Whether the records of the next batch do not count; markers do."""
+        while self._coming and self._coming[0].first_offset <= base_offset:
+            aborted = self._coming.popleft()
+            self._newest[aborted.producer_id] = aborted
+        found = self._newest.get(header.producer_id) if header.is_transactional and not header.is_control else None
+        return found is not None and base_offset <= found.last_offset

@@ -27,7 +27,7 @@ class Connection(asyncio.BufferedProtocol):
         needs_authentication: whether SASL must come first.
         receive: shared by all connections of the loop.
         opened: called with this connection when it is there; sees to it that `admit`, `refuse` or `abort` is called.
-        closed: called with this connection when it is gone.
+        closed: called with this connection when it is gone and what came whole by it has been seen to.
 
     Attributes:
         state: what handlers know of it.
@@ -104,14 +104,17 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """End, whoever wanted it."""
         self._transport = None
-        self.session.lost()
         if self._timer is not None:
             self._timer.cancel()
         if self.is_admitted:
             self._uncount()
-        for tell in self.state.on_close:
+        self.session.lost()
+
+    def _end(self) -> None:
+        """What came whole has been seen to."""
+        while self.state.on_close:
             try:
-                tell()
+                self.state.on_close.pop(0)()
             except Exception:  # noqa: BLE001 - whatever it is, the others are told as well
                 _LOG.exception("broker %s: after the end of a connection", self.node.info.id)
         self._closed(self)
@@ -129,8 +132,9 @@ class Connection(asyncio.BufferedProtocol):
             del traffic.by_address[address]
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Close at once, without a word; what has not been taken up yet never is."""
         if self._transport is not None:
+            self.session.is_over = True
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
@@ -158,6 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         """Write, wait, read on or close, as the session has it now."""
         session, transport = self.session, self._transport
         if transport is None:
+            if session.is_done:
+                self._end()
             return
         while True:
             self._write(transport)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from kclient_quota.clock import Clock, SystemClock
 
 _LOOK_AT_FOREIGN_CLOCK_EVERY_S = 0.002
+_LONGEST_MS = 5
+"""After so long the sockets are looked at again, whatever else is due."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,7 +73,7 @@ class LoopScheduler:
     def _fire(self) -> None:
         self._timer = None
         now_ms = self.now_ms()
-        while self._calls and self._calls[0][0] <= now_ms:
+        while self._calls and self._calls[0][0] <= now_ms and self.now_ms() - now_ms < _LONGEST_MS:
             callback = heapq.heappop(self._calls)[2].callback
             if callback is not None:
                 try:

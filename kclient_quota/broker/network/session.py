@@ -36,8 +36,8 @@ _NOTHING = memoryview(b"")
 class Cancellable(Protocol):
     """A request under way."""
 
-    def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+    def cancel(self) -> bool | None:
+        """Nobody waits for the answer any more; True where it is still made, since its request is half done."""
         ...
 
 
@@ -86,6 +86,7 @@ class ServerSession:
         resumes_ms: when `tick` is to be called (a response is held back, or the connection muted), or None.
         is_over: to be closed once everything in `output` is written.
         is_broken: to be closed at once: the client does not speak Kafka, or claims too large a request.
+        is_done: the client is gone, and everything that came from it whole has been seen to.
     """
 
     __slots__ = (
@@ -93,6 +94,7 @@ class ServerSession:
         "_filled",
         "_handle",
         "_is_busy",
+        "_is_lost",
         "_is_working",
         "_large",
         "_large_end",
@@ -102,6 +104,7 @@ class ServerSession:
         "_tail",
         "_under_way",
         "is_broken",
+        "is_done",
         "is_over",
         "output",
         "resumes_ms",
@@ -122,6 +125,7 @@ class ServerSession:
         self.resumes_ms: int | None = None
         self.is_over = False
         self.is_broken = False
+        self.is_done = False
         self._tail = _NOTHING
         self._large: mmap.mmap | None = None
         self._large_end = 0
@@ -129,6 +133,7 @@ class ServerSession:
         self._under_way: Cancellable | None = None
         self._outcome: Outcome | None = None
         self._is_busy = False
+        self._is_lost = False
         self._is_working = False
 
     @property
@@ -218,6 +223,9 @@ class ServerSession:
     # -- answers in
 
     def _answered(self, outcome: "Outcome") -> None:
+        if self._is_lost:
+            self._see_to_rest(outcome)
+            return
         if outcome.is_ignored:
             return
         self._under_way = None
@@ -282,12 +290,48 @@ class ServerSession:
     # -- the end
 
     def lost(self) -> None:
-        """The client is gone: what is under way is called off."""
-        self.is_over = True
+        """The client is gone: what waits is called off, what came from it whole is seen to, as by Kafka.
+
+        Nobody is answered any more. Where the broker itself has ended the connection, nothing more is taken up.
+        """
+        is_ignored = self._is_busy and self._under_way is None and self._outcome is None
+        if self.is_over or self.is_broken or is_ignored:
+            self._tail = _NOTHING
+        self._is_lost = self.is_over = True
         self.resumes_ms = None
         self.output.clear()
-        if self._large is not None:
-            self._large = None
+        self._large = None
         under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.cancel()
+        if under_way is None or not under_way.cancel():
+            self._see_to_rest(self._outcome)
+
+    def _see_to_rest(self, outcome: "Outcome | None") -> None:
+        """Take up what stands whole in the buffer, one request after the other; `outcome` is of the one before."""
+        if self._is_working:
+            self._outcome = outcome
+            return
+        while outcome is None or not outcome.must_close:
+            frame = self._next_whole()
+            if frame is None:
+                break
+            self._outcome, self._is_working = None, True
+            under_way = self._handle(frame, len(frame), self._answered)
+            self._is_working = False
+            if self._outcome is None and under_way is not None and under_way.cancel():
+                return
+            outcome = self._outcome
+        self._tail = _NOTHING
+        self.is_done = True
+        self._changed()
+
+    def _next_whole(self) -> memoryview | None:
+        """The first request in the buffer, taken out of it, or None when it is not whole."""
+        tail, start = self._tail, _LENGTH
+        try:
+            end = start + frame_length(tail, 0, self._most_bytes()) if len(tail) >= start else start
+        except WireError:
+            return None
+        if not start < end <= len(tail):
+            return None
+        self._tail = tail[end:]
+        return tail[start:end]

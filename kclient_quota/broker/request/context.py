@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
-from kclient_quota.broker.request.promise import Promise
+from kclient_quota.broker.request.promise import Turn
 from kclient_quota.quota.token_bucket import ControllerMutationQuota
 from kclient_quota.wire.messages import FetchResponse
 
@@ -213,7 +213,7 @@ class Context:
         """
         if self.cluster.changes:
             self.cluster.save()
-        promise: Promise[None] = Promise()
+        promise = Turn()
         self.scheduler.call_at(self.scheduler.now_ms(), lambda: promise.resolve(None))
         await promise
         self.turns += 1

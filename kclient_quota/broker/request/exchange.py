@@ -14,7 +14,7 @@ from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
 from kclient_quota.broker.request.node import Node
 from kclient_quota.broker.request.outcome import Outcome
-from kclient_quota.broker.request.promise import Drive
+from kclient_quota.broker.request.promise import CalledOff, Drive
 from kclient_quota.broker.request.registry import Registration
 from kclient_quota.errors import WireError
 from kclient_quota.quota.managers import Throttle
@@ -143,7 +143,9 @@ class Exchange:
         self._done(Outcome(must_close=True))
 
     def _failed(self, error: Exception) -> None:
-        if isinstance(error, OSError) and self._request is not None:
+        if isinstance(error, CalledOff):
+            self._done(Outcome())
+        elif isinstance(error, OSError) and self._request is not None:
             _LOG.error("broker %s: %s", self._node.info.id, error)
             self._answer(self._context(), self._not_kept())
         else:

@@ -43,6 +43,16 @@ class Promise(Generic[ValueT]):
         return cast("ValueT", self._value)
 
 
+class CalledOff(Exception):  # noqa: N818 - nothing has gone wrong
+    """Nobody waits for the answer of what would have to wait."""
+
+
+class Turn(Promise[None]):
+    """What is awaited so that others have their turn: it comes whether or not anybody asks for it still."""
+
+    __slots__ = ()
+
+
 class Drive(Generic[ValueT]):
     """Runs one coroutine over `Promise`s to its end.
 
@@ -52,7 +62,7 @@ class Drive(Generic[ValueT]):
         failed: called with the exception it raised.
     """
 
-    __slots__ = ("_coroutine", "_done", "_failed", "is_finished")
+    __slots__ = ("_awaited", "_coroutine", "_done", "_failed", "_is_called_off", "is_finished")
 
     def __init__(
         self,
@@ -64,13 +74,22 @@ class Drive(Generic[ValueT]):
         self._done = done
         self._failed = failed
         self.is_finished = False
+        self._is_called_off = False
+        self._awaited: Promise[Any] | None = None
         self._step()
 
-    def cancel(self) -> None:
-        """End the coroutine where it waits; neither `done` nor `failed` is called."""
-        if not self.is_finished:
+    def cancel(self) -> bool:
+        """End the coroutine where it waits; neither `done` nor `failed` is called then.
+
+        Returns:
+            Whether it goes on nevertheless, since it waits for nothing but its next turn: what it has begun is not left
+            half done. It ends as it would have, or with `CalledOff` where it would wait for something else.
+        """
+        self._is_called_off = True
+        if not self.is_finished and not isinstance(self._awaited, Turn):
             self.is_finished = True
             self._coroutine.close()
+        return not self.is_finished
 
     def _step(self) -> None:
         if self.is_finished:
@@ -84,7 +103,12 @@ class Drive(Generic[ValueT]):
             self.is_finished = True
             self._failed(error)
         else:
-            promise.on_resolved(self._step)
+            self._awaited = promise
+            if self._is_called_off and not isinstance(promise, Turn):
+                self.cancel()
+                self._failed(CalledOff())
+            else:
+                promise.on_resolved(self._step)
 
     def _finish(self, value: ValueT) -> None:
         """Hand over the result; what goes wrong there is this request's alone, not its who resolved a promise."""

@@ -1,5 +1,6 @@
 """Compaction of logs: the newest record of each key stays where it was, on a clock of paper."""
 
+import sys
 from uuid import UUID
 
 import pytest
@@ -15,7 +16,8 @@ from kclient_quota.broker.log_cleaner import LogCleaner
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.journal import Journal
 from kclient_quota.broker.storage.topic_files import TopicFiles
-from kclient_quota.wire.batches import TRANSACTIONAL, parse_header
+from kclient_quota.wire.batches import HEADER_BYTES, TRANSACTIONAL, check_crc, parse_header
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch, iterate_records
 from tests.unit.broker.enforced_cluster import START_MS, Cluster
 
@@ -322,3 +324,101 @@ def test_a_disk_that_fails_while_it_is_compacted_loses_nothing(tmp_path, call):
     assert {key: value for _, key, value in again.records()} == newest | {b"k1": b"later"}
     assert again.log.end_offset == end_offset
     assert not again.log.damaged
+
+
+SEQUENCE = {"producer_id": 7, "producer_epoch": 0}
+
+
+def test_the_last_batch_of_a_producer_stays_empty_so_that_its_repetition_is_known_after_a_restart(tmp_path):
+    log = StoredLog(tmp_path, Disk())
+    log.write((b"a", b"1"), base_sequence=0, **SEQUENCE)
+    assert log.write((b"a", b"2"), (b"b", b"1"), (b"a", b"3"), compression=1, base_sequence=1, **SEQUENCE) == 1
+    log.write((b"a", b"4"), (b"b", b"4"), (b"c", b"4"))
+    log.roll()
+    log.compact()
+    left = next(iter(log.log.batches()))
+    header = parse_header(left)
+    assert (header.base_offset, header.last_offset, header.record_count) == (1, 3, 0), "the first batch is gone"
+    assert (len(left), header.attributes, check_crc(left, 0, header)) == (HEADER_BYTES, 0, True)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 1)
+    assert parse_header(log.log.batch_at(header.max_timestamp)).base_offset == 4, "it has no record of that time"
+    log.close()
+    again = StoredLog(tmp_path, Disk())
+    end_offset = again.log.end_offset
+    assert again.write((b"a", b"2"), (b"b", b"1"), (b"a", b"3"), compression=1, base_sequence=1, **SEQUENCE) == 1
+    assert again.log.end_offset == end_offset, "stored once"
+    assert again.write((b"a", b"5"), base_sequence=4, **SEQUENCE) == end_offset
+    again.roll()
+    again.compact()
+    assert all(parse_header(batch).record_count for batch in again.log.batches()), "it is not the last one any more"
+    again.close()
+
+
+def test_a_producer_whose_last_batch_has_lost_some_of_its_records_goes_on_after_a_restart(tmp_path):
+    log = StoredLog(tmp_path, Disk())
+    log.write((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), base_sequence=0, **SEQUENCE)
+    log.write((b"c", b"2"))
+    log.roll()
+    log.compact()
+    log.close()
+    again = StoredLog(tmp_path, Disk())
+    assert again.write((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), base_sequence=0, **SEQUENCE) == 0
+    batch = build_batch([Record(b"v", b"a")], base_sequence=2, **SEQUENCE)
+    refused = again.log.append(batch, leader_epoch=0, now_ms=again.now_ms)
+    assert refused.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again.write((b"a", b"2"), base_sequence=3, **SEQUENCE)
+    again.close()
+
+
+def test_a_producer_that_is_forgotten_leaves_nothing():
+    log = Log(**{"producer.id.expiration.ms": "1000"})
+    log.write((b"a", b"1"), base_sequence=0, **SEQUENCE)
+    log.roll()
+    log.write((b"a", b"2"))
+    log.now_ms += 1_000_000
+    log.roll()
+    log.compact()
+    assert next(iter(log.log.batches())) == next(batch for batch in log.log.batches() if parse_header(batch).record_count)
+    assert not log.log.producers.entries
+
+
+def test_the_cleaner_works_in_small_turns_whatever_there_is():
+    """Each of many small batches, aborted transactions, segments and logs is a step, and a turn has few steps."""
+    cluster = Cluster()
+    state, scheduler = cluster.state, cluster.scheduler
+    for key, value in ROLLS.items():
+        state.set_config(TOPIC, "t", key, value)
+    state.create_topic("many", 5_000)
+    log = state.topics["t"].partitions[0].log
+    for number in range(3_000):
+        now_ms = START_MS + 20 * number
+        known = {"producer_id": number, "producer_epoch": 0}
+        batch = build_batch([Record(b"v", b"k", timestamp_ms=now_ms)], base_sequence=0, attributes=TRANSACTIONAL, **known)
+        log.append(batch, leader_epoch=0, now_ms=now_ms)
+        marker = control_batch(ABORT, timestamp_ms=now_ms, **known)
+        log.append_marker(marker, leader_epoch=0, now_ms=now_ms)
+    scheduler.time_ms = now_ms
+    log.append(build_batch([Record(b"v", b"k", timestamp_ms=now_ms + 20)]), leader_epoch=0, now_ms=now_ms)
+    before, turns = log.size_bytes, []
+    cleaner = LogCleaner(state, scheduler)
+    turns.append(calls_of(cleaner.look))
+    while scheduler.calls[-1].deadline_ms <= scheduler.time_ms:
+        turns.append(calls_of(lambda: scheduler.pass_ms(0)))
+    assert log.size_bytes < before * 0.6, "the markers stay"
+    assert max(turns) < 20_000, "some milliseconds"
+
+
+def calls_of(work):
+    """How many calls of functions it takes."""
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls

@@ -4,6 +4,7 @@ from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     CreateTopicsRequest,
+    FetchRequest,
     InitProducerIdRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
@@ -57,6 +58,33 @@ def test_nobody_is_told_of_topics_that_another_request_could_not_keep():
     answer = cluster._response(19, 7)
     told = {topic.name for topic in answer.topics if topic.error_code == ErrorCode.NONE}
     assert told <= disk.kept & set(cluster.state.topics)
+
+
+def test_who_hangs_up_in_the_midst_of_a_long_request_has_all_of_it_done():
+    cluster = Cluster()
+    rows = [ProduceRequest.PartitionProduceData(index=0, records=build_batch([Record(b"v", timestamp_ms=0)]))] * MANY
+    request = ProduceRequest(acks=0, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=rows)])
+    log = cluster.state.topics["t"].partitions[0].log
+    assert cluster.send(request, 11) is None
+    while not log.end_offset:
+        cluster.scheduler.pass_ms(0)
+    assert log.end_offset < MANY
+    assert cluster.drive.cancel(), "it goes on"
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    assert log.end_offset == MANY
+
+
+def test_who_hangs_up_before_a_long_fetch_would_wait_is_waited_for_no_longer():
+    cluster = Cluster()
+    wanted = [FetchRequest.FetchPartition(partition=0)] * MANY
+    fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=wanted)])
+    assert cluster.send(fetch, 12) is None
+    assert cluster.drive.cancel()
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    assert cluster.outcome.parts == []
+    assert cluster.drive.is_finished
 
 
 def test_nothing_is_acknowledged_for_a_topic_that_is_gone_meanwhile():

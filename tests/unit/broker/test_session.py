@@ -16,7 +16,7 @@ class Proxy:
     """Answers nothing by itself; keeps what was asked, also of APIs that nobody knows."""
 
     def __init__(self, **changes):
-        self.asked, self.changes, self.cancelled = [], 0, 0
+        self.asked, self.changes, self.cancelled, self.goes_on = [], 0, 0, False
         self.session = ServerSession(self._take, ReceiveBuffer(), self._changed, **changes)
 
     def _take(self, frame, length, done):
@@ -30,6 +30,7 @@ class Proxy:
 
     def cancel(self):
         self.cancelled += 1
+        return self.goes_on
 
     def out(self, now_ms=0):
         data = b"".join(self.session.output)
@@ -86,6 +87,38 @@ def test_the_end_is_a_value_too():
     proxy.session.feed(frame(1))
     proxy.session.lost()
     assert proxy.cancelled == 1
+
+
+def test_what_came_whole_is_seen_to_though_its_client_is_gone():
+    proxy = Proxy()
+    proxy.goes_on = True
+    proxy.session.feed(frame(1) + frame(2) + frame(3) + frame(4)[:-1])
+    proxy.session.lost()
+    assert not proxy.session.is_done
+    proxy.done(Outcome([b"nobody reads it"], mute_ms=1_000))
+    assert [asked[1] for asked in proxy.asked] == [1, 2], "one at a time"
+    proxy.done(Outcome())
+    proxy.goes_on = False
+    assert [asked[1] for asked in proxy.asked] == [1, 2, 3]
+    assert not proxy.session.is_done
+    proxy.done(Outcome())
+    assert (proxy.session.is_done, len(proxy.asked), proxy.out()) == (True, 3, b"")
+
+
+def test_what_would_wait_for_nobody_is_called_off_and_the_next_taken_up():
+    proxy = Proxy()
+    proxy.session.feed(frame(1) + frame(2) + frame(3))
+    proxy.session.lost()
+    assert (len(proxy.asked), proxy.cancelled, proxy.session.is_done) == (3, 3, True)
+
+
+@pytest.mark.parametrize("outcome", [Outcome(must_close=True), Outcome(is_ignored=True)])
+def test_behind_what_has_ended_a_connection_nothing_is_taken_up(outcome):
+    proxy = Proxy()
+    proxy.session.feed(frame(1) + frame(2))
+    proxy.done(outcome)
+    proxy.session.lost()
+    assert (len(proxy.asked), proxy.session.is_done) == (1, True)
 
 
 def test_what_a_stranger_may_claim_can_change_with_every_request():
