@@ -4,6 +4,10 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
+    "what share groups have given back could not be kept": (
+        "the disk of `data_dir` is full or failing; after a restart it is given back all the same",
+        "make room on the disk of `data_dir`",
+    ),
     "what was compacted up to offset %s could not be written": (
         "the disk of `data_dir` is full or failing; its files hold more than is needed, and nothing less",
         "make room; it is tried again at the next compaction",

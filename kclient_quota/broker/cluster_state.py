@@ -103,9 +103,11 @@ class ClusterState:
         manner: how its brokers throttle.
         on_quota: called with every quota that is set (None: removed).
         on_config: called with the type and name of every resource whose configuration is set.
+        on_topic_gone: called with every topic that is deleted.
         on_save: called with what has changed before that is acknowledged, if it is to be kept; or None. An OSError of
             it means that nothing of it was kept, and that it has been undone.
-        changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), ("acl", *acl).
+        changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), ("acl", *acl),
+            ("share", group, topic id, partition).
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class ClusterState:
         self.manner: ThrottleManner = KAFKA
         self.on_quota: list[QuotaObserver] = []
         self.on_config: list[Callable[[int, str], None]] = []
+        self.on_topic_gone: list[Callable[[Topic], None]] = []
         self.on_save: Callable[[ClusterState, Mapping[Change, None]], None] | None = None
         self.changes: dict[Change, None] = {}
         self._new_topic_id = new_topic_id
@@ -211,6 +214,8 @@ class ClusterState:
         for partition in topic.partitions:
             partition.log.close()
         self.changed("topic", name)
+        for observer in self.on_topic_gone:
+            observer(topic)
         return topic
 
     def _next_replicas(self, replication_factor: int) -> list[int]:

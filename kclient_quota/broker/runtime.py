@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from kclient_telemetry.receiver.exposition import Family, page
 
@@ -27,6 +28,7 @@ from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
+from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.errors import ConfigError
 
@@ -79,6 +81,7 @@ class Runtime:
         self._metrics_server: asyncio.Server | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
+        self._all_gone: asyncio.Event | None = None
         self._servers: dict[int, list[asyncio.Server]] = {}
         self._bound: dict[tuple[int, str], int] = {}
         self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
@@ -120,7 +123,7 @@ class Runtime:
         if storage is not None:
             self._storage = storage
             try:
-                storage.restore(self.cluster, self.services.get(GroupService))
+                storage.restore(self.cluster, self.services.get(GroupService), self.services.get(ShareService))
             except OSError as error:
                 raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
             storage.sync_every(scheduler)
@@ -177,6 +180,8 @@ class Runtime:
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        if self._all_gone is not None and not self._connections:
+            self._all_gone.set()
 
     def _close_idle(self) -> None:
         assert self._scheduler is not None
@@ -237,10 +242,10 @@ class Runtime:
 
     async def _ended(self) -> None:
         """Let long requests whose clients are gone come to their end: what has begun is not left half done."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _LONGEST_END_S
-        while self._connections and loop.time() < deadline:
-            await asyncio.sleep(0)
+        self._all_gone = asyncio.Event()
+        if self._connections:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), _LONGEST_END_S)
 
     def _stop_listening(self) -> None:
         self.close_sockets()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -20,11 +21,11 @@ from kclient_quota.wire.messages import (
     FetchRequest,
     FetchResponse,
     InitProducerIdRequest,
-    InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from kclient_quota.wire.records import Record, build_batch, without_records
+from tests.contract.group_talk import Talk
 from tests.contract.wire_client import connected
 
 Unique = Callable[[str], str]
@@ -127,8 +128,11 @@ def test_a_tombstone_stays_as_long_as_it_may(cluster: Any, unique: Unique, admin
 
 def test_the_last_batch_of_a_producer_is_left_empty(cluster: Any, unique: Unique, admin: AdminClient) -> None:
     table = Table(cluster, admin, unique("t"))
-    with connected(cluster) as wire:
-        given = wire.ask(InitProducerIdRequest(transaction_timeout_ms=1_000), InitProducerIdResponse, 4)
+    with ExitStack() as stack:
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+        given = Talk(cluster, stack).until(lambda: asked, lambda answer: answer.error_code, 4)
+        assert given.error_code == 0
+        wire = stack.enter_context(connected(cluster))
         now_ms = time.time_ns() // 1_000_000
         known = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch, "base_sequence": 0}
         records = [Record(value, b"a", timestamp_ms=now_ms) for value in (b"1", b"2", b"3")]

@@ -404,3 +404,29 @@ def test_confluent_kafka_acknowledges_one_by_one(cluster, made):
         consumer.close()
     assert counts == {offset: [1, 2] if offset == 7 else [1] for offset in range(100)}
     until(lambda: offsets(one)[1][0][1] == 0)
+
+
+def test_what_was_aborted_is_not_delivered_to_a_group_that_reads_what_is_committed(cluster, unique):
+    group, topic = unique("share"), unique("shared")
+    with ExitStack() as stack:
+        talk = Talk(cluster, stack)
+        topic_id = talk.create(topic)
+        conf = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
+        configure_group(cluster.bootstrap_servers, group, conf)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": unique("tx"), "linger.ms": 100}
+        )
+        producer.init_transactions(60)
+        for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for _ in range(5):
+                producer.produce(topic, b"v", partition=0)
+            producer.flush(60)
+            end(60)
+        member = Member(cluster, stack, group, topic, topic_id)
+        member.join()
+        taken = member.fetch_some()
+        assert [(first, last) for first, last, _ in taken] == [(0, 5), (11, 17)], "markers are gaps"
+        assert member.acknowledge((0, 5, ACCEPT), (11, 17, ACCEPT)) == (0, 0)
+        assert member.fetch()[2] == []
+        assert offsets(member) == (0, {0: (0, 0)})

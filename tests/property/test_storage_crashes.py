@@ -19,6 +19,7 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.errors import ConfigError
@@ -98,7 +99,8 @@ class Run:
             new_log=lambda config: PartitionLog(pool, config),
         )
         self.groups = GroupService(self.cluster, None)
-        self.storage.restore(self.cluster, self.groups)
+        self.shares = ShareService(self.cluster, None)
+        self.storage.restore(self.cluster, self.groups, self.shares)
 
     def _topic_id(self):
         self.truth.count += 1

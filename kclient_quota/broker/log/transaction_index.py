@@ -12,7 +12,6 @@ from operator import attrgetter
 from kclient_quota.wire.batches import BatchHeader, Buffer
 from kclient_quota.wire.records import ABORT, iterate_records, marker_type
 
-
 _LAST = attrgetter("last_offset")
 
 

@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.network.endpoints import distinguished_name
-from kclient_quota.broker.network.session import Done, ReceiveBuffer, ServerSession
-from kclient_quota.broker.request.context import Cancellable, ConnectionState
+from kclient_quota.broker.network.session import Cancellable, Done, ReceiveBuffer, ServerSession
+from kclient_quota.broker.request.context import ConnectionState
 from kclient_quota.broker.request.dispatch import dispatch
 from kclient_quota.broker.request.node import Node
 

@@ -226,9 +226,9 @@ class ServerSession:
         if self._is_lost:
             self._see_to_rest(outcome)
             return
+        self._under_way = None
         if outcome.is_ignored:
             return
-        self._under_way = None
         self._outcome = outcome
         if outcome.late_ms > 0:
             self.resumes_ms = outcome.at_ms + outcome.late_ms
@@ -314,15 +314,18 @@ class ServerSession:
             frame = self._next_whole()
             if frame is None:
                 break
-            self._outcome, self._is_working = None, True
-            under_way = self._handle(frame, len(frame), self._answered)
-            self._is_working = False
-            if self._outcome is None and under_way is not None and under_way.cancel():
+            outcome, under_way = self._handled(frame)
+            if outcome is None and under_way is not None and under_way.cancel():
                 return
-            outcome = self._outcome
         self._tail = _NOTHING
         self.is_done = True
         self._changed()
+
+    def _handled(self, frame: memoryview) -> "tuple[Outcome | None, Cancellable | None]":
+        self._outcome, self._is_working = None, True
+        under_way = self._handle(frame, len(frame), self._answered)
+        self._is_working = False
+        return self._outcome, under_way
 
     def _next_whole(self) -> memoryview | None:
         """The first request in the buffer, taken out of it, or None when it is not whole."""

@@ -1,12 +1,14 @@
 """What a cluster keeps across restarts in one directory: topics, records, committed offsets, quotas, configurations.
 
-    metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, committed offsets
+    metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, committed offsets,
+                                       share groups' states
     logs/<topic id>/<partition>/*.log  `LogFiles`: record batches, each behind a frame
     lock                               held while a broker uses the directory
 
 What is flushed when: a batch, a commit or a change of metadata has been handed to the operating system before the
 client hears of it, so the end of the process, `kill -9` included, loses nothing acknowledged. When the disk itself has
-it is `Fsync`'s to say. Members of groups are not kept, they join again; transactions that were open are aborted.
+it is `Fsync`'s to say. Members of groups are not kept, they join again; what a share group's member had acquired is
+anybody's; transactions that were open are aborted.
 
 What cannot be written (a full disk) is not acknowledged: records are refused with KAFKA_STORAGE_ERROR, a change of
 metadata is undone in memory.
@@ -25,6 +27,7 @@ from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.broker.shares.share_service import Place, ShareService
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.journal import Journal, Key
 from kclient_quota.broker.storage.kept import KINDS
@@ -100,6 +103,7 @@ class ClusterStorage:
         self._files = TopicFiles(directory / "logs", self._journal, disk, syncs=self._fsync.is_always)
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
+        self._shares: ShareService
 
     def cluster_id(self, fresh: str) -> str:
         """The id of the cluster that lives here; `fresh` becomes it in an empty directory."""
@@ -109,7 +113,7 @@ class ClusterStorage:
 
     # -- reading back
 
-    def restore(self, cluster: ClusterState, groups: GroupService) -> None:
+    def restore(self, cluster: ClusterState, groups: GroupService, shares: ShareService) -> None:
         """Fill a cluster that has no topics yet, and keep whatever changes in it from now on."""
         runs = int(self._journal.get("runs") or 0)
         cluster.reserve_producer_ids(runs * PRODUCER_IDS_PER_RUN)
@@ -122,6 +126,9 @@ class ClusterStorage:
         for key, value in self._journal.items("offset"):
             self._restore_offset(cluster, groups, key, value)
         groups.offsets.observers.append(self._keep_offset)
+        self._shares = shares
+        for key, value in self._journal.items("share"):
+            self._restore_share(cluster, key, value)
         self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.save()
@@ -156,6 +163,13 @@ class ClusterStorage:
         groups.coordinator.get_or_create(str(group_id))
         groups.commit(str(group_id), str(topic), int(partition or 0), CommittedOffset(*value))
 
+    def _restore_share(self, cluster: ClusterState, key: Key, value: list[Any]) -> None:
+        place = _place(key)
+        if place[1] in cluster.topics_by_id:
+            self._shares.restore(place, value)
+        else:
+            self._journal.set(*key, value=None, twice=False)
+
     # -- keeping
 
     def save(self, cluster: ClusterState, changes: Mapping[Change, None]) -> None:
@@ -183,11 +197,16 @@ class ClusterStorage:
         kind, *name = change
         if kind == "topic":
             self._keep_topic(cluster, str(name[0]))
+        elif kind == "share":
+            self._journal.set(*change, value=self._shares.state(_place(change)), twice=False)
         else:
             self._journal.set(*change, value=KINDS[str(kind)].read(cluster, tuple(name)))
 
     def _undo(self, cluster: ClusterState, change: Change, value: Any) -> None:
         kind, *name = change
+        if kind == "share":
+            self._shares.restore(_place(change), value)
+            return
         if kind != "topic":
             KINDS[str(kind)].write(cluster, tuple(name), value)
             return
@@ -262,6 +281,11 @@ class ClusterStorage:
             self._journal.close()
         finally:
             os.close(self._lock_fd)
+
+
+def _place(key: Key) -> Place:
+    """Group, topic and partition of ("share", group, topic id, partition)."""
+    return str(key[1]), UUID(hex=str(key[2])), int(key[3] or 0)
 
 
 def _topic_value(topic: Topic) -> dict[str, Any]:

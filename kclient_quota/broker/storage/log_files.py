@@ -16,6 +16,8 @@ from kclient_quota.wire.batches import parse_header
 
 SUFFIX = ".log"
 _REPLACEMENT = "compacted"
+_SYNCED_AT_ONCE = 1 << 20
+"""Bytes of a compacted file: a disk takes some milliseconds for them, while others wait."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -126,12 +128,16 @@ class LogFiles:
         end = self._bases[len(old)]
         path = self._directory / _REPLACEMENT
         try:
-            file = AppendedFile(path, self._disk)
+            file, unsynced = AppendedFile(path, self._disk), 0
             try:
                 for batch in batches:
                     if not is_current() or parse_header(batch).base_offset >= end:
                         break
                     file.append(frame_of(batch), batch)
+                    unsynced += len(batch)
+                    if unsynced >= _SYNCED_AT_ONCE:
+                        file.sync()
+                        unsynced = 0
                     yield len(batch)
             finally:
                 file.close()

@@ -378,7 +378,9 @@ def test_a_producer_that_is_forgotten_leaves_nothing():
     log.now_ms += 1_000_000
     log.roll()
     log.compact()
-    assert next(iter(log.log.batches())) == next(batch for batch in log.log.batches() if parse_header(batch).record_count)
+    assert next(iter(log.log.batches())) == next(
+        batch for batch in log.log.batches() if parse_header(batch).record_count
+    )
     assert not log.log.producers.entries
 
 
@@ -390,10 +392,12 @@ def test_the_cleaner_works_in_small_turns_whatever_there_is():
         state.set_config(TOPIC, "t", key, value)
     state.create_topic("many", 5_000)
     log = state.topics["t"].partitions[0].log
-    for number in range(3_000):
+    for number in range(2_000):
         now_ms = START_MS + 20 * number
-        known = {"producer_id": number, "producer_epoch": 0}
-        batch = build_batch([Record(b"v", b"k", timestamp_ms=now_ms)], base_sequence=0, attributes=TRANSACTIONAL, **known)
+        known = {"producer_id": number % 3, "producer_epoch": 0}
+        batch = build_batch(
+            [Record(b"v", b"k", timestamp_ms=now_ms)], base_sequence=number // 3, attributes=TRANSACTIONAL, **known
+        )
         log.append(batch, leader_epoch=0, now_ms=now_ms)
         marker = control_batch(ABORT, timestamp_ms=now_ms, **known)
         log.append_marker(marker, leader_epoch=0, now_ms=now_ms)
@@ -401,24 +405,26 @@ def test_the_cleaner_works_in_small_turns_whatever_there_is():
     log.append(build_batch([Record(b"v", b"k", timestamp_ms=now_ms + 20)]), leader_epoch=0, now_ms=now_ms)
     before, turns = log.size_bytes, []
     cleaner = LogCleaner(state, scheduler)
-    turns.append(calls_of(cleaner.look))
+    turns.append(lines_of(cleaner.look))
     while scheduler.calls[-1].deadline_ms <= scheduler.time_ms:
-        turns.append(calls_of(lambda: scheduler.pass_ms(0)))
+        turns.append(lines_of(lambda: scheduler.pass_ms(0)))
     assert log.size_bytes < before * 0.6, "the markers stay"
-    assert max(turns) < 20_000, "some milliseconds"
+    assert max(turns) < 100_000, "some milliseconds"
 
 
-def calls_of(work):
-    """How many calls of functions it takes."""
-    calls = 0
+def lines_of(work):
+    """How many lines of Python it takes, each round of a loop counted."""
+    lines = 0
 
     def count(_frame, event, _argument):
-        nonlocal calls
-        calls += event in {"call", "c_call"}
+        nonlocal lines
+        lines += event == "line"
+        return count
 
-    sys.setprofile(count)
+    before = sys.gettrace()
+    sys.settrace(count)
     try:
         work()
     finally:
-        sys.setprofile(None)
-    return calls
+        sys.settrace(before)
+    return lines

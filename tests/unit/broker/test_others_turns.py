@@ -78,7 +78,9 @@ def test_who_hangs_up_in_the_midst_of_a_long_request_has_all_of_it_done():
 def test_who_hangs_up_before_a_long_fetch_would_wait_is_waited_for_no_longer():
     cluster = Cluster()
     wanted = [FetchRequest.FetchPartition(partition=0)] * MANY
-    fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=wanted)])
+    fetch = FetchRequest(
+        max_wait_ms=60_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=wanted)]
+    )
     assert cluster.send(fetch, 12) is None
     assert cluster.drive.cancel()
     while cluster.outcome is None:

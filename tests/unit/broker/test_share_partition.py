@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.groups.share_group import ShareBeat, ShareGroupConfig, ShareGroupCoordinator
-from kclient_quota.broker.groups.share_partition import (
+from kclient_quota.broker.shares.share_group import ShareBeat, ShareGroupConfig, ShareGroupCoordinator
+from kclient_quota.broker.shares.share_partition import (
     ACCEPT,
     REJECT,
     RELEASE,

@@ -7,11 +7,13 @@ from uuid import UUID
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from kclient_quota.broker.cluster_state import BROKER, TOPIC, BrokerInfo, ClusterState
+from kclient_quota.broker.cluster_state import BROKER, GROUP, TOPIC, BrokerInfo, ClusterState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
+from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, Acknowledgement, ShareRules, Wanted
+from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync
 from kclient_quota.broker.storage.disk import AppendedFile, Disk
 from kclient_quota.broker.storage.framing import FRAME_BYTES
@@ -55,7 +57,8 @@ class Life:
             new_log=lambda config: PartitionLog(pool, config),
         )
         self.groups = GroupService(self.cluster, None)
-        self.storage.restore(self.cluster, self.groups)
+        self.shares = ShareService(self.cluster, ManualScheduler())
+        self.storage.restore(self.cluster, self.groups, self.shares)
 
     def log(self, topic="t", partition=0):
         return self.cluster.topics[topic].partitions[partition].log
@@ -665,3 +668,67 @@ def test_fsync_every_so_often(tmp_path):
 def test_an_fsync_policy_that_is_none(given):
     with pytest.raises(ConfigError, match="use 'close', 'always' or a number of milliseconds"):
         Fsync.of(given)
+
+
+def acquired(life, *, epoch=0):
+    """A member of the share group `s` acquires all of `t`."""
+    topic = life.cluster.topics["t"]
+    kept = life.shares.partition("s", topic, topic.partitions[0], 5)
+    end = life.log().end_offset
+    found = kept.acquire("m", [(offset, offset) for offset in range(end)], Wanted(100, 100), ShareRules(), 5)
+    return kept, [(one.first, one.last, one.delivery) for one in found]
+
+
+def test_what_a_share_group_has_settled_and_given_back_is_known_after_a_restart(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    for _ in range(9):
+        life.append(b"v")
+    kept, _ = acquired(life)
+    settled = [Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(3, 3, [ACCEPT]), Acknowledgement(5, 6, [RELEASE])]
+    assert kept.acknowledge("m", settled, ShareRules(), 5)[0] == ErrorCode.NONE
+    life.shares.changed(place := ("s", life.cluster.topics["t"].topic_id, 0))
+    life.cluster.save()
+    life.storage.close()
+
+    again = Life(tmp_path)
+    assert again.shares.coordinator.groups["s"].state == "Empty"
+    kept = again.shares.partitions[place]
+    assert (kept.start_offset, kept.next_new, kept.written) == (2, 9, (0, 3))
+    assert acquired(again)[1] == [(2, 2, 1), (4, 4, 1), (5, 6, 2), (7, 8, 1)]
+    again.cluster.delete_topic("t")
+    assert not again.shares.partitions
+    again.cluster.save()
+    assert not list(again.storage._journal.items("share"))
+    again.storage.close()
+
+
+def test_a_share_group_begins_where_it_began_before_a_restart(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.append(b"before")
+    assert acquired(life)[0].start_offset == 1, "the latest"
+    life.cluster.save()
+    life.append(b"a")
+    life.storage.close()
+    again = Life(tmp_path)
+    assert acquired(again)[1] == [(1, 1, 1)]
+    again.storage.close()
+
+
+def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):
+    life = Life(tmp_path, disk=(disk := Halting(1 << 30)))
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    life.append(b"a")
+    kept, _ = acquired(life)
+    life.cluster.save()
+    disk.room = 0
+    assert kept.acknowledge("m", [Acknowledgement(0, 0, [ACCEPT])], ShareRules(), 5)[0] == ErrorCode.NONE
+    life.shares.changed(("s", life.cluster.topics["t"].topic_id, 0))
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    disk.room = 1 << 30
+    assert acquired(life)[1] == [(0, 0, 1)]
+    life.storage.close()

@@ -24,11 +24,11 @@ from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Cl
 from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Sync, SyncResult
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
-from kclient_quota.broker.groups.share_service import ShareService
 from kclient_quota.broker.request.authorization import DENIED, operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
+from kclient_quota.broker.shares.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
+from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DeleteGroupsRequest,

@@ -7,7 +7,7 @@ Behaviour: assignor `simple`: every partition has a reader, partitions are share
 partitions. Session time-out and heartbeat interval are the broker's (`group.share.*`) or the group's own (`share.*`).
 Offsets may be altered and deleted while nobody is in the group.
 Versions: DescribeShareGroupOffsets 1 lag (KIP-1226).
-Gaps: no rack awareness; members and offsets are not kept across a restart of the whole cluster from its data directory.
+Gaps: no rack awareness; members are not kept across a restart of the whole cluster from its data directory.
 """
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
@@ -16,12 +16,12 @@ from kclient_quota.broker.groups.assignors import by_topic
 from kclient_quota.broker.groups.consumer_coordinator import BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.share_group import ASSIGNOR, ShareBeat, ShareGroup
-from kclient_quota.broker.groups.share_service import ShareService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
+from kclient_quota.broker.shares.share_group import ASSIGNOR, ShareBeat, ShareGroup
+from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterShareGroupOffsetsRequest,

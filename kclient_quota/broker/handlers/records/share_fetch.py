@@ -8,7 +8,8 @@ Under the manner `kafka` an answer over the quota is sent empty and what it held
 as in Kafka 4.3.1: five of those and the records are archived unseen. Under the manner `released` it is given back.
 Who is not the leader any more says who is.
 Versions: ShareFetch 1 as of Kafka 4.1; 2 acquire mode (KIP-1206), renewal (KIP-1222). ShareAcknowledge 2 renewal.
-Gaps: `share.isolation.level=read_committed` stops at the last stable offset, but does not leave out what was aborted.
+Under `share.isolation.level=read_committed` a fetch ends at the last stable offset, and what was aborted is archived.
+Gaps: what is kept of groups is in the data directory, not in a topic (`__share_group_state`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +18,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import Partition, Topic
-from kclient_quota.broker.groups.share_partition import RENEW, Acknowledgement, Acquired, SharePartition, Wanted
-from kclient_quota.broker.groups.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
+from kclient_quota.broker.log.transaction_index import AbortedBatches
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
-from kclient_quota.wire.batches import iterate_batches
+from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement, Acquired, SharePartition, Wanted
+from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
+from kclient_quota.wire.batches import BatchHeader, iterate_batches
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     ShareAcknowledgeRequest,
@@ -131,7 +133,7 @@ def _session(context: Context, request: ShareFetchRequest) -> ShareSession | Err
     session = service.open(context.broker.id, group_id, member_id)
     if isinstance(session, ShareSession):
         broker_id = context.broker.id
-        context.connection.on_close.append(lambda: service.close(broker_id, group_id, member_id, session))
+        context.connection.on_close.append(lambda: service.abandon(broker_id, group_id, member_id, session))
     return session
 
 
@@ -317,6 +319,8 @@ class _Fetch:
         wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
         fetched = [(header.base_offset, header.last_offset) for _, header in batches]
         acquired = kept.acquire(self._member_id, fetched, wanted, self._rules, now_ms)
+        if self._is_committed and acquired and one.partition is not None:
+            acquired = self._without_aborted(one.partition, kept, [header for _, header in batches], acquired)
         row = FetchRow(partition_index=one.number, records=_NOTHING)
         if not acquired:
             return row
@@ -333,6 +337,19 @@ class _Fetch:
             for part in acquired
         ]
         return row
+
+    def _without_aborted(
+        self, partition: Partition, kept: SharePartition, headers: Sequence[BatchHeader], acquired: list[Acquired]
+    ) -> list[Acquired]:
+        """What of it was not aborted; the rest is archived."""
+        end = headers[-1].last_offset + 1
+        aborted = AbortedBatches(partition.log.transactions.aborted_between(headers[0].base_offset, end))
+        gone = [(one.base_offset, one.last_offset) for one in headers if aborted.has(one, one.base_offset)]
+        if gone:
+            kept.archive(self._member_id, gone)
+            for first, last in gone:
+                acquired = [left for one in acquired for left in one.without(first, last)]
+        return acquired
 
     async def _more(self, end_ms: int) -> None:
         """Return when there may be more, or at `end_ms`."""

@@ -8,26 +8,23 @@ so that one bad record does not take its neighbours with it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
+from kclient_quota.broker.shares.share_records import (
+    NOBODY,
+    TERMINAL,
+    RecordState,
+    ShareBatch,
+    ShareRecord,
+    batches_of,
+    runs_of,
+)
 from kclient_quota.wire.error_codes import ErrorCode
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Kafka's `AcknowledgeType`, and 0 for offsets at which there is no record."""
-NOBODY: Final = ""
 
 
-class RecordState(IntEnum):
-    """Kafka's names and numbers."""
-
-    AVAILABLE = 0
-    ACQUIRED = 1
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
-
-
-_TERMINAL: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 _AFTERWARDS: Final = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
@@ -72,6 +69,16 @@ class Acquired(NamedTuple):
     last: int
     delivery: int
 
+    def without(self, first: int, last: int) -> "list[Acquired]":
+        """What is left of them where those from `first` to `last` are not among them."""
+        parts = [
+            self._replace(last=min(self.last, first - 1)),
+            self._replace(first=max(self.first, last + 1)),
+        ]
+        return (
+            [part for part in parts if part.first <= part.last] if first <= self.last and last >= self.first else [self]
+        )
+
 
 class Acknowledgement(NamedTuple):
     """What a member says of the records from `first` to `last`: one type for all, or one for each."""
@@ -83,22 +90,6 @@ class Acknowledgement(NamedTuple):
     def type_of(self, offset: int) -> int:
         """What is said of one of them."""
         return self.types[0] if len(self.types) == 1 else self.types[offset - self.first]
-
-
-@dataclass(slots=True)
-class _Record:
-    state: RecordState
-    count: int
-    member: str
-    until_ms: int
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Records that were acquired together for the first time."""
-
-    size: int
-    records: dict[int, _Record]
 
 
 class SharePartition:
@@ -120,7 +111,24 @@ class SharePartition:
         self.start_offset = self.next_new = start_offset
         self.leader_epoch = leader_epoch
         self.written: tuple[int, int] | None = None
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, ShareBatch] = {}
+
+    # -- being kept
+
+    @property
+    def state(self) -> list[Any]:
+        """What outlives the broker (KIP-932's `ShareGroupState`): where it begins, and what is known behind that."""
+        written = None if self.written is None else list(self.written)
+        return [self.start_offset, self.next_new, written, runs_of(self._records())]
+
+    @classmethod
+    def of_state(cls, state: Sequence[Any], leader_epoch: int) -> Self:
+        """What had this `state`; its records are nobody's."""
+        made = cls(state[0], leader_epoch)
+        made.next_new = state[1]
+        made.written = None if state[2] is None else (state[2][0], state[2][1])
+        made._batches.update(batches_of(state[3]))
+        return made
 
     # -- looking
 
@@ -144,12 +152,12 @@ class SharePartition:
         held = (record.until_ms for _, record in self._records() if record.state is RecordState.ACQUIRED)
         return min(held, default=None)
 
-    def _records(self) -> Iterator[tuple[int, _Record]]:
+    def _records(self) -> Iterator[tuple[int, ShareRecord]]:
         for batch in self._batches.values():
             yield from batch.records.items()
 
     def _in_flight(self) -> int:
-        return sum(record.state not in _TERMINAL for _, record in self._records())
+        return sum(record.state not in TERMINAL for _, record in self._records())
 
     # -- acquiring
 
@@ -224,9 +232,9 @@ class SharePartition:
                     bounds.append(base)
         found = []
         for begin, end in zip(bounds, [*(bound - 1 for bound in bounds[1:]), last], strict=True):
-            batch = _Batch(end - begin + 1, {})
+            batch = ShareBatch(end - begin + 1, {})
             for offset in range(begin, end + 1):
-                batch.records[offset] = _Record(RecordState.AVAILABLE, 0, NOBODY, 0)
+                batch.records[offset] = ShareRecord(RecordState.AVAILABLE, 0, NOBODY, 0)
                 if offset <= final or not wanted.strict:
                     holder.take(batch.records[offset])
             self._batches[begin] = batch
@@ -242,7 +250,7 @@ class SharePartition:
         self, member: str, said: Sequence[Acknowledgement], rules: ShareRules, now_ms: int
     ) -> tuple[ErrorCode, str | None]:
         """Take what a member says of its records; all of it or, with an error, nothing."""
-        changes: list[tuple[_Record, int]] = []
+        changes: list[tuple[ShareRecord, int]] = []
         for one in said:
             if one.last < self.start_offset:
                 continue
@@ -261,7 +269,7 @@ class SharePartition:
         return ErrorCode.NONE, None
 
     def _look_up(
-        self, member: str, said: Acknowledgement, changes: list[tuple[_Record, int]]
+        self, member: str, said: Acknowledgement, changes: list[tuple[ShareRecord, int]]
     ) -> tuple[ErrorCode, str | None]:
         known = dict(self._records())
         if not known or said.last < min(known):
@@ -284,6 +292,14 @@ class SharePartition:
             changes.append((record, said.type_of(offset)))
         return ErrorCode.NONE, None
 
+    def archive(self, member: str, stretches: Sequence[tuple[int, int]]) -> None:
+        """Nobody is to get what a member has just acquired in these stretches of offsets: it does not count."""
+        for first, last in stretches:
+            for offset, record in self._records():
+                if first <= offset <= last and record.member == member:
+                    record.state, record.member = RecordState.ARCHIVED, NOBODY
+        self._write()
+
     def release(self, member: str, rules: ShareRules) -> bool:
         """A member's session has ended: others may have what it has. Whether it had anything."""
         return self._free_all([record for _, record in self._records() if record.member == member], rules)
@@ -293,9 +309,7 @@ class SharePartition:
         known = dict(self._records())
         for one in acquired:
             for offset in range(one.first, one.last + 1):
-                record = known[offset]
-                record.state, record.member = RecordState.AVAILABLE, NOBODY
-                record.count -= 1
+                known[offset].forsake()
 
     def expire(self, rules: ShareRules, now_ms: int) -> bool:
         """Free what is locked no longer; whether there was any."""
@@ -310,9 +324,7 @@ class SharePartition:
         """Another leader keeps it: it knows what was acknowledged and freed, not what is acquired."""
         self.leader_epoch = leader_epoch
         for _, record in self._records():
-            if record.state is RecordState.ACQUIRED:
-                record.state, record.member = RecordState.AVAILABLE, NOBODY
-                record.count -= 1
+            record.forsake()
 
     def log_starts_at(self, offset: int) -> None:
         """The log has lost everything before `offset`."""
@@ -322,7 +334,7 @@ class SharePartition:
         self.next_new = max(self.next_new, offset)
         self._settle(offset)
 
-    def _free_all(self, held: Sequence[_Record], rules: ShareRules) -> bool:
+    def _free_all(self, held: Sequence[ShareRecord], rules: ShareRules) -> bool:
         for record in held:
             self._free(record, rules)
         if held:
@@ -331,10 +343,10 @@ class SharePartition:
 
     def _write(self) -> None:
         """What was settled is written, then the start moves."""
-        self.written = self.start_offset, sum(record.state in _TERMINAL for _, record in self._records())
+        self.written = self.start_offset, sum(record.state in TERMINAL for _, record in self._records())
         self._settle()
 
-    def _free(self, record: _Record, rules: ShareRules) -> None:
+    def _free(self, record: ShareRecord, rules: ShareRules) -> None:
         is_over = record.count >= rules.max_deliveries
         record.state = RecordState.ARCHIVED if is_over else RecordState.AVAILABLE
         record.member = NOBODY
@@ -344,7 +356,7 @@ class SharePartition:
         for begin in sorted(self._batches):
             records = self._batches[begin].records
             for offset in sorted(records):
-                if records[offset].state not in _TERMINAL:
+                if records[offset].state not in TERMINAL:
                     self.start_offset = max(least, offset)
                     return
                 del records[offset]
@@ -358,14 +370,14 @@ class _Holder(NamedTuple):
     member: str
     until_ms: int
 
-    def take(self, record: _Record) -> None:
+    def take(self, record: ShareRecord) -> None:
         """One record is the holder's."""
         record.state, record.member, record.until_ms = RecordState.ACQUIRED, self.member, self.until_ms
         record.count += 1
 
 
 def _together(
-    free: Sequence[tuple[int, _Record]], size: int, most: int, rules: ShareRules, holder: _Holder
+    free: Sequence[tuple[int, ShareRecord]], size: int, most: int, rules: ShareRules, holder: _Holder
 ) -> list[Acquired]:
     """As many records of one batch as may be delivered together."""
     found: list[Acquired] = []

@@ -1,18 +1,20 @@
 """Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.share_group import ShareGroupConfig, ShareGroupCoordinator
-from kclient_quota.broker.groups.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.request.context import Alarm, Scheduler
+from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
+from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
+_LOG = logging.getLogger(__name__)
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _LAST_EPOCH = 0x7FFFFFFF
 _SESSIONS: Final = 2_000
@@ -54,6 +56,7 @@ class ShareService:
         self._locks: Timers[Place] = Timers()
         self._watchers: dict[Place, list[Callable[[], None]]] = {}
         self._alarm = Alarm(scheduler, self._tick)
+        cluster.on_topic_gone.append(self._topic_gone)
 
     # -- configuration
 
@@ -122,6 +125,11 @@ class ShareService:
         session.epoch = session.epoch % _LAST_EPOCH + 1
         return session
 
+    def abandon(self, broker_id: int, group_id: str, member_id: str, session: ShareSession) -> None:
+        """The connection of a member's session has ended, and with it the session, if it is still that one."""
+        self.close(broker_id, group_id, member_id, session)
+        self._keep()
+
     def close(self, broker_id: int, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
         """A member's session ends, `session` if it is still that one: others may have what it has."""
         found = self._sessions.get((broker_id, group_id, member_id))
@@ -143,6 +151,7 @@ class ShareService:
             kept = self.partitions[place] = SharePartition(
                 self._begin(group_id, partition, now_ms), partition.leader_epoch
             )
+            self._note(place)
         if kept.leader_epoch != partition.leader_epoch:
             kept.move(partition.leader_epoch)
         if partition.log.start_offset > kept.start_offset:
@@ -154,11 +163,17 @@ class ShareService:
         kept = self.partitions[place] = SharePartition(offset, leader_epoch)
         kept.written = offset, 0
         self._locks.cancel(place)
+        self._note(place)
 
     def forget(self, place: Place) -> None:
         """A group has nothing of a partition any more."""
-        self.partitions.pop(place, None)
+        if self.partitions.pop(place, None) is not None:
+            self._note(place)
         self._locks.cancel(place)
+
+    def _topic_gone(self, topic: Topic) -> None:
+        for place in [place for place in self.partitions if place[1] == topic.topic_id]:
+            self.forget(place)
 
     def watch(self, place: Place, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever records were given back; returns how to end that."""
@@ -183,6 +198,7 @@ class ShareService:
 
     def changed(self, place: Place) -> None:
         """To be called when records were acknowledged or given back."""
+        self._note(place)
         self.locked(place)
         for callback in list(self._watchers.get(place, ())):
             callback()
@@ -198,6 +214,34 @@ class ShareService:
             return log.end_offset if batch is None else int.from_bytes(bytes(batch[:8]), "big")
         return log.end_offset
 
+    # -- being kept
+
+    def state(self, place: Place) -> list[Any] | None:
+        """What is to be kept of a partition (KIP-932's persister), None where there is nothing."""
+        kept = self.partitions.get(place)
+        return None if kept is None else kept.state
+
+    def restore(self, place: Place, state: list[Any] | None) -> None:
+        """Let a partition be as it was kept, and its group be there; with None there is nothing of it."""
+        self._locks.cancel(place)
+        self.partitions.pop(place, None)
+        topic = self._cluster.topics_by_id.get(place[1])
+        if state is not None and topic is not None and place[2] < len(topic.partitions):
+            self.partitions[place] = SharePartition.of_state(state, topic.partitions[place[2]].leader_epoch)
+            self.coordinator.groups.setdefault(place[0], ShareGroup(place[0]))
+
+    def _note(self, place: Place) -> None:
+        group_id, topic_id, index = place
+        self._cluster.changed("share", group_id, topic_id.hex, index)
+
+    def _keep(self) -> None:
+        """Keep what no request has changed."""
+        try:
+            self._cluster.save()
+        except OSError as error:
+            # what was given back by it is given back by the restart as well
+            _LOG.error("what share groups have given back could not be kept: %s", error)
+
     # -- time
 
     def after_call(self) -> None:
@@ -212,6 +256,8 @@ class ShareService:
             if kept is not None:
                 kept.expire(self.rules(place[0]), now_ms)
                 self.changed(place)
+        if self._cluster.changes:
+            self._keep()
         self.after_call()
 
 
