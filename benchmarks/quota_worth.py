@@ -4,7 +4,8 @@
 of 10,000} x {none, lz4, zstd} x {keys over 1, 3, 12, 100 partitions, no keys} x {51,200 B/s, 1 MiB/s} for a minute, and
 prints messages per second, the ideal, their ratio, the 99th percentile from `produce()` returning to the report, of the
 time inside `produce()`, and throttles. The ideal is the best over all batches of n that arrive for a partition within
-the delay allowed: 0.995 of the quota, less the price of lumps, divided by what librdkafka's own batches of n take.
+the delay allowed: 0.995 of the quota, less the price of lumps, divided by what librdkafka's own batches of n take,
+the names of topic and client that every request carries included.
 
 `--real` measures two dozen of them on Apache Kafka instead, beside the peers, and keeps every figure in
 `benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.

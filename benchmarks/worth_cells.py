@@ -104,6 +104,14 @@ class Room:
                 self._changed.notify_all()
 
 
+def ideal_of(cell: WorthCell, max_delay_ms: int, client: str) -> float:
+    """The most messages per second that a cell's quota is worth; each request names the client's own topic and id."""
+    name = runner.Cell(scene_of(cell, max_delay_ms), client, 1).client_id
+    data, compression, partitions, quota = cell
+    batching = Batching(data, compression, names_bytes=2 * len(name))
+    return ideal(batching, quota, max(partitions, 1), max_delay_ms or 1_000).messages_per_s
+
+
 def measure(todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep) -> None:
     """Measure cells with clients, side by side on one Apache Kafka.
 
@@ -115,9 +123,9 @@ def measure(todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep
     room, saving = Room(), threading.Lock()
 
     def work(cell: WorthCell, max_delay_ms: int, client: str) -> None:
-        best = ideal(Batching(cell[0], cell[1]), cell[3], max(cell[2], 1), max_delay_ms or 1_000)
-        row = {**_named(cell), "max_delay_ms": max_delay_ms or 1_000, "client": client, "ideal": best.messages_per_s}
-        with room.place(best.messages_per_s):
+        best = ideal_of(cell, max_delay_ms, client)
+        row = {**_named(cell), "max_delay_ms": max_delay_ms or 1_000, "client": client, "ideal": best}
+        with room.place(best):
             row |= _measured(cluster, runner.Cell(scene_of(cell, max_delay_ms, seconds), client, 1))
         with saving:
             keep(row)

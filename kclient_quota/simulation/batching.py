@@ -12,6 +12,8 @@ SAFETY: Final = 0.995
 SAMPLES: Final = 11
 RECORD_BYTES: Final = 12
 KEY_BYTES: Final = 3
+NAMES_BYTES: Final = len("orders") + len("order-service")
+"""Of the topic and the client.id, as the sizes of requests were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +23,12 @@ class Batching:
     Attributes:
         data: "readings" (20 bytes), "orders" (290, JSON), "noise" (1,000) or "documents" (10,000, JSON).
         compression: "none", "lz4" or "zstd".
+        names_bytes: of the topic and the client.id, which every request names.
     """
 
     data: str
     compression: str
+    names_bytes: int = NAMES_BYTES
 
     @property
     def value_bytes(self) -> int:
@@ -37,7 +41,11 @@ class Batching:
         return self.value_bytes + RECORD_BYTES + KEY_BYTES
 
     def request_bytes(self, messages: int) -> int:
-        """Of a request that holds so many messages: between the sizes measured, and beyond them in proportion."""
+        """Of a request that holds so many messages."""
+        return self._measured_bytes(messages) + self.names_bytes - NAMES_BYTES
+
+    def _measured_bytes(self, messages: int) -> int:
+        """Between the sizes measured, and beyond them in proportion."""
         sizes = BATCH_BYTES[self.data, self.compression][1]
         for (fewer, small), (more, large) in pairwise(sizes):
             if messages <= more:

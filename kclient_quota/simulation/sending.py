@@ -43,11 +43,13 @@ class Source:
         demand: messages per second that it has, at so many ms since the start.
         lane: of its messages.
         tenant: on whose behalf.
+        batching: of a lane whose messages are of another kind than the others'.
     """
 
     demand: Callable[[int], float] = endless
     lane: str = ""
     tenant: str | None = None
+    batching: Batching | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Cell:
         network: how long things take.
         lanes: as the queue has them.
         keys: how many there are, each of which has a partition: the fewer, the less even; 0: messages choose evenly.
+        late_ms: how long the application's threads need to use the room that a grant leaves.
     """
 
     batching: Batching
@@ -79,6 +82,12 @@ class Cell:
     network: Network = field(default_factory=lambda: Network(linger_ms=5))
     lanes: tuple[Lane, ...] = ()
     keys: int = 0
+    late_ms: int = 0
+
+    def batching_of(self, lane: str) -> Batching:
+        """Data and compression of a lane's messages."""
+        own = [source.batching for source in self.sources if source.lane == lane and source.batching is not None]
+        return own[0] if own else self.batching
 
 
 @dataclass(slots=True)
@@ -176,13 +185,14 @@ class SendingWorld:
         self._push = self._events.push
         self._end_ms = START_MS + cell.seconds * 1000
         self._warm_ms = START_MS + cell.warm_up_s * 1000
+        self._batchings = {name: cell.batching_of(name) for name in {"", *(source.lane for source in cell.sources)}}
         self._threads = [_Thread(source) for source in cell.sources]
         self._arrived_ms = self._muted_until_ms = START_MS
         self._unsent: deque[tuple[Grant, int]] = deque()
         self._flying: deque[tuple[Grant, int]] = deque()
         self._in_flight = 0
         self._wire = 0
-        self._wake_at_ms = START_MS
+        self._wake_at_ms = self._comes_ms = START_MS
         self.sent = Sent(seconds=cell.seconds - cell.warm_up_s)
 
     def run(self) -> Sent:
@@ -205,6 +215,7 @@ class SendingWorld:
                 wait_ms = min(grant, idle_ms)
                 break
             self._hand(grant, now_ms)
+            self._comes_ms = now_ms + self._cell.late_ms
         self._wake_soon(now_ms, max(1, wait_ms if wait_ms < inf else IDLE_MS) + int(self._random() * self._late_ms))
 
     def _wake_soon(self, now_ms: int, wait_ms: float) -> None:
@@ -213,6 +224,8 @@ class SendingWorld:
 
     def _offer_all(self, now_ms: int) -> float:
         """Offer what there is; returns after how long to look again at the latest."""
+        if now_ms < self._comes_ms:
+            return self._comes_ms - now_ms
         return min(self._offer(thread, now_ms) for thread in self._threads)
 
     def _offer(self, thread: _Thread, now_ms: int) -> float:
@@ -235,12 +248,12 @@ class SendingWorld:
         partition = int(self._random() * partitions) if partitions else ANY_PARTITION
         if self._places:
             partition = self._places[int(self._random() * len(self._places))]
-        nbytes = self._cell.batching.raw_bytes
+        nbytes = self._batchings[source.lane].raw_bytes
         return Waiting("orders", partition, nbytes, now_ms, None, None, source.lane, source.tenant)
 
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""
-        size = self._cell.batching.request_bytes(len(grant.messages))
+        size = self._batchings[grant.lane].request_bytes(len(grant.messages))
         self._wire += size
         self._push(now_ms + self._linger_ms, self._ship, (grant, size))
 
@@ -271,7 +284,7 @@ class SendingWorld:
             sent.messages += len(grant.messages)
             sent.wire_bytes += size
             sent.requests += 1
-            sent.payload_bytes += len(grant.messages) * self._cell.batching.value_bytes
+            sent.payload_bytes += len(grant.messages) * self._batchings[grant.lane].value_bytes
             sent.lane_bytes[grant.lane] += size
             sent.tenant_messages.update(message.tenant for message in grant.messages)
         self._push(self._travel(now_ms), self._answer, (grant, throttle_ms))

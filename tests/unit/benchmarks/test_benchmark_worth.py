@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import quota_worth, tenants, worth_cells
+from kclient_quota.simulation.batching import NAMES_BYTES, Batching, ideal
 
 
 def test_every_two_settings_that_can_meet_do_so_in_about_two_dozen_cells() -> None:
@@ -74,6 +75,26 @@ def test_figures_are_kept_row_by_row_and_those_that_fail_say_why(
 
 
 CELLS = worth_cells.ANCHORS[1:]
+
+
+def test_the_ideal_pays_for_the_names_that_every_request_of_a_client_carries() -> None:
+    cell = ("readings", "lz4", 100, 51_200.0)
+    short = ideal(Batching("readings", "lz4"), 51_200.0, 100, 1_000)
+    found = {client: worth_cells.ideal_of(cell, 0, client) for client in ("ours", "plain-tuned")}
+    assert found["plain-tuned"] < found["ours"] < 0.9 * short.messages_per_s
+    named = Batching("readings", "lz4", names_bytes=NAMES_BYTES + 51)
+    assert named.request_bytes(8) == Batching("readings", "lz4").request_bytes(8) + 51
+
+
+def test_the_figures_in_the_documentation_are_beside_that_ideal_and_ours_reaches_it() -> None:
+    for row in json.loads(quota_worth.RESULTS.read_text())["rows"]:
+        cell = (row["data"], row["compression"], row["partitions"], row["quota"])
+        delay_ms = 0 if row["max_delay_ms"] == 1_000 else row["max_delay_ms"]
+        assert row["ideal"] == pytest.approx(worth_cells.ideal_of(cell, delay_ms, row["client"]))
+        if row["client"] == "ours":
+            many = cell[2:] == (100, 51_200.0)
+            assert row["messages_per_s"] >= (0.85 if many else 0.95) * row["ideal"], cell
+            assert row["steady_p99_ms"] <= (5_000 if many else 1_200), cell
 
 
 def test_what_tenants_cost_is_counted() -> None:

@@ -64,6 +64,19 @@ def test_five_requests_on_their_way_are_enough_however_far_the_broker_is(data, c
     assert sent.wire_bytes / quota / sent.seconds >= 0.95
 
 
+@pytest.mark.parametrize(
+    ("partitions", "round_trip_ms", "most_ms"),
+    [(12, 300, 1_500), (100, 80, 2 * 1_800), (100, 300, 2 * 6_200)],
+)
+def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(partitions, round_trip_ms, most_ms):
+    """Five requests are on their way, one partition in each: a round takes a fifth of the way and linger for each."""
+    network = Network(round_trip_ms=round_trip_ms, linger_ms=10)
+    cell = Cell(Batching("orders", "zstd"), partitions, QUOTA, seconds=60, network=network)
+    sent = SendingWorld(cell, random.Random(1)).run()
+    assert sent.latency_ms() <= most_ms
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.95
+
+
 @pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec, partitions):
@@ -127,6 +140,23 @@ def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
     # Bulk takes the rest.
     assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
     assert sent.lane_bytes["bulk"] >= 0.5 * QUOTA * sent.seconds
+
+
+@pytest.mark.parametrize(
+    ("alerts", "bulk", "codec"),
+    [("readings", "documents", "none"), ("orders", "noise", "zstd")],
+)
+def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message_of_bulk_at_most(alerts, bulk, codec):
+    urgent, large = Batching(alerts, codec), Batching(bulk, codec)
+    sources = (
+        Source(at(0.49 * QUOTA / urgent.request_bytes(1)), "alerts", batching=urgent),
+        Source(at(10 * QUOTA / large.request_bytes(1)), "bulk", batching=large),
+    )
+    lanes = (Lane("alerts", strict=True), Lane("bulk"))
+    sent = SendingWorld(Cell(large, 12, QUOTA, sources=sources, lanes=lanes, seconds=45), random.Random(1)).run()
+    assert quantile(sent.lane_latencies_ms["alerts"], 0.99) <= 150 + 1000 * large.request_bytes(1) / QUOTA
+    assert len(sent.lane_latencies_ms["alerts"]) == pytest.approx(30 * 0.49 * QUOTA / urgent.request_bytes(1), rel=0.02)
+    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
 
 
 @pytest.mark.parametrize("partitions", [1, 12])
