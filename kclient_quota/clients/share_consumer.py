@@ -23,6 +23,7 @@ from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
 from kclient_quota.clients.throttle_log import ThrottleLog
@@ -30,11 +31,10 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch_sizes import sizes_for
-from kclient_quota.pacing.share_fetch import SharePacer, wire_bytes
+from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
 
 logger = logging.getLogger("kclient_quota")
 
-ALL_BROKERS: Final = -1
 SLICE_MS: Final = 500
 """How long librdkafka is polled at a time, so that what it says of throttles is heard."""
 NAP_MS: Final = 100
@@ -45,23 +45,23 @@ _SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
 
 
 class _Pace:
-    """One account, and the lock for it."""
+    """The accounts, and the lock for them."""
 
-    def __init__(self, limit: Limit, now_ms: int) -> None:
+    def __init__(self, limit: Limit) -> None:
         self.lock = Lock()
-        self.pacer = SharePacer(limit.byte_rate, now_ms, samples=limit.samples, window_ms=limit.window_ms)
+        self.pacer = SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
 
 
 _paces: WeakValueDictionary[Hashable, _Pace] = WeakValueDictionary()
 _paces_lock = Lock()
 
 
-def _pace_of(key: Hashable, limit: Limit, now_ms: int) -> _Pace:
+def _pace_of(key: Hashable, limit: Limit) -> _Pace:
     """That of all consumers in this process which a broker counts together."""
     with _paces_lock:
         found = _paces.get(key)
         if found is None:
-            found = _paces[key] = _Pace(limit, now_ms)
+            found = _paces[key] = _Pace(limit)
         return found
 
 
@@ -69,13 +69,13 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
     """confluent_kafka's ShareConsumer (KIP-932, a preview) under a quota.
 
     `poll()` waits, within the caller's own `timeout`, until the quota lets the next batch through; meanwhile what was
-    handed over before is acknowledged. While no quota applies it goes straight on. All brokers count as one: in a
-    cluster of several it takes what one of them allows.
+    handed over before is acknowledged. While no quota applies it goes straight on. Each broker has an account of its
+    own: records are its who leads their partition.
 
-    What confluent_kafka's preview makes impossible: it does not say which broker a record came from, so that brokers
-    have no accounts of their own; it counts bytes after decompression only; it acquires a batch whole, so that one
-    larger than the window is asked for once before it is known; and its `close()` waits for a muted broker until
-    `socket.timeout.ms` is over, which is why ours waits in a thread.
+    What confluent_kafka's preview makes impossible: it chooses by itself which broker is asked next, so that the
+    window of each must take a batch before any is asked; it counts bytes after decompression only; it acquires a batch
+    whole, so that one larger than the window is asked for once before it is known; and its `close()` waits for a muted
+    broker until `socket.timeout.ms` is over, which is why ours waits in a thread.
 
     Args:
         config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
@@ -88,7 +88,8 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = settings.merged(args, kwargs)
         conf, ours = split(given)
-        finder = settings.limit_finder(ours, dict(conf))
+        self._asks_with = dict(conf)
+        finder = settings.limit_finder(ours, self._asks_with)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
         self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
@@ -96,7 +97,8 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         self._paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()
         key = conf.get("bootstrap.servers"), conf.get("sasl.username"), self._client_id, limit.source
-        self._pace = _pace_of(key, limit, now_ms)
+        self._pace = _pace_of(key, limit)
+        self._leaders = PartitionLeaders(self._asks_with)
         self._interval_ms = settings.max_poll_interval_ms(conf)
         self._polled_at_ms = now_ms
         self._log = ThrottleLog(self._client_id, "share fetches are spaced", ours.backoff)
@@ -175,11 +177,23 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         whole = [message for message in messages if message.error() is None]
         if whole:
             self._is_asking = False
+            received = self._by_broker(whole, now_ms)
             with self._pace.lock:
-                pacer.answered(wire_bytes(len(whole), sum(map(len, whole))), now_ms)
-            self._throttle_metrics.record(ALL_BROKERS, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
+                pacer.answered(received, now_ms)
+            for broker in received:
+                self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._hear()
         return Messages(self._interceptors.on_consume(list(messages))) if self._interceptors and whole else messages
+
+    def _by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
+        """Wire bytes of each broker, about."""
+        payloads: dict[Place, list[int]] = {}
+        for message in messages:
+            payloads.setdefault((message.topic(), message.partition()), []).append(len(message))
+        received = {place: wire_bytes(len(sizes), sum(sizes)) for place, sizes in payloads.items()}
+        if not self._paces or self._limit.unlimited:
+            return {ANY_BROKER: sum(received.values())}
+        return self._leaders.by_broker(received, now_ms)
 
     def _hear(self) -> None:
         """Heed what librdkafka has said of throttles."""
@@ -194,7 +208,8 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
 
     def _on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
         with self._pace.lock:
-            self._pace.pacer.on_throttle(throttle_ms, now_ms)
+            self._pace.pacer.on_throttle(event.broker_id, throttle_ms, now_ms)
+        self._leaders.doubt()
         self._throttle_metrics.record(
             event.broker_id, responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=now_ms
         )
@@ -214,20 +229,24 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         return self._throttle_metrics.collect(SYSTEM_CLOCK.now_ms())
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
-        """What is known about the quota, of all brokers together as number -1; `stall` says why nothing comes."""
-        now_ms = SYSTEM_CLOCK.now_ms()
+        """What is known about the quota on each broker, by broker id; `stall` says why nothing comes.
+
+        Number -1 stands for brokers of which nothing was heard yet, or of which nobody says what they lead.
+        """
         with self._pace.lock:
-            pacer = self._pace.pacer
-            state = BrokerQuotaState(
-                limit=self._limit.byte_rate,
-                source=self._limit.source.value,
-                rate=pacer.rate,
-                throttled_until_ms=max(0, pacer.throttled_until_ms - now_ms),
-                admitted=pacer.received_bytes,
-                outstanding=0,
-                stall=self._stall(pacer.too_large) if pacer.too_large else None,
-            )
-        return {ALL_BROKERS: state}
+            states = self._pace.pacer.states(SYSTEM_CLOCK.now_ms())
+        return {broker: self._state(state) for broker, state in states.items()}
+
+    def _state(self, state: ShareState) -> BrokerQuotaState:
+        return BrokerQuotaState(
+            limit=self._limit.byte_rate,
+            source=self._limit.source.value,
+            rate=state.rate,
+            throttled_until_ms=state.throttled_ms,
+            admitted=state.received_bytes,
+            outstanding=0,
+            stall=self._stall(state.too_large) if state.too_large else None,
+        )
 
     def _stall(self, nbytes: int) -> str:
         return (
@@ -237,9 +256,13 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         )
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As confluent_kafka's; telemetry follows."""
+        """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
+        self._asks_with.update({"sasl.username": username, "sasl.password": password})
         self._renew_telemetry(username, password)
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()  # confluent_kafka's leaves a `with` by its own
 
     def close(self) -> None:
         """As confluent_kafka's, but for five seconds at most.
@@ -252,7 +275,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         if self._is_asking:
             self._is_asking = False
             with self._pace.lock:
-                self._pace.pacer.answered(0, SYSTEM_CLOCK.now_ms())
+                self._pace.pacer.answered({}, SYSTEM_CLOCK.now_ms())
         close_theirs, closed, failures = super().close, Event(), list[BaseException]()
 
         def close() -> None:

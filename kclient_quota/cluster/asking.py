@@ -7,12 +7,14 @@ what was said a little while ago: so a process with a hundred clients asks as of
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.cluster.brokers import describe_cluster
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.limits import EffectiveLimits, ask_limit
+from kclient_quota.errors import ClusterError
 
 FORGET_MS: Final = 120_000
 """What was said so long ago nobody wants to know."""
@@ -58,6 +60,20 @@ class Asking:
             else:
                 self._client.close()
             return found
+        finally:
+            self._turn.release()
+
+    def leaders(self, topics: Iterable[str], deadline_ms: int) -> dict[tuple[str, int], int]:
+        """The leader's node id by topic and partition; empty where nobody says so in time. Never raises."""
+        end_ms = self._clock.now_ms() + deadline_ms
+        if not self._turn.acquire(timeout=deadline_ms / 1000):
+            return {}
+        try:
+            left_ms = max(1, end_ms - self._clock.now_ms())
+            return describe_cluster(self._client, topics, timeout_ms=left_ms).leaders
+        except ClusterError:
+            self._client.close()
+            return {}
         finally:
             self._turn.release()
 

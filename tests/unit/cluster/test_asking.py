@@ -7,8 +7,9 @@ import pytest
 
 from kclient_quota.cluster import asking as module
 from kclient_quota.cluster.asking import Asking, asking
+from kclient_quota.cluster.brokers import ClusterMetadata
 from kclient_quota.cluster.limits import EffectiveLimits
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.testing.clock import ManualClock
 
 CONF = {"bootstrap.servers": "one:9092", "client.id": "asks"}
@@ -98,3 +99,30 @@ def test_clients_of_one_cluster_and_principal_share_it_and_nobody_else_does() ->
     assert asking({**CONF, "sasl.username": "bob", "sasl.password": "x", "sasl.mechanism": "PLAIN"}) is not mine
     with pytest.raises(ConfigError):
         asking({"bootstrap.servers": ""})
+
+
+def test_leaders_are_told_or_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = Asking(CONF, ManualClock())
+    known = ClusterMetadata("c", 1, {}, {("t", 0): 2}, {})
+    monkeypatch.setattr(module, "describe_cluster", lambda *_, timeout_ms: known)
+    assert asks.leaders(["t"], 1_000) == {("t", 0): 2}
+
+    def refuse(*_: object, timeout_ms: int) -> ClusterMetadata:
+        raise ClusterError(f"nobody answered in {timeout_ms} ms")
+
+    monkeypatch.setattr(module, "describe_cluster", refuse)
+    assert asks.leaders(["t"], 1_000) == {}
+
+
+def test_leaders_are_not_waited_for_while_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    asks = Asking(CONF, ManualClock())
+    cluster.may_answer.clear()
+    other = threading.Thread(target=asks.limits, args=(None, "app", 5_000))
+    other.start()
+    try:
+        assert cluster.came.wait(5)
+        assert asks.leaders(["t"], 1) == {}
+    finally:
+        cluster.may_answer.set()
+        other.join(10)

@@ -1,10 +1,10 @@
 """When a share consumer may ask, against Kafka's own window in virtual time."""
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 
-from kclient_quota.pacing.share_fetch import SharePacer, wire_bytes
+from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, wire_bytes
 from kclient_quota.quota.rate import SampledRate
 
 BEGIN_MS = 1_700_000_000_000
@@ -33,19 +33,26 @@ class Broker:
 
 
 def _run(broker: Broker, pacers: list[SharePacer], batches: list[int], seconds: int) -> int:
-    """All ask whenever they may; when the last batch was sent."""
+    """All ask one broker whenever they may; when the last batch was sent."""
+    return _ask([broker], pacers, batches, seconds)
+
+
+def _ask(leaders: list[Broker], pacers: list[SharePacer], batches: list[int], seconds: int) -> int:
+    """As `_run`, of the leaders of partitions in turn, as librdkafka does."""
+    turns, numbers = cycle(leaders), {id(broker): number for number, broker in enumerate(leaders)}
     now_ms = BEGIN_MS
     left = list(batches)
     while left and now_ms < BEGIN_MS + seconds * 1_000:
         for pacer in pacers:
             if left and pacer.wait_ms(now_ms) == 0:
                 pacer.asks()
+                broker = next(turns)
                 throttle_ms = broker.fetch(left[0], now_ms + 2)
                 if throttle_ms:
-                    pacer.answered(0, now_ms + 4)
-                    pacer.on_throttle(throttle_ms, now_ms + 4)
+                    pacer.answered({}, now_ms + 4)
+                    pacer.on_throttle(numbers[id(broker)], throttle_ms, now_ms + 4)
                 else:
-                    pacer.answered(left.pop(0), now_ms + 4)
+                    pacer.answered({numbers[id(broker)]: left.pop(0)}, now_ms + 4)
         now_ms += STEP_MS
     return now_ms
 
@@ -62,11 +69,53 @@ def _run(broker: Broker, pacers: list[SharePacer], batches: list[int], seconds: 
 )
 def test_whoever_knows_its_limit_is_never_refused_and_gets_it(byte_rate: int, batch: int, least: float) -> None:
     broker = Broker(byte_rate)
-    pacer = SharePacer(byte_rate, BEGIN_MS)
+    pacer = SharePacer(byte_rate)
     seconds = 60
     _run(broker, [pacer], [batch] * (2 * byte_rate * seconds // batch), seconds)
     assert broker.refused == 0
     assert broker.sent / seconds / byte_rate >= least
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "partitions", "least"),
+    [
+        (20_000, 15_300, (0, 1, 2), 2.5),
+        (100_000, 15_300, (0, 1, 2), 2.8),
+        (100_000, 191_700, (0, 1, 2), 2.3),
+        # two thirds of the records are the first one's: what it is let through is what all of them are
+        (20_000, 15_300, (0, 0, 1), 1.3),
+        (100_000, 15_300, (0, 1, 0, 0), 1.2),
+        (100_000, 15_300, (0, 0, 0), 0.95),
+    ],
+)
+def test_each_broker_has_an_account_and_none_refuses(
+    byte_rate: int, batch: int, partitions: tuple[int, ...], least: float
+) -> None:
+    brokers = [Broker(byte_rate) for _ in range(3)]
+    seconds = 60
+    leaders = [brokers[number] for number in partitions]
+    _ask(leaders, [SharePacer(byte_rate)], [batch] * (6 * byte_rate * seconds // batch), seconds)
+    assert sum(broker.refused for broker in brokers) == 0
+    assert sum(broker.sent for broker in brokers) / seconds / byte_rate >= least
+
+
+def test_what_one_broker_throttles_is_its_own_account() -> None:
+    pacer = SharePacer(100_000)
+    pacer.asks()
+    pacer.answered({1: 15_000, 2: 15_000}, BEGIN_MS)
+    pacer.on_throttle(2, 3_000, BEGIN_MS)
+    states = pacer.states(BEGIN_MS)
+    assert {broker: state.throttled_ms for broker, state in states.items()} == {1: 0, 2: 3_000}
+    assert {broker: state.received_bytes for broker, state in states.items()} == {1: 15_000, 2: 15_000}
+    assert pacer.wait_ms(BEGIN_MS) == 3_000  # it may be the next one that librdkafka asks
+
+
+def test_a_throttle_goes_to_the_account_of_all_while_nobody_tells_who_leads() -> None:
+    pacer = SharePacer(100_000)
+    pacer.asks()
+    pacer.answered({ANY_BROKER: 15_000}, BEGIN_MS)
+    pacer.on_throttle(2, 3_000, BEGIN_MS)
+    assert list(pacer.states(BEGIN_MS)) == [ANY_BROKER]
 
 
 def test_more_is_had_by_taking_a_window_at_once_and_then_nothing() -> None:
@@ -82,22 +131,22 @@ def test_more_is_had_by_taking_a_window_at_once_and_then_nothing() -> None:
 def test_batches_of_changing_size_are_refused_once_for_each_growth_at_most() -> None:
     broker = Broker(50_000)
     batches = [4_000, 16_000, 60_000, 8_000, 250_000, 2_000] * 2
-    _run(broker, [SharePacer(50_000, BEGIN_MS)], batches, 300)
+    _run(broker, [SharePacer(50_000)], batches, 300)
     assert broker.sent == sum(batches)
     assert broker.refused <= len(batches) // 3
 
 
 def test_two_of_one_process_share_an_account() -> None:
     broker = Broker(100_000)
-    pacer = SharePacer(100_000, BEGIN_MS)
+    pacer = SharePacer(100_000)
     _run(broker, [pacer, pacer], [15_300] * 500, 60)
     assert broker.refused == 0
 
 
 def test_what_is_under_way_is_reckoned_with() -> None:
-    pacer = SharePacer(20_000, BEGIN_MS)
+    pacer = SharePacer(20_000)
     pacer.asks()
-    pacer.answered(110_000, BEGIN_MS)  # more than half a window
+    pacer.answered({1: 110_000}, BEGIN_MS)  # more than half a window
     assert pacer.wait_ms(BEGIN_MS + 11_500) == 0
     pacer.asks()
     assert pacer.wait_ms(BEGIN_MS + 11_500) != 0
@@ -105,7 +154,7 @@ def test_what_is_under_way_is_reckoned_with() -> None:
 
 def test_a_batch_that_fits_no_window_is_asked_for_once_and_told_until_the_limit_changes() -> None:
     broker = Broker(10_000)
-    pacer = SharePacer(10_000, BEGIN_MS)
+    pacer = SharePacer(10_000)
     _run(broker, [pacer], [400_000], 300)
     assert broker.refused == 1
     assert pacer.too_large == pytest.approx(300_000, rel=0.05)
@@ -115,16 +164,16 @@ def test_a_batch_that_fits_no_window_is_asked_for_once_and_told_until_the_limit_
 
 
 def test_a_throttle_is_waited_out() -> None:
-    pacer = SharePacer(100_000, BEGIN_MS)
-    pacer.on_throttle(3_000, BEGIN_MS)
+    pacer = SharePacer(100_000)
+    pacer.on_throttle(1, 3_000, BEGIN_MS)
     assert pacer.wait_ms(BEGIN_MS + 100) == 2_900
 
 
 def test_nothing_is_paced_before_anything_limits() -> None:
-    pacer = SharePacer(None, BEGIN_MS)
+    pacer = SharePacer(None)
     for _ in range(100):
         pacer.asks()
-        pacer.answered(1_000_000, BEGIN_MS)
+        pacer.answered({1: 1_000_000}, BEGIN_MS)
     assert pacer.wait_ms(BEGIN_MS) == 0
 
 

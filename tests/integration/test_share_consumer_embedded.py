@@ -1,0 +1,115 @@
+"""`ShareConsumer` on the embedded broker: what it tells of itself, each broker's account, and how it ends."""
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import kclient_quota
+from kclient_quota import ConsumerInterceptor
+from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.certify.filling import fill
+from kclient_quota.certify.scenes.preparing import configure_group
+
+pytestmark = pytest.mark.timeout(180)
+SHARE_FETCH = 78
+RECORDS = 150
+
+
+class Hiding(ConsumerInterceptor):
+    """Counts what passes and hides every tenth."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_consume(self, records: list[Any]) -> list[Any]:
+        self.seen += len(records)
+        return [record for record in records if record.offset() % 10]
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"t": 1}) as running:
+        prepare(running, RECORDS)
+        yield running
+
+
+def prepare(cluster: EmbeddedBroker, records: int) -> None:
+    fill(cluster.bootstrap_servers, "t", records, 1_000, 15)
+    configure_group(cluster.bootstrap_servers, "g", {"share.auto.offset.reset": "earliest"})
+
+
+def conf(broker: EmbeddedBroker, **more: object) -> dict[str, object]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "client.id": "app", **more}
+
+
+def place(message: Any) -> tuple[int, int]:
+    return message.partition(), message.offset()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def test_it_tells_of_itself_as_a_consumer_does(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", consumer_byte_rate=200_000)
+    broker.set_client_metrics("all", interval_ms=1_000)
+    interceptor, throttles, got = Hiding(), [], []
+    settings = {"interceptor.classes": [interceptor], "throttle_cb": throttles.append}
+    with kclient_quota.ShareConsumer(conf(broker, **settings)) as consumer:
+        assert list(consumer.quota_state()) == [-1]
+        consumer.subscribe(["t"])
+        until(lambda: got.extend(consumer.poll(0.5)) or interceptor.seen >= RECORDS)
+        assert {message.offset() for message in got} == {number for number in range(RECORDS) if number % 10}
+        ((number, state),) = consumer.quota_state().items()
+        assert (number, state.limit, state.source, state.stall) == (1, 200_000, "cluster", None)
+        assert state.admitted >= RECORDS * 1_000
+        until(lambda: consumer.poll(0.1) is not None and broker.pushes)
+        broker.throttle_next(SHARE_FETCH, 1_500, client_id="app")
+        until(lambda: consumer.poll(0.2) is not None and throttles)
+        found = {name.name: value for name, value in consumer.metrics().items() if "node-id" not in dict(name.tags)}
+    assert found["fetch-throttle-time-max"] >= 1_500
+    assert throttles[0].throttle_time >= 1.5
+    until(lambda: any(push.terminating for push in broker.pushes))
+
+
+def test_each_broker_has_an_account_of_its_own() -> None:
+    got: set[tuple[int, int]] = set()
+    with EmbeddedBroker(brokers=3, topics={"t": 3}) as cluster:
+        prepare(cluster, 3 * RECORDS)
+        cluster.set_quota(client_id="app", consumer_byte_rate=200_000)
+        with kclient_quota.ShareConsumer(conf(cluster)) as consumer:
+            consumer.subscribe(["t"])
+            until(lambda: got.update(map(place, consumer.poll(0.5))) or len(got) >= 3 * RECORDS)
+            states = consumer.quota_state()
+    assert {number: state.admitted for number, state in states.items()} == dict.fromkeys(
+        (1, 2, 3), pytest.approx(RECORDS * 1_020, rel=0.02)
+    )
+
+
+def test_where_nobody_tells_who_leads_all_brokers_have_one_account(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kclient_quota.cluster.asking.Asking.leaders", lambda *_: {})
+    with kclient_quota.ShareConsumer(conf(broker, consumer_byte_rate=200_000)) as consumer:
+        consumer.subscribe(["t"])
+        seen: set[int] = set()
+        until(lambda: seen.update(message.offset() for message in consumer.poll(0.5)) or len(seen) >= RECORDS)
+        assert list(consumer.quota_state()) == [-1]
+
+
+def test_it_closes_within_seconds_although_its_broker_has_muted_it(broker: EmbeddedBroker) -> None:
+    broker.throttle_next(SHARE_FETCH, 3_600_000, times=3)
+    consumer = kclient_quota.ShareConsumer(conf(broker))
+    closing = Thread(target=consumer.close, daemon=True)
+    try:
+        consumer.subscribe(["t"])
+        until(lambda: consumer.poll(0.2) is not None and any(r.api_key == SHARE_FETCH for r in broker.requests))
+    finally:
+        closing.start()
+        closing.join(40)  # librdkafka's own takes socket.timeout.ms, a minute
+    assert not closing.is_alive()
