@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -34,6 +35,7 @@ class Read:
     reordered: int = 0
     stuck: int = 0
     aborted: int = 0
+    renewed: int = 0
     resumed_s: float = 0.0
 
     def see(self, message: Any) -> None:
@@ -138,18 +140,10 @@ def _done(call: Callable[[], object]) -> bool:
 
 
 def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
-    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
+    """As an application does that follows the book: it tries again, aborts, or makes a new producer, as errors say."""
+    consumer: Any = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
     consumer.subscribe([source])
-    made = {
-        "bootstrap.servers": servers,
-        "client.id": app,
-        "transactional.id": app,
-        "transaction.timeout.ms": 60_000,
-        "socket.timeout.ms": 10_000,
-        "log_level": 2,
-    }
-    producer = (Producer if kind == "ours" else confluent_kafka.Producer)(made)
-    producer.init_transactions(60)
+    producer = _new_producer(servers, app, kind)
     done: dict[int, int] = {}
     while time.monotonic() < until[0]:
         messages = [one for one in consumer.consume(20, 0.5) if one.error() is None]
@@ -163,33 +157,61 @@ def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until
             producer.send_offsets_to_transaction(
                 consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
             )
-            producer.commit_transaction(60)
+            _again(producer.commit_transaction, 60)
         except KafkaException as error:
             seen.aborted += 1
-            if error.args[0].fatal():
-                seen.stuck += 1
-                break
-            _abort(producer)
+            if error.args[0].txn_requires_abort() and _is_aborted(producer):
+                _rewind(consumer, source, done)
+                continue
+            seen.renewed += 1
+            producer = _new_producer(servers, app, kind)
+            # What was committed last may have been, though nobody was told so.
+            done = {part.partition: part.offset for part in consumer.committed(consumer.assignment(), 60)}
             _rewind(consumer, source, done)
         else:
             for message in messages:
                 done[message.partition()] = message.offset() + 1
     seen.expected = done
-    producer.flush(10)
+    _done(partial(producer.flush, 10))
     consumer.close()
     del producer
 
 
-def _abort(producer: Any) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if _done(lambda: producer.abort_transaction(30)):
+def _new_producer(servers: str, app: str, kind: str) -> Any:
+    conf = {
+        "bootstrap.servers": servers,
+        "client.id": app,
+        "transactional.id": app,
+        "transaction.timeout.ms": 60_000,
+        "socket.timeout.ms": 10_000,
+        "log_level": 2,
+    }
+    producer = (Producer if kind == "ours" else confluent_kafka.Producer)(conf)
+    _again(producer.init_transactions, 60)
+    return producer
+
+
+def _is_aborted(producer: Any) -> bool:
+    return _done(lambda: _again(producer.abort_transaction, 30))
+
+
+def _again(call: Callable[[float], object], timeout_s: float) -> None:
+    """Until an error says that there is no use in it; for two minutes at most."""
+    deadline = time.monotonic() + END_S
+    while True:
+        try:
+            call(timeout_s)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
             return
 
 
 def _rewind(consumer: Any, source: str, done: dict[int, int]) -> None:
     for where in consumer.assignment():
-        consumer.seek(TopicPartition(source, where.partition, done.get(where.partition, 0)))
+        consumer.seek(TopicPartition(source, where.partition, max(0, done.get(where.partition, 0))))
 
 
 def _judge(cluster: Any, topic: str, seen: Read) -> None:
