@@ -31,6 +31,11 @@ QUEUEING: Final = 2.0
 """So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
 taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
 simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
+PROBE_MS: Final = 5_000
+"""How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
+were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
+for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
+ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
 MOST_WAY_MS: Final = 1_000.0
 """No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 MAX_DELAY_MS: Final = 1_000
@@ -61,11 +66,13 @@ class SendPace:
     __slots__ = (
         "_batches",
         "_cost",
+        "_drains",
         "_flying",
         "_granted_batches",
         "_held_at_ms",
         "_held_ms",
         "_in_flight",
+        "_last_way_ms",
         "_last_wire",
         "_limit",
         "_linger_ms",
@@ -73,6 +80,7 @@ class SendPace:
         "_nearest_ms",
         "_owed",
         "_pacer",
+        "_probed_at_ms",
         "_progress_at_ms",
         "_seen",
         "_settled",
@@ -108,10 +116,13 @@ class SendPace:
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
         self._unsent = 0  # raw bytes whose delivery was not known then
         self._settled = 0
-        # of each batch: all that was granted with it, when, and whether nothing else was on its way
-        self._flying: deque[tuple[int, int, bool]] = deque()
+        # of each batch: all that was granted with it, when, and how much its way tells of the distance
+        self._flying: deque[tuple[int, int, float]] = deque()
         self._way_ms = 0.0  # from a grant to its delivery, as long as nothing is throttled
         self._nearest_ms = inf  # the shortest, or what batches take that have the way to themselves
+        self._last_way_ms = 0.0
+        self._drains = False  # whether nothing goes before all has arrived
+        self._probed_at_ms = NEVER_MS
         self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
@@ -148,6 +159,8 @@ class SendPace:
 
     def _most_outstanding(self) -> float:
         """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
+        if self._drains:
+            return 0.0
         rate = self._pacer.rate()
         return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * (self._linger_ms + self._way_ms) / 1000)
 
@@ -158,6 +171,7 @@ class SendPace:
             # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
             # librdkafka's own queue is the place to wait.
             return 0 if now_ms - self._progress_at_ms >= AWAY_MS else SOON_MS
+        self._drains |= self._seems_far and now_ms - self._probed_at_ms >= PROBE_MS
         # Waiting for deliveries is not idleness, which would earn a burst.
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))
@@ -221,20 +235,23 @@ class SendPace:
         self._pacer.on_sent(wire, now_ms)
         self._last_wire = wire
         self._owed -= wire
-        is_alone = not self.outstanding
-        if is_alone:
+        tells = 0.0
+        if not self.outstanding:
             self._progress_at_ms = now_ms
+            tells = TREND
+            if self._drains:
+                tells, self._drains, self._probed_at_ms = 1.0, False, now_ms
         self.granted += raw_bytes
         self._granted_batches += 1
-        self._flying.append((self.granted, now_ms, is_alone))
+        self._flying.append((self.granted, now_ms, tells))
 
     def give_back(self, raw_bytes: int) -> None:
         """So much of what was granted was not taken by librdkafka; the pacer counts it all the same."""
         self.granted -= raw_bytes
         while self._flying and self._flying[-1][0] > self.granted:
-            _, at_ms, is_alone = self._flying.pop()
+            _, at_ms, tells = self._flying.pop()
             if not self._flying or self._flying[-1][0] < self.granted:
-                self._flying.append((self.granted, at_ms, is_alone))
+                self._flying.append((self.granted, at_ms, tells))
 
     def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
         """So much has been delivered or given up."""
@@ -242,21 +259,32 @@ class SendPace:
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
-                _, at_ms, is_alone = self._flying.popleft()
-                self._note_way(at_ms, now_ms, is_alone=is_alone)
+                _, at_ms, tells = self._flying.popleft()
+                self._note_way(at_ms, now_ms, tells)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
 
-    def _note_way(self, granted_at_ms: int, now_ms: int, *, is_alone: bool) -> None:
-        """A batch has been delivered that was granted then, when nothing else was on its way maybe."""
+    def _note_way(self, granted_at_ms: int, now_ms: int, tells: float) -> None:
+        """A batch has been delivered that was granted then; `tells` is above 0 when nothing else was on its way."""
         way_ms = now_ms - granted_at_ms
         if way_ms < 0 or granted_at_ms <= self._throttle_ends_ms:
             return
+        self._last_way_ms = way_ms
         if way_ms < self._nearest_ms:
             self._nearest_ms = way_ms
-        elif is_alone:
-            self._nearest_ms += (way_ms - self._nearest_ms) * TREND
+        else:
+            self._nearest_ms += (way_ms - self._nearest_ms) * tells
         longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
-        self._way_ms = min(way_ms, longer, self._nearest_ms * QUEUEING + SOON_MS, MOST_WAY_MS)
+        self._way_ms = min(way_ms, longer, self._longest_way_ms)
+
+    @property
+    def _longest_way_ms(self) -> float:
+        """What may be taken for distance."""
+        return min(self._nearest_ms * QUEUEING + SOON_MS, MOST_WAY_MS)
+
+    @property
+    def _seems_far(self) -> bool:
+        """Whether batches take so much longer than may be taken for distance that it ought to be measured anew."""
+        return self._last_way_ms > QUEUEING * self._longest_way_ms and self._longest_way_ms < MOST_WAY_MS
 
     @property
     def outstanding(self) -> int:

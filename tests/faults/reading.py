@@ -29,6 +29,7 @@ class Read:
     commits: dict[int, int] = field(default_factory=dict, repr=False)
     expected: dict[int, int] = field(default_factory=dict, repr=False)
     before: dict[int, int] = field(default_factory=dict, repr=False)
+    begun: dict[int, int] = field(default_factory=dict, repr=False)
     at: list[float] = field(default_factory=list, repr=False)
     lost: int = 0
     repeated: int = 0
@@ -47,11 +48,17 @@ class Read:
             self.lost += offset - expected
         elif offset < expected:
             self.repeated += 1
-            # Gone back to before what was committed by then; what follows may have been committed meanwhile.
+            # Gone back to before what was committed when the partition was assigned, or by now if it was not; what
+            # follows may have been committed meanwhile.
             is_back = offset != self.before.get(partition, -1) + 1
-            self.reordered += is_back and offset < self.commits.get(partition, 0)
+            self.reordered += is_back and offset < self.begun.get(partition, self.commits.get(partition, 0))
+        self.begun.pop(partition, None)
         self.before[partition] = offset
         self.expected[partition] = max(expected, offset + 1)
+
+    def begin(self, partitions: list[TopicPartition]) -> None:
+        """These are assigned: they are read from what has been committed by now, whatever is committed next."""
+        self.begun.update({part.partition: self.commits.get(part.partition, 0) for part in partitions})
 
 
 def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) -> dict[str, Read]:
@@ -116,7 +123,7 @@ def _conf(servers: str, app: str) -> dict[str, Any]:
 
 def _consume(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
     consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
-    consumer.subscribe([source])
+    consumer.subscribe([source], on_assign=lambda _, partitions: seen.begin(partitions))
     committed = time.monotonic()
     while time.monotonic() < until[0]:
         message = consumer.poll(0.2)

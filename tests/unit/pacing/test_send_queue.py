@@ -340,3 +340,25 @@ def test_a_short_throttle_lasts_no_longer_because_the_clock_was_put_back():
     assert pace.throttled_for_ms(now - 3_600_000) == 300
     pace.on_throttle(100, now - 3_600_000)
     assert pace.throttled_for_ms(now - 3_600_000) == 300
+
+
+@pytest.mark.parametrize(("rate", "answer_ms"), [(QUOTA, 600), (QUOTA, 1_000), (1_048_576, 300), (1_048_576, 600)])
+def test_a_broker_that_has_become_slow_to_answer_is_sent_what_the_quota_allows_all_the_same(rate, answer_ms):
+    """Nobody's queue has grown: more on its way is answered no later, and what was near is near again at once."""
+    pace = SendPace(Pacer(rate), BatchCost(), rate, linger_ms=5)
+    queue = SendQueue(pace)
+    unsent, flying, delivered, ways = [], [], 0, []
+    for now_ms in range(0, 60_000, 5):
+        while flying and flying[0][0] <= now_ms:
+            raw_bytes = flying.pop(0)[1]
+            pace.on_delivered(raw_bytes, now_ms)
+            delivered += raw_bytes * (30_000 <= now_ms < 50_000)
+        while queue.offer(message(now_ms, raw_bytes=500, at_ms=now_ms)).accepted:
+            pass
+        while isinstance(grant := queue.next_grant(now_ms), Grant):
+            unsent.append(grant)
+        while unsent and len(flying) < 5:
+            flying.append((now_ms + (answer_ms if 10_000 <= now_ms < 50_000 else 5), unsent.pop(0).raw_bytes))
+        ways.append(pace._way_ms)
+    assert delivered > 0.8 * rate * 20
+    assert ways[-1] <= 10
