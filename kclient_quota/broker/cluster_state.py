@@ -20,6 +20,7 @@ NO_LEADER = -1
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's `ConfigResource.Type` ids."""
 
+_ANY_CONFIG = LogConfig()
 Change = tuple[str | int | None, ...]
 QuotaEntity = ClientQuotaEntity
 QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
@@ -166,6 +167,7 @@ class ClusterState:
         replication_factor: int = 1,
         assignment: Mapping[int, list[int]] | None = None,
         topic_id: UUID | None = None,
+        ahead: list[Partition] | None = None,
     ) -> Topic:
         """Add a topic, its leaders spread over the brokers in turn.
 
@@ -175,6 +177,7 @@ class ClusterState:
             replication_factor: replicas of each, at most as many as brokers.
             assignment: broker ids by partition index, the leader first.
             topic_id: keep this id (a topic read back from disk).
+            ahead: its partitions, made by `partition_ahead`.
 
         Raises:
             ConfigError: the topic exists.
@@ -185,7 +188,9 @@ class ClusterState:
         self.topics[name] = made
         self.topics_by_id[made.topic_id] = made
         self.changed("topic", name)
-        if assignment:
+        if ahead:
+            self.add_ahead(made, ahead)
+        elif assignment:
             config = self._log_config(name)
             for index in sorted(assignment):
                 self._add_partition(made, assignment[index], config)
@@ -200,6 +205,20 @@ class ClusterState:
         config = self._log_config(topic.name)
         while len(topic.partitions) < total:
             self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor), config)
+
+    def partition_ahead(self, index: int, replicas: list[int] | None, replication_factor: int) -> Partition:
+        """A partition that is in no topic yet: very many are made by and by, and are there all at once."""
+        replicas = list(replicas or self._next_replicas(replication_factor))
+        return Partition(index, replicas, self._elect(replicas), self._new_log(_ANY_CONFIG))
+
+    def add_ahead(self, topic: Topic, ahead: list[Partition]) -> None:
+        """Let a topic have partitions that were made ahead."""
+        topic.partitions.extend(ahead)
+        self.refresh_log_configs(topic.name)
+        self.changed("topic", topic.name)
+        for partition in ahead:
+            if not self.has_leader(partition):
+                partition.leader = self._elect(partition.replicas)
 
     def delete_topic(self, name: str) -> Topic:
         """Remove a topic and recycle its logs.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
 
+from kclient_quota.broker.collector import Collector
 from kclient_quota.broker.manners import KAFKA, MANNERS
 from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
@@ -141,6 +142,8 @@ def run(options: argparse.Namespace) -> int:
     )
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    collector = Collector()
+    collector.begin()
     try:
         with broker:
             if options.faults is not None:
@@ -154,6 +157,7 @@ def run(options: argparse.Namespace) -> int:
                 continue
             broker.close(_EXPORT_TIMEOUT_MS)
     finally:
+        collector.end()
         for number, handler in former.items():
             signal.signal(number, handler)
     return 0

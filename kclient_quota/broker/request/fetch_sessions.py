@@ -5,13 +5,13 @@ epoch 0. Each further fetch says the epoch after the last and what it reads othe
 partitions of which there is nothing new. Whoever returned records goes to the end, so that all get their turn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import ClusterState
-from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.broker.request.context import AT_ONCE, Scheduler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import FetchRequest, FetchResponse
 
@@ -24,6 +24,8 @@ EVICTION_MS = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`: sessions unused for so long give way to new ones."""
 
 Place = tuple[str, UUID, int]
+TurnAfter = Callable[[int], Awaitable[None]]
+"""To be awaited with how many things are seen to next."""
 
 
 class Told(NamedTuple):
@@ -54,13 +56,16 @@ class FetchSession:
     told: dict[Place, Told] = field(default_factory=dict)
     used_ms: int = 0
 
-    def update(self, request: FetchRequest) -> None:
+    async def update(self, request: FetchRequest, turn_after: TurnAfter) -> None:
         """Read what the request says beside what was read before, but for what it forgets."""
-        self.wanted.update(_places(request))
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                self.wanted.pop((topic.topic, topic.topic_id, index), None)
-                self.told.pop((topic.topic, topic.topic_id, index), None)
+        for topic, partitions in _pieces(request.topics):
+            await turn_after(len(partitions))
+            self.wanted.update({(topic.topic, topic.topic_id, part.partition): part for part in partitions})
+        for forgotten, indexes in _pieces(request.forgotten_topics_data):
+            await turn_after(len(indexes))
+            for index in indexes:
+                self.wanted.pop((forgotten.topic, forgotten.topic_id, index), None)
+                self.told.pop((forgotten.topic, forgotten.topic_id, index), None)
 
     def topics(self) -> list[FetchRequest.FetchTopic]:
         """What is read, as a full fetch would ask for it; neighbours of a topic together."""
@@ -71,19 +76,17 @@ class FetchSession:
             found[-1].partitions.append(partition)
         return found
 
-    def news(self, response: FetchResponse, session_id: int) -> FetchResponse:
+    async def news(self, response: FetchResponse, session_id: int, turn_after: TurnAfter) -> FetchResponse:
         """What of an answer is new to the client, under the session's id."""
-        topics = []
+        news: dict[int, list[FetchResponse.PartitionData]] = {}
+        for topic, partitions in _pieces(response.responses):
+            await turn_after(len(partitions))
+            news.setdefault(id(topic), []).extend(
+                data for data in partitions if self._is_news((topic.topic, topic.topic_id, data.partition_index), data)
+            )
         for topic in response.responses:
-            partitions = [
-                data
-                for data in topic.partitions
-                if self._is_news((topic.topic, topic.topic_id, data.partition_index), data)
-            ]
-            if partitions:
-                topic.partitions = partitions
-                topics.append(topic)
-        response.responses = topics
+            topic.partitions = news.get(id(topic), [])
+        response.responses = [topic for topic in response.responses if topic.partitions]
         response.session_id = session_id
         return response
 
@@ -107,10 +110,11 @@ class FetchSession:
         return has_records or not is_known
 
 
-def _places(request: FetchRequest) -> Iterator[tuple[Place, FetchRequest.FetchPartition]]:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield (topic.topic, topic.topic_id, partition.partition), partition
+def _pieces(topics: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Topics, and some of their partitions at a time."""
+    for topic in topics:
+        for start in range(0, len(topic.partitions), AT_ONCE):
+            yield topic, topic.partitions[start : start + AT_ONCE]
 
 
 class FetchSessions:
@@ -127,7 +131,7 @@ class FetchSessions:
         self._sessions: dict[tuple[int, int], FetchSession] = {}
         self._last_id = 0
 
-    def open(self, broker_id: int, request: FetchRequest) -> FetchSession | None:
+    async def open(self, broker_id: int, request: FetchRequest, turn_after: TurnAfter) -> FetchSession | None:
         """A session for what a full fetch reads, or None where there are too many."""
         now_ms = self._scheduler.now_ms()
         mine = [place for place in self._sessions if place[0] == broker_id]
@@ -138,11 +142,11 @@ class FetchSessions:
             del self._sessions[mine[0]]
         self._last_id = self._last_id % _LAST_EPOCH + 1
         session = FetchSession(self._last_id, used_ms=now_ms)
-        session.update(request)
         self._sessions[broker_id, session.id] = session
+        await session.update(request, turn_after)
         return session
 
-    def resume(self, broker_id: int, request: FetchRequest) -> FetchSession | ErrorCode:
+    async def resume(self, broker_id: int, request: FetchRequest, turn_after: TurnAfter) -> FetchSession | ErrorCode:
         """The session of a fetch that goes on, brought up to date; or why not."""
         place = broker_id, request.session_id
         session = self._sessions.get(place)
@@ -152,10 +156,12 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         session.epoch = session.epoch % _LAST_EPOCH + 1
         session.used_ms = self._scheduler.now_ms()
-        session.update(request)
+        # the longest unused stands first
         del self._sessions[place]
-        if session.wanted:
-            self._sessions[place] = session
+        self._sessions[place] = session
+        await session.update(request, turn_after)
+        if not session.wanted:
+            self._sessions.pop(place, None)
         return session
 
     def give_up(self, broker_id: int, session: FetchSession) -> FetchResponse:

@@ -10,7 +10,9 @@ from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.errors import WireError
 from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
@@ -27,6 +29,7 @@ from kclient_quota.wire.messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from tests.unit.broker.enforced_cluster import Cluster
 from tests.unit.broker.handler_node import Node, versions
 
 
@@ -208,3 +211,66 @@ def test_others_have_their_turn_and_what_has_changed_is_told(version):
     node.cluster.set_broker_up(1, is_up=False)
     after, _ = described(node, version)
     assert {partition.leader_id for topic in after.topics for partition in topic.partitions} == {2, -1}
+
+
+BIG = MetadataRequest(topics=[wanted("big")])
+ONE_BIG = {
+    "create": CreateTopicsRequest(
+        topics=[CreateTopicsRequest.CreatableTopic(name="big", num_partitions=MANY, replication_factor=1)]
+    ),
+    "grow": CreatePartitionsRequest(
+        topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=MANY, assignments=None)]
+    ),
+    "named": BIG,
+    "all": MetadataRequest(topics=None),
+    "all-with-operations": MetadataRequest(topics=None, include_topic_authorized_operations=True),
+    "session": FetchRequest(
+        session_epoch=0,
+        topics=[FetchRequest.FetchTopic(topic="t", partitions=partitions(FetchRequest.FetchPartition))],
+    ),
+}
+
+
+def answered(cluster, request, version):
+    """The answer, and how often others had their turn meanwhile."""
+    turns = 0
+    cluster.send(request, version)
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+        turns += 1
+    return cluster._response(request.__schema__.api_key, version), turns
+
+
+@pytest.mark.parametrize("name", ONE_BIG)
+def test_one_topic_of_very_many_partitions_is_as_long_as_many_topics(name):
+    cluster = Cluster()
+    if name not in {"create", "grow"}:
+        cluster.state.create_topic("big", MANY)
+    answer, turns = answered(cluster, ONE_BIG[name], {"create": 5, "grow": 2, "session": 11}.get(name, 8))
+    assert turns >= MANY // AT_ONCE, "others' turn after every thousand"
+    if name == "session":
+        assert len(answer.responses[0].partitions) == MANY
+        assert answer.session_id
+    elif name in {"create", "grow"}:
+        assert max(len(topic.partitions) for topic in cluster.state.topics.values()) == MANY
+    else:
+        assert max(len(topic.partitions) for topic in answer.topics) == MANY
+
+
+def test_what_is_made_ahead_is_as_if_it_had_been_made_at_once():
+    cluster = Cluster(brokers=2)
+    assert cluster.send(ONE_BIG["create"], 5) is None
+    assert "big" not in cluster.state.topics, "not before it is whole"
+    cluster.state.set_broker_up(2, is_up=False)
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    made = cluster.state.topics["big"].partitions
+    assert [partition.index for partition in made] == list(INDEXES)
+    assert {(tuple(partition.replicas), partition.leader) for partition in made} == {((1,), 1), ((2,), -1)}
+    assert {id(partition.log.config) for partition in made} == {id(made[0].log.config)}
+    answer, _ = answered(cluster, ONE_BIG["create"], 5)
+    assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="big", count=2 * MANY, assignments=None)
+    answer, _ = answered(cluster, CreatePartitionsRequest(topics=[grown]), 2)
+    assert answer.results[0].error_code == 0
+    assert [partition.index for partition in made] == list(range(2 * MANY))

@@ -17,10 +17,10 @@ from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Topic
+from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Partition, Topic
 from kclient_quota.broker.configs.resource_configs import effective_topic_configs, topic_config_problem
 from kclient_quota.broker.configs.topic_names import topic_name_problem
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.codec import encode_element
 from kclient_quota.wire.error_codes import ErrorCode
@@ -65,11 +65,11 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
             problem: Problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             results.append(_not_created(topic.name, problem))
         else:
-            results.append(_create(context, topic, defaults, validate_only=request.validate_only))
+            results.append(await _create(context, topic, defaults, validate_only=request.validate_only))
     return CreateTopicsResponse(topics=results)
 
 
-def _create(
+async def _create(
     context: Context, wanted: CreateTopicsRequest.CreatableTopic, defaults: list[Told], *, validate_only: bool
 ) -> CreateTopicsResponse.CreatableTopicResult:
     cluster = context.cluster
@@ -81,6 +81,11 @@ def _create(
         1 if wanted.replication_factor == _DEFAULT else wanted.replication_factor
     )
     configs = {config.name: config.value for config in wanted.configs}
+    ahead = []
+    if AT_ONCE < partitions <= _MAX_PARTITIONS and not validate_only:
+        ahead = await context.in_turns(
+            range(partitions), lambda index: cluster.partition_ahead(index, assignment.get(index), replication)
+        )
     problem = _creation_problem(cluster, wanted, assignment, partitions, replication)
     if not problem[0] and (config_problem := _configs_problem(configs)):
         problem = (ErrorCode.INVALID_CONFIG, config_problem)
@@ -94,7 +99,7 @@ def _create(
         for key, value in configs.items():
             cluster.set_config(TOPIC, wanted.name, key, value)
         made = cluster.create_topic(
-            wanted.name, partitions, replication_factor=replication, assignment=assignment or None
+            wanted.name, partitions, replication_factor=replication, assignment=assignment or None, ahead=ahead
         )
         topic_id = made.topic_id
     if not may_see:
@@ -238,7 +243,7 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
     results = []
     for wanted in request.topics:
         await context.turn_after()
-        error, message = _add(context, wanted, validate_only=request.validate_only)
+        error, message = await _add(context, wanted, validate_only=request.validate_only)
         results.append(
             CreatePartitionsResponse.CreatePartitionsTopicResult(
                 name=wanted.name, error_code=error, error_message=message
@@ -247,9 +252,15 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
     return CreatePartitionsResponse(results=results)
 
 
-def _add(context: Context, wanted: CreatePartitionsRequest.CreatePartitionsTopic, *, validate_only: bool) -> Problem:
+async def _add(
+    context: Context, wanted: CreatePartitionsRequest.CreatePartitionsTopic, *, validate_only: bool
+) -> Problem:
     cluster = context.cluster
-    topic = cluster.topics.get(wanted.name)
+    given = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
+    topic, ahead = cluster.topics.get(wanted.name), []
+    if topic is not None and wanted.count - len(topic.partitions) > AT_ONCE and wanted.count <= _MAX_PARTITIONS:
+        ahead = await _ahead(context, topic, wanted.count, given)
+        topic = cluster.topics.get(wanted.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     problem = _growth_problem(cluster, topic, wanted)
@@ -258,9 +269,20 @@ def _add(context: Context, wanted: CreatePartitionsRequest.CreatePartitionsTopic
     if not context.mutations.record(wanted.count - len(topic.partitions), context.now_ms):
         return _THROTTLED
     if not validate_only:
-        given = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
-        cluster.add_partitions(topic, wanted.count, given)
+        if ahead and ahead[0].index == len(topic.partitions):
+            cluster.add_ahead(topic, ahead)
+        else:
+            cluster.add_partitions(topic, wanted.count, given)
     return _FINE
+
+
+async def _ahead(context: Context, topic: Topic, count: int, given: list[list[int]] | None) -> list[Partition]:
+    """The partitions that a topic does not have yet."""
+    present, cluster, replication = len(topic.partitions), context.cluster, topic.replication_factor
+    replicas = dict(enumerate(given or (), present))
+    return await context.in_turns(
+        range(present, count), lambda index: cluster.partition_ahead(index, replicas.get(index), replication)
+    )
 
 
 def _growth_problem(

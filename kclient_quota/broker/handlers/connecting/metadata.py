@@ -13,6 +13,7 @@ DescribeCluster 1 kind of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
 Gaps: no racks.
 """
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -172,6 +173,8 @@ async def _topics(context: Context, request: MetadataRequest) -> list[Described]
         return _describe_by_name(context, wanted.name, may_create=may_create)
 
     found = await context.in_turns(request.topics or (), describe)
+    for row in found:
+        await _fill(context, row)
     if request.include_topic_authorized_operations:
         for topic in found:
             _with_operations(context, topic)
@@ -188,19 +191,41 @@ async def _all(context: Context, *, with_operations: bool) -> list[Described]:
             continue
         kept = cluster.told.setdefault(topic.name, {})
         if with_operations:
-            row = _describe(cluster, topic)
+            row = await _encoded(context, topic)
             _with_operations(context, row)
             found.append(encode_element(row, version))
         else:
             if version not in kept:
-                kept[version] = encode_element(_describe(cluster, topic), version)
-                made += len(topic.partitions) + _COST_OF_A_TOPIC
+                kept[version] = encode_element(await _encoded(context, topic), version)
+                made += _COST_OF_A_TOPIC
             found.append(kept[version])
         made += _COST_OF_A_TOPIC if with_operations else 1
         if made >= _AT_ONCE:
             made = 0
             await context.others_turn()
     return found
+
+
+async def _encoded(context: Context, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+    """A topic with its partitions, encoded already."""
+    cluster, version = context.cluster, context.api_version
+    row = _describe(topic)
+    rows: list[Any] = await context.in_turns(
+        topic.partitions, lambda partition: encode_element(_describe_partition(cluster, partition), version)
+    )
+    row.partitions = rows
+    return row
+
+
+async def _fill(context: Context, row: Described) -> None:
+    """Describe a topic's partitions, which may be many."""
+    if not isinstance(row, MetadataResponse.MetadataResponseTopic) or row.error_code:
+        return
+    topic = context.cluster.topics_by_id.get(row.topic_id)
+    if topic is None:
+        row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return
+    row.partitions = await context.in_turns(topic.partitions, partial(_describe_partition, context.cluster))
 
 
 def _with_operations(context: Context, topic: Described) -> None:
@@ -220,7 +245,7 @@ def _describe_by_id(context: Context, topic_id: UUID) -> MetadataResponse.Metada
         return MetadataResponse.MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id
         )
-    return _describe(context.cluster, topic)
+    return _describe(topic)
 
 
 def _may_see(context: Context, name: str) -> bool:
@@ -247,16 +272,15 @@ def _describe_by_name(context: Context, name: str, *, may_create: bool) -> Metad
             cluster.create_topic(name, cluster.default_partitions)
     if topic is None:
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-    return _describe(cluster, topic)
+    return _describe(topic)
 
 
-def _describe(cluster: ClusterState, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+def _describe(topic: Topic) -> MetadataResponse.MetadataResponseTopic:
     return MetadataResponse.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_describe_partition(cluster, partition) for partition in topic.partitions],
     )
 
 

@@ -55,7 +55,7 @@ async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
     """Read, or wait and read again."""
     sessions = context.services.get(FetchSessions)
     if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
-        session = sessions.resume(context.broker.id, request)
+        session = await sessions.resume(context.broker.id, request, context.turn_after)
         if not isinstance(session, FetchSession):
             return FetchResponse(error_code=session)
         session_id = session.id if session.wanted else NO_SESSION
@@ -63,15 +63,15 @@ async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
         topics = session.topics()
         response = await _read_or_wait(context, request, topics)
         context.emptied = lambda: session.untold(session_id)
-        return await _leaders(context, session.news(response, session_id))
+        return await _leaders(context, await session.news(response, session_id, context.turn_after))
     if request.session_id != NO_SESSION:
         sessions.close(context.broker.id, request.session_id)
     response = await _read_or_wait(context, request, request.topics)
     if request.session_epoch == INITIAL_EPOCH and context.api_version >= _SESSIONS_SINCE and request.topics:
-        opened = sessions.open(context.broker.id, request)
+        opened = await sessions.open(context.broker.id, request, context.turn_after)
         if opened is not None:
             context.emptied = lambda: sessions.give_up(context.broker.id, opened)
-            response = opened.news(response, opened.id)
+            response = await opened.news(response, opened.id, context.turn_after)
     return await _leaders(context, response)
 
 
