@@ -104,7 +104,7 @@ def _fill(cluster: Any, topic: str) -> None:
     for number in range(MESSAGES):
         producer.produce(topic, b"%08d" % (number // PARTITIONS) + b"x" * 492, partition=number % PARTITIONS)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(300) == 0
     del producer
 
 
