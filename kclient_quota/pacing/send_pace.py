@@ -153,25 +153,28 @@ class SendPace:
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
-        if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > self._most_outstanding()):
+        most = 0.0 if self._drains else self._most_outstanding()
+        if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > most):
             return self._wait_for_deliveries(raw_bytes, now_ms)
         return 0
 
     def _most_outstanding(self) -> float:
         """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
-        if self._drains:
-            return 0.0
         rate = self._pacer.rate()
         return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * (self._linger_ms + self._way_ms) / 1000)
 
     def _wait_for_deliveries(self, raw_bytes: int, now_ms: int) -> int:
         self.waits_for_deliveries = True
         rate = self._pacer.rate()
+        if rate != inf and self._seems_far and now_ms - self._probed_at_ms >= PROBE_MS:
+            self._probed_at_ms, self._drains = now_ms, True
+        elif rate == inf or now_ms - self._progress_at_ms > QUEUEING * min(self._last_way_ms, MOST_WAY_MS):
+            # What is on its way may include what cannot be delivered for minutes: others do not wait for that.
+            self._drains = False
         if rate == inf:
             # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
             # librdkafka's own queue is the place to wait.
             return 0 if now_ms - self._progress_at_ms >= AWAY_MS else SOON_MS
-        self._drains |= self._seems_far and now_ms - self._probed_at_ms >= PROBE_MS
         # Waiting for deliveries is not idleness, which would earn a burst.
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))

@@ -362,3 +362,24 @@ def test_a_broker_that_has_become_slow_to_answer_is_sent_what_the_quota_allows_a
         ways.append(pace._way_ms)
     assert delivered > 0.8 * rate * 20
     assert ways[-1] <= 10
+
+
+def test_what_cannot_be_delivered_for_minutes_holds_up_nothing_else():
+    """A partition without a leader: the way is measured without it."""
+    pace = SendPace(Pacer(QUOTA), BatchCost(), QUOTA, linger_ms=5)
+    queue = SendQueue(pace)
+    flying, delivered, is_lost = [], 0, False
+    for now_ms in range(0, 60_000, 5):
+        while flying and flying[0][0] <= now_ms:
+            raw_bytes = flying.pop(0)[1]
+            pace.on_delivered(raw_bytes, now_ms)
+            delivered += raw_bytes * (now_ms >= 20_000)
+        while queue.offer(message(now_ms, raw_bytes=500, at_ms=now_ms)).accepted:
+            pass
+        while isinstance(grant := queue.next_grant(now_ms), Grant):
+            if now_ms >= 10_000 and not is_lost:
+                is_lost = True
+            else:
+                flying.append((now_ms + (600 if now_ms >= 10_000 else 5), grant.raw_bytes))
+    assert is_lost
+    assert delivered > 0.6 * QUOTA * 40
