@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-_KINDS = ("producing", "consuming", "looping", "filling", "readback", "calls", "calls_aio", "broker_runs")
+_KINDS = ("producing", "consuming", "looping", "filling", "readback", "calls", "calls_aio", "broker_runs", "light_use")
 
 
 _running: set[subprocess.Popen[str]] = set()
