@@ -14,7 +14,8 @@ SAID = {
     "producer, idempotent": "`enable.idempotence`, `acks=all`, three replicas, under a quota.",
     "producer": "`acks=all` without idempotence, under a quota.",
     "consumer": "Under a quota, with a commit each second; what was read after the last commit may come twice.",
-    "transactions": "Read, produce and commit offsets in one transaction, under quotas; judged by what a reader of committed records sees.",
+    "transactions": "Read, produce and commit offsets in one transaction, under quotas; judged by what a reader of committed records sees."
+    " After a fatal error, as from a transaction that has timed out meanwhile, the application makes a new producer.",
 }
 
 
@@ -65,9 +66,18 @@ def _workload(broker: str, workload: str, rows: list[dict[str, Any]]) -> Iterato
         pairs = [_pair(both, name) for name in (*columns, "resumed_s")]
         yield f"| {fault.replace('_', ' ')} | " + " | ".join(pairs) + " |"
     yield ""
-    if told := [row["told"] for row in rows if row.get("told") is not None]:
-        yield f"Telemetry told brokers {min(told):.1%} to {max(told):.1%} of what our producers had delivered."
+    if told := {row["fault"]: row["told"] for row in rows if row.get("told") is not None}:
+        yield _told(told)
         yield ""
+
+
+def _told(told: dict[str, float]) -> str:
+    """How much of what was delivered pushes have told, by fault."""
+    less = [f"{part:.1%} after {fault.replace('_', ' ')}" for fault, part in told.items() if part != 1]
+    text = "Telemetry told brokers all of what our producers had delivered"
+    if not less:
+        return f"{text}."
+    return f"{text}, but {', '.join(less)}: a push on a half open connection had not timed out when its producer was closed."
 
 
 def _pair(both: dict[str, dict[str, Any]], name: str) -> str:
