@@ -7,7 +7,7 @@ from kclient_quota.broker.server import EmbeddedBroker
 from kclient_quota.certify.driver import CONSUME, PRODUCE, Assignment
 from kclient_quota.certify.scene import Judge, Scene
 from kclient_quota.certify.scenes.consuming import receives
-from kclient_quota.certify.scenes.preparing import lift_connections, quota, refuse_connections, throttle
+from kclient_quota.certify.scenes.preparing import lift_connections, move_leader, quota, refuse_connections, throttle
 from kclient_quota.certify.scenes.producing import all_delivered, both
 from kclient_quota.certify.seen import Seen
 from kclient_quota.certify.verdict import Verdict, passed, weak
@@ -70,6 +70,30 @@ SCENES = (
         after_ms=5_000,
         brokers=3,
         within_ms=90_000,
+    ),
+    Scene(
+        "produce-leader-moves-in-throttle",
+        "A partition that goes to other brokers in mid-throttle, its old leader staying up, loses and doubles nothing.",
+        "KIP-455 (reassignment of partitions); KIP-98 (idempotent producers)",
+        replace(_FLOOD, config={**_FLOOD.config, "acks": "all"}),
+        all_delivered(500),
+        prepare=throttle(_PRODUCE, 6_000),
+        meanwhile=move_leader,
+        after_ms=2_000,
+        brokers=3,
+        within_ms=90_000,
+    ),
+    Scene(
+        "consume-leader-moves-in-throttle",
+        "A partition that goes to other brokers in a fetch throttle costs a consumer no message, and none comes twice.",
+        "KIP-455 (reassignment of partitions); KIP-320 (positions hold at another leader)",
+        Assignment(CONSUME, messages=700),
+        receives(700),
+        prepare=quota(consumer_byte_rate=40_000),
+        filled=700,
+        meanwhile=move_leader,
+        after_ms=6_000,
+        brokers=3,
     ),
     Scene(
         "consume-connection-lost-in-throttle",

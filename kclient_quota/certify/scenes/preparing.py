@@ -9,7 +9,7 @@ from kclient_quota.certify.scene import Prepare
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.errors import ClusterError
-from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
+from kclient_quota.wire.messages import AlterPartitionReassignmentsRequest, IncrementalAlterConfigsRequest
 
 _CONNECTIONS_PER_S: Final = 2
 _WINDOW_S: Final = 10
@@ -47,6 +47,20 @@ def configure_group(bootstrap_servers: str, group: str, configs: Mapping[str, ob
         (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
     if answer.error_code:
         raise ClusterError(f"the group's configuration was refused: {answer.error_message}")
+
+
+def move_leader(cluster: EmbeddedBroker, topic: str) -> None:
+    """Partition 0 goes to brokers 2 and 3; broker 1, which led it, stays up.
+
+    Raises:
+        ClusterError: the cluster refuses.
+    """
+    moved = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=[2, 3])
+    wanted = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[moved])
+    with ClusterClient({"bootstrap.servers": cluster.bootstrap_servers}, SYSTEM_CLOCK) as client:
+        (answer,) = client.ask(AlterPartitionReassignmentsRequest(topics=[wanted])).responses[0].partitions
+    if answer.error_code:
+        raise ClusterError(f"the partition was not moved: {answer.error_message}")
 
 
 def lift_connections(cluster: EmbeddedBroker, _name: str) -> None:

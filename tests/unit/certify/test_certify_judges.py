@@ -174,12 +174,21 @@ def test_deliveries_that_nobody_saw_are_used_up() -> None:
 def test_a_second_member_has_its_share_soon_and_both_together_miss_nothing() -> None:
     second = told("received", 1, at_ms=9_000)
     joined = replace(NOTHING, events=told("received", 0), second=second, second_started_ms=2_000)
-    assert grade(consuming.second_has_its_share, joined) is Grade.PASS
-    assert grade(consuming.second_has_its_share, replace(joined, second_started_ms=-9_000)) is Grade.WEAK
-    assert grade(consuming.second_has_its_share, replace(joined, second=())) is Grade.FAIL
-    assert grade(consuming.second_has_its_share, NOTHING) is Grade.FAIL
+    judge = consuming.second_has_its_share(10)
+    assert grade(judge, joined) is Grade.PASS
+    assert grade(judge, replace(joined, second_started_ms=-9_000)) is Grade.WEAK
+    assert grade(judge, replace(joined, second=())) is Grade.FAIL
+    assert grade(judge, NOTHING) is Grade.FAIL
     assert grade(consuming.all_come(2), joined) is Grade.PASS
     assert grade(consuming.all_come(3), joined) is Grade.FAIL
+
+
+def test_who_joins_by_the_classic_protocol_does_not_answer_for_the_other_one() -> None:
+    judge = consuming.by_kip_848(consuming.receives(1))
+    assert grade(judge, NOTHING) is Grade.FAIL
+    assert grade(judge, replace(NOTHING, requests=(request(1, 11),))) is Grade.ABSENT
+    assert grade(judge, replace(NOTHING, requests=(request(1, 68),))) is Grade.FAIL
+    assert grade(judge, replace(NOTHING, requests=(request(1, 68),), events=told("received", 0))) is Grade.PASS
 
 
 def test_who_is_starved_of_time_joins_once() -> None:
