@@ -18,6 +18,7 @@ _COLOURS: Final = {
     Grade.NOT_PLAYED: _GREY,
 }
 _WORST_FIRST: Final = (Grade.FAIL, Grade.WEAK, Grade.PASS, Grade.ABSENT, Grade.NOT_PLAYED)
+_SCENE_REM, _CLIENT_REM = 16, 6
 _BADGE_HEIGHT, _LETTER, _PADDING = 20, 6.6, 12
 
 _BELOW: Final = " " * 11
@@ -113,21 +114,27 @@ def page(cards: Sequence[Card]) -> str:
     heads = "".join(f"<th scope=col>{escape(made['client'])}</th>" for made in cards)
     rows = []
     for scene in ALL:
-        cells = "".join(_cell(made["scenes"].get(scene.name)) for made in cards)
+        cells = "".join(_cell(made["client"], made["scenes"].get(scene.name)) for made in cards)
         rows.append(
             f"<tr><th scope=row><b>{scene.name}</b><br>{escape(scene.expects)}<br>"
             f"<small>{escape(scene.source)}</small></th>{cells}</tr>"
         )
-    scores = "".join(f"<td>{escape(score(made))}</td>" for made in cards)
+    scores = "".join(f"<td data-client={_quoted(made['client'])}>{escape(score(made))}</td>" for made in cards)
     versions = "".join(f"<li>{escape(made['client'])}: {escape(made['versions'])}</li>" for made in cards)
-    return _PAGE.format(heads=heads, rows="\n".join(rows), scores=scores, versions=versions)
+    width = _SCENE_REM + _CLIENT_REM * len(cards)
+    return _PAGE.format(heads=heads, rows="\n".join(rows), scores=scores, versions=versions, width=width)
 
 
-def _cell(row: Mapping[str, Any] | None) -> str:
+def _quoted(name: str) -> str:
+    return f'"{escape(name)}"'
+
+
+def _cell(client: str, row: Mapping[str, Any] | None) -> str:
     if row is None:
-        return "<td>-</td>"
+        return f"<td data-client={_quoted(client)}>-</td>"
     colour = _COLOURS[Grade(row["grade"])]
-    return f'<td><b style="color:{colour}">{row["grade"]}</b><br><small>{escape(row["why"])}</small></td>'
+    words = f'<b style="color:{colour}">{row["grade"]}</b><br><small>{escape(row["why"])}</small>'
+    return f"<td data-client={_quoted(client)}>{words}</td>"
 
 
 _PAGE: Final = """<!doctype html>
@@ -135,9 +142,14 @@ _PAGE: Final = """<!doctype html>
 <title>How Kafka clients bear throttling</title>
 <style>
 body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1b1b; background: #fff }}
-div {{ overflow-x: auto }} table {{ border-collapse: collapse }}
-th, td {{ border: 1px solid #ccc; padding: .4rem .6rem; vertical-align: top; text-align: left; min-width: 9rem }}
-tbody th {{ font-weight: normal; min-width: 18rem }} small {{ color: #555 }}
+div {{ overflow-x: auto }} table {{ border-collapse: collapse; table-layout: fixed; width: 100%; min-width: {width}rem }}
+th, td {{ border: 1px solid #ccc; padding: .4rem .5rem; vertical-align: top; text-align: left; overflow-wrap: anywhere }}
+thead th:first-child {{ width: 16rem }} tbody th {{ font-weight: normal }} small {{ color: #555 }}
+@media (max-width: 60rem) {{
+body {{ margin: 1rem }} table {{ min-width: 0 }} thead {{ display: none }} table, tbody {{ display: block }}
+tr {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); margin-bottom: 1rem }}
+tbody th {{ grid-column: 1 / -1; background: #f4f4f4 }} td::before {{ content: attr(data-client) ": " }}
+}}
 </style></head><body>
 <h1>How Kafka clients bear throttling</h1>
 <p>Each row is a scene on an embedded broker; <code>kclient-quota certify client -- COMMAND</code> plays them.</p>
