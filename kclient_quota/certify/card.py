@@ -142,8 +142,10 @@ _PAGE: Final = """<!doctype html>
 <title>How Kafka clients bear throttling</title>
 <style>
 body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #1b1b1b; background: #fff }}
-div {{ overflow-x: auto }} table {{ border-collapse: collapse; table-layout: fixed; width: 100%; min-width: {width}rem }}
-th, td {{ border: 1px solid #ccc; padding: .4rem .5rem; vertical-align: top; text-align: left; overflow-wrap: anywhere }}
+div {{ overflow-x: auto }}
+table {{ border-collapse: collapse; table-layout: fixed; width: 100%; min-width: {width}rem }}
+th, td {{ border: 1px solid #ccc; padding: .4rem .5rem; vertical-align: top; text-align: left }}
+th, td {{ overflow-wrap: anywhere }}
 thead th:first-child {{ width: 16rem }} tbody th {{ font-weight: normal }} small {{ color: #555 }}
 @media (max-width: 60rem) {{
 body {{ margin: 1rem }} table {{ min-width: 0 }} thead {{ display: none }} table, tbody {{ display: block }}

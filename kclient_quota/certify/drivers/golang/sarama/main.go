@@ -99,6 +99,15 @@ loop:
 		}
 		telling.Pause()
 	}
+	reported := make(chan struct{})
+	go func() {
+		reports.Wait()
+		close(reported)
+	}()
+	select {
+	case <-reported: // a closing producer gives up what it would have tried again
+	case <-stopped:
+	}
 	producer.AsyncClose()
 	reports.Wait()
 }
