@@ -2,7 +2,8 @@
 
 import pytest
 
-from kclient_quota.broker.cluster_state import BROKER, CLIENT_METRICS, TOPIC
+from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kclient_quota.broker.configs.broker_properties import BROKER_PROPERTIES
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterConfigsRequest,
@@ -56,6 +57,27 @@ def test_describe_configs_says_where_a_value_comes_from(cluster, version):
     assert cluster.topic.partitions[0].log.config.max_message_bytes == 500
     (window,) = configs(cluster, BROKER, "1", ["quota.window.num"], version).configs
     assert (window.value, window.read_only) == ("11", True)
+
+
+def documented(cluster, kind, name, version=4, *, is_asked=True):
+    """The documentation of every key."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=is_asked)
+    return {row.name: row.documentation for row in cluster.send(request, version).results[0].configs}
+
+
+def test_who_asks_for_it_is_told_what_each_key_means(cluster):
+    assert set_configs(cluster, CLIENT_METRICS, "m", ("metrics", 0, "*")) == (0, None)
+    assert set_configs(cluster, GROUP, "g", ("share.isolation.level", 0, "read_committed")) == (0, None)
+    told = {kind: documented(cluster, kind, name) for kind, name in ((TOPIC, "t"), (BROKER, "1"), (GROUP, "g"))}
+    told[CLIENT_METRICS] = documented(cluster, CLIENT_METRICS, "m")
+    assert all(text and text.endswith(".") for texts in told.values() for text in texts.values())
+    assert len({told[BROKER][key] for key in BROKER_PROPERTIES}) > len(BROKER_PROPERTIES) - 2
+    assert not any("changes nothing" in told[BROKER][key] for key in BROKER_PROPERTIES), "what is obeyed is explained"
+    assert told[TOPIC]["retention.ms"] == told[BROKER]["log.retention.ms"]
+    assert "changes nothing" in told[TOPIC]["flush.ms"]
+    assert set(documented(cluster, BROKER_LOGGER, "1").values()) == {None}
+    assert set(documented(cluster, TOPIC, "t", is_asked=False).values()) == {None}
 
 
 def test_what_cannot_be_described_or_altered_is_refused_in_kafkas_words(cluster):

@@ -9,11 +9,12 @@ client-metrics subscriptions (KIP-714). Messages as Kafka's. Every key of Apache
 something here are obeyed at once, the others are kept and described.
 Versions: DescribeConfigs 1 synonyms; 2 KIP-219; 3 types and documentation; 4 flexible. AlterConfigs 1 KIP-219;
 2 flexible. IncrementalAlterConfigs 1 flexible. ListConfigResources 0 client metrics alone; 1 types (KIP-1142).
-Gaps: no documentation of keys.
+Gaps: documentation says in a sentence what a key means here, not what Kafka's says of it.
 """
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kclient_quota.broker.configs.documentation import documentation
 from kclient_quota.broker.configs.resource_configs import (
     DELETE,
     SET,
@@ -50,14 +51,12 @@ _WINDOW_KEYS = "quota"
 async def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource on its own."""
     return DescribeConfigsResponse(
-        results=await context.in_turns(
-            request.resources, lambda asked: _describe(context, asked, request.include_synonyms)
-        )
+        results=await context.in_turns(request.resources, lambda asked: _describe(context, asked, request))
     )
 
 
 def _describe(
-    context: Context, asked: DescribeConfigsRequest.DescribeConfigsResource, with_synonyms: bool
+    context: Context, asked: DescribeConfigsRequest.DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
         error_code=0, error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
@@ -78,7 +77,10 @@ def _describe(
     if asked.resource_type == BROKER and not manner.tells_window:
         found = [entry for entry in found if _WINDOW_KEYS not in entry.name]
     keys = asked.configuration_keys
-    result.configs = [_config(entry, with_synonyms) for entry in found if not keys or entry.name in keys]
+    result.configs = [_config(entry, request) for entry in found if not keys or entry.name in keys]
+    if request.include_documentation:
+        for row in result.configs:
+            row.documentation = documentation(asked.resource_type, row.name)
     return result
 
 
@@ -88,8 +90,10 @@ def _denied(context: Context, operation: AclOperation, resource_type: int, name:
     return ErrorCode.NONE if may else DENIED[kind]
 
 
-def _config(entry: DescribedConfig, with_synonyms: bool) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    synonyms = entry.synonyms if with_synonyms else ()
+def _config(
+    entry: DescribedConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
