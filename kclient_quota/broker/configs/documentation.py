@@ -78,7 +78,7 @@ _OF_DEFAULTS: Final = {
 """Broker keys that give a topic's or a group's default mean the same."""
 
 _KNOWN: Final[Mapping[int, Mapping[str, str]]] = {
-    BROKER: _OF_DEFAULTS | _BROKER,
+    BROKER: {**_OF_DEFAULTS, **_BROKER},
     CLIENT_METRICS: _CLIENT_METRICS,
     GROUP: _GROUP,
     TOPIC: _TOPIC,
