@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from kclient_quota.broker.shares.share_records import (
     NOBODY,
     TERMINAL,
+    Acquired,
     RecordState,
     ShareBatch,
     ShareRecord,
@@ -60,24 +61,6 @@ class Wanted(NamedTuple):
     records: int
     batch_size: int
     strict: bool = False
-
-
-class Acquired(NamedTuple):
-    """Records from `first` to `last`, whose `delivery`-th this is."""
-
-    first: int
-    last: int
-    delivery: int
-
-    def without(self, first: int, last: int) -> "list[Acquired]":
-        """What is left of them where those from `first` to `last` are not among them."""
-        parts = [
-            self._replace(last=min(self.last, first - 1)),
-            self._replace(first=max(self.first, last + 1)),
-        ]
-        return (
-            [part for part in parts if part.first <= part.last] if first <= self.last and last >= self.first else [self]
-        )
 
 
 class Acknowledgement(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 NOBODY: Final = ""
 Run = list[int]
@@ -20,6 +20,24 @@ class RecordState(IntEnum):
 
 
 TERMINAL: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+class Acquired(NamedTuple):
+    """Records from `first` to `last`, whose `delivery`-th this is."""
+
+    first: int
+    last: int
+    delivery: int
+
+    def without(self, first: int, last: int) -> "list[Acquired]":
+        """What is left of them where those from `first` to `last` are not among them."""
+        parts = [
+            self._replace(last=min(self.last, first - 1)),
+            self._replace(first=max(self.first, last + 1)),
+        ]
+        return (
+            [part for part in parts if part.first <= part.last] if first <= self.last and last >= self.first else [self]
+        )
 
 
 @dataclass(slots=True)

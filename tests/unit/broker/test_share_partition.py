@@ -11,12 +11,11 @@ from kclient_quota.broker.shares.share_partition import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Acquired,
-    RecordState,
     SharePartition,
     ShareRules,
     Wanted,
 )
+from kclient_quota.broker.shares.share_records import Acquired, RecordState
 from kclient_quota.wire.error_codes import ErrorCode
 
 RULES = ShareRules(max_deliveries=3, lock_ms=1_000, max_locks=20)

@@ -22,7 +22,8 @@ from kclient_quota.broker.log.transaction_index import AbortedBatches
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
-from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement, Acquired, SharePartition, Wanted
+from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement, SharePartition, Wanted
+from kclient_quota.broker.shares.share_records import Acquired
 from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
 from kclient_quota.wire.batches import BatchHeader, iterate_batches
 from kclient_quota.wire.error_codes import ErrorCode
