@@ -4,10 +4,17 @@ from kclient_quota.certify.driver import value_of
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.errors import ClusterError
+from kclient_quota.wire.error_codes import ErrorCode, error_name
 from kclient_quota.wire.messages import MetadataRequest, ProduceRequest
 from kclient_quota.wire.records import Record, build_batch
 
 _CLIENT_ID = "certify-filler"
+_NEW_MS, _PAUSE_MS = 30_000, 100
+_NOT_YET = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
 
 
 def fill(bootstrap_servers: str, topic: str, messages: int, size: int, per_batch: int) -> None:
@@ -32,6 +39,16 @@ def fill(bootstrap_servers: str, topic: str, messages: int, size: int, per_batch
                     ProduceRequest.TopicProduceData(name=topic, topic_id=found.topic_id, partition_data=[data])
                 ],
             )
-            ((answer,),) = [row.partition_responses for row in client.ask_broker(leaders[partition], request).responses]
-            if answer.error_code:
-                raise ClusterError(f"filling {topic}: error {answer.error_code}")
+            error = _write(client, leaders[partition], request)
+            if error:
+                raise ClusterError(f"filling {topic}: {error_name(error)}")
+
+
+def _write(client: ClusterClient, leader: int, request: ProduceRequest) -> int:
+    """Kafka's error code; who is told to lead a new topic may not have heard of it yet."""
+    end_ms = SYSTEM_CLOCK.now_ms() + _NEW_MS
+    while True:
+        ((answer,),) = [row.partition_responses for row in client.ask_broker(leader, request).responses]
+        if answer.error_code not in _NOT_YET or SYSTEM_CLOCK.now_ms() >= end_ms:
+            return int(answer.error_code)
+        SYSTEM_CLOCK.sleep_ms(_PAUSE_MS)
