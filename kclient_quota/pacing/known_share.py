@@ -11,6 +11,8 @@ its count.
 from math import sqrt
 from typing import Final
 
+from kclient_quota.pacing.claim import Claim
+
 REQUEST_MS: Final = 100
 """How much time one request's bytes stand for."""
 TARGET: Final = 0.98
@@ -60,6 +62,7 @@ class KnownShare:
         "_before",
         "_begun_at_ms",
         "_cap",
+        "_claim",
         "_grown_at_ms",
         "_held_ms",
         "_hold_until_ms",
@@ -82,6 +85,12 @@ class KnownShare:
         self._held_ms = 0
         self._span_ms = 1  # the time that the last throttle's bytes stood for, itself included
         self._quiet_since_ms = 0
+        self._claim = Claim()
+
+    @property
+    def every_ms(self) -> float:
+        """From one request to the next, where strangers never give way; 0: all share the quota."""
+        return self._claim.every_ms
 
     @property
     def is_whole(self) -> bool:
@@ -108,6 +117,12 @@ class KnownShare:
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
         self._heed_crowd(own_bytes, throttle_ms, now_ms)
+        had = own_bytes * 1000.0 / (window_ms + throttle_ms)
+        self._claim.on_throttle(throttle_ms, had / self.limit, self.rate / self.limit, now_ms)
+        self._yield(own_bytes, window_ms, throttle_ms, now_ms)
+        self.rate = max(self.rate, self._claim.part * self.limit)
+
+    def _yield(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         if now_ms >= self._hold_until_ms:
             self._before = self.rate
         elif throttle_ms <= self._held_ms * WORSE:
@@ -174,3 +189,4 @@ class KnownShare:
             self._begun_at_ms += shift_ms
         self._hold_until_ms += shift_ms
         self._quiet_since_ms += shift_ms
+        self._claim.rebase(shift_ms)

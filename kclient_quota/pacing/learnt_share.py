@@ -87,6 +87,7 @@ class LearntShare:
     )
 
     limit: Final = None
+    every_ms: Final = 0.0
 
     def __init__(self) -> None:
         self.learnt: float | None = None

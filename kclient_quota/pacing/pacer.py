@@ -164,6 +164,11 @@ class Pacer:
         return self._share.learnt
 
     @property
+    def every_ms(self) -> float:
+        """From one request to the next, where strangers never give way; 0: all share the quota."""
+        return self._share.every_ms
+
+    @property
     def throttled_until_ms(self) -> int:
         """Until when the broker has muted us; a time past when it has not."""
         return self._throttled_until_ms
@@ -328,7 +333,7 @@ class Pacer:
         burst_ms = 0.0
         if self._share.is_whole and now_ms >= self._throttled_until_ms + self._most_window_ms:
             burst_ms = BURST * self._least_window_ms
-        return max(self._lump + self._quantum * LATENESS, self._pace * burst_ms)
+        return max(self._lump + self._quantum * LATENESS, self._pace * max(burst_ms, self._share.every_ms))
 
     def _want_lump(self, nbytes: float) -> None:
         """Bank more: a caller wants to send so much at once, or one who was told to wait comes late for it."""

@@ -192,7 +192,8 @@ class SendPace:
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
-        return 1000.0 * max(min(lump, most), least, self._way_ms / 1000 / self._in_flight)
+        every_ms = max(self._way_ms / self._in_flight, self._pacer.every_ms)
+        return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
 
     def lump_bytes(self, places: int) -> int:
         """The raw bytes of the largest batch to send at once, while messages for so many partitions wait."""

@@ -32,6 +32,13 @@ def test_who_knows_the_quota_has_an_equal_share_in_the_second_minute(clients, qu
         assert found.throttle_p99_ms <= 500
 
 
+@pytest.mark.parametrize(("clients", "plain", "quota"), [(1, 1, 51_200), (1, 1, 1_048_576), (1, 3, 1_048_576)])
+def test_who_knows_the_quota_is_left_something_by_plain_clients(clients, plain, quota):
+    found = fleet(1, clients=clients, plain=plain, quota=quota, seconds=280, warm_up_ms=180_000)
+    assert found.plain is not None
+    assert 0.3 <= (1 - found.plain.used) * (clients + plain) / clients <= 1.2
+
+
 @pytest.mark.parametrize(("clients", "newcomers", "quota"), [(16, 16, 52_428_800), (1, 7, 1_048_576)])
 def test_newcomers_that_know_the_quota_soon_have_their_share(clients, newcomers, quota):
     found = fleet(101, clients=clients, quota=quota, seconds=90, changes=(Change(50_000, newcomers),))
