@@ -17,6 +17,6 @@ def test_fetches_are_small_under_a_limit_unless_their_size_was_set() -> None:
 
 
 def test_whoever_a_broker_counts_together_shares_a_pace() -> None:
-    first = share_consumer._pace_of("one", LIMIT, 0)
-    assert share_consumer._pace_of("one", LIMIT, 0) is first
-    assert share_consumer._pace_of("other", LIMIT, 0) is not first
+    first = share_consumer._pace_of("one", LIMIT)
+    assert share_consumer._pace_of("one", LIMIT) is first
+    assert share_consumer._pace_of("other", LIMIT) is not first
