@@ -19,6 +19,7 @@ class _Rival:
 
     limit: Final = None
     is_whole: Final = False
+    every_ms: Final = 0.0
     request_ms: Final = REQUEST_MS
 
     def __init__(self) -> None:
