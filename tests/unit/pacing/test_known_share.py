@@ -2,6 +2,7 @@
 
 import pytest
 
+from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, KnownShare
 from tests.unit.pacing.pacing_world import World
 
 QUOTAS = (20_000, 51_200, 1_048_576)
@@ -129,3 +130,20 @@ def test_other_windows_of_the_broker(window, told):
         assert world.throttles() == []
     else:
         assert max(world.throttles(2 * span + 60_000), default=0) <= span / 8
+
+
+def test_the_longer_no_throttle_comes_the_faster_a_share_is_regained():
+    share = KnownShare(1_000_000.0)
+    share.grow(0, busy=True)
+    now = 60_000
+    for _ in range(8):
+        share.on_throttle(1_000_000.0, 10_000, 500, now)
+        now += 3_000
+    gained = []
+    calm_at = now - 3_000 + 500 + CALM_MS
+    for after_ms in (0, 2 * CALM_DOUBLING_MS):
+        share.grow(calm_at + after_ms, busy=True)
+        before = share.rate
+        share.grow(calm_at + after_ms + 100, busy=True)
+        gained.append((share.rate - before) / before**0.5)
+    assert gained[1] / gained[0] == pytest.approx(4, rel=0.02)

@@ -8,7 +8,11 @@ import pytest
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType, DefaultQuotaCallback
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
-from kclient_quota.quota.manager import ClientQuotaManager, ClientRequestQuotaManager
+from kclient_quota.quota.manager import (
+    ClientQuotaManager,
+    ClientRequestQuotaManager,
+    ControllerMutationQuotaManager,
+)
 from kclient_quota.quota.managers import QuotaManagers, Throttle
 from kclient_quota.quota.throttle import MAX_THROTTLE_MS, UNLIMITED, ThrottleRule
 
@@ -151,6 +155,16 @@ def test_metrics_have_kafkas_names():
     assert managers.next_end_ms() == now + 500
     assert list(managers.unthrottled(now + 500)) == ["x"]
     assert managers.next_end_ms() is None
+
+
+def test_a_bucket_overdrawn_by_a_thousandth_of_a_second_is_given_nothing_more():
+    manager = ControllerMutationQuotaManager()
+    manager.update_quota(ClientQuotaEntity.of(user="u"), 1_000)
+    now = 1_000_000
+    assert manager.record_and_get_throttle_time_ms("u", "c", 11_001, now) == 0
+    assert manager.record_and_get_throttle_time_ms("u", "c", 5_000, now) == 1
+    assert manager.record_and_get_throttle_time_ms("u", "c", 5_000, now + 1) == 0
+    assert manager.record_and_get_throttle_time_ms("u", "c", 1, now + 1) == 5_000
 
 
 def held(**quotas):
