@@ -84,7 +84,8 @@ class QuotaConfig:
         max_block_ms: longest wait of one `produce()`, and of `close()`, in milliseconds (Kafka's `max.block.ms`).
         max_delay_ms: how long a message may wait in the send queue for a fuller batch (`quota.max.delay.ms`); 0: each
             goes by itself, which costs the most quota. Where messages wait for many partitions of a broker far away it
-            may be longer: a round of P partitions takes P/5 of the way there and back.
+            may be longer (a round of P partitions takes P/5 of the way there and back), and so it may beside clients
+            that never give way, where one batch goes from one throttle to the next.
         limit_source: where the limit comes from.
         user: the principal's name where it is not the SASL user name (`quota.user`), else None.
         producer_byte_rate: bytes per second and broker by hand, or None.

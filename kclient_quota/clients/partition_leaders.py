@@ -53,4 +53,7 @@ class PartitionLeaders:
             self._asking = asking({**self._conf, "client.id": ASKS_AS})
         except KclientQuotaError:
             return
-        self._known.update(self._asking.leaders(topics, ASK_DEADLINE_MS))
+        found = self._asking.leaders(topics, ASK_DEADLINE_MS)
+        self._known.update(found)
+        if not found:  # an answer that does not come costs the application a second: not every five
+            self._asked_at_ms = now_ms + REFRESH_MS - MIN_REFRESH_MS

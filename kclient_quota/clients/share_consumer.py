@@ -176,10 +176,13 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
         if whole:
-            self._is_asking = False
-            received = self._by_broker(whole, now_ms)
-            with self._pace.lock:
-                pacer.answered(received, now_ms)
+            received: dict[int, int] = {}
+            try:
+                received = self._by_broker(whole, now_ms)
+            finally:  # whatever comes, a Ctrl-C too: others of this process wait for the answer
+                self._is_asking = False
+                with self._pace.lock:
+                    pacer.answered(received, now_ms)
             for broker in received:
                 self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._hear()

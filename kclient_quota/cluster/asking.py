@@ -14,7 +14,6 @@ from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.cluster.brokers import describe_cluster
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.limits import EffectiveLimits, ask_limit
-from kclient_quota.errors import ClusterError
 
 FORGET_MS: Final = 120_000
 """What was said so long ago nobody wants to know."""
@@ -71,7 +70,7 @@ class Asking:
         try:
             left_ms = max(1, end_ms - self._clock.now_ms())
             return describe_cluster(self._client, topics, timeout_ms=left_ms).leaders
-        except ClusterError:
+        except Exception:  # noqa: BLE001 - an application's oauth_cb may raise anything
             self._client.close()
             return {}
         finally:

@@ -86,8 +86,8 @@ class TransactingProducer(WaitingProducer):
         connection that a throttle mutes, where it could not be called back and the heartbeat would not go on.
 
         Raises:
-            KafkaException: as `commit_transaction()`; and when the time, or the transaction's, is over and the group's
-                coordinator has not answered. Its `txn_requires_abort()` is true then.
+            KafkaException: as `commit_transaction()`; and when the time (none given: `transaction.timeout.ms`) is over
+                and the group's coordinator has not answered. Its `txn_requires_abort()` is true then.
         """
         self._insist_on_parent()
         deadline_ms = self._deadline_ms(timeout)
@@ -105,12 +105,12 @@ class TransactingProducer(WaitingProducer):
         sending.raise_error()
 
     def _await_offsets(self, deadline_ms: int | None, sending: CallApart | None) -> bool:
-        """Wait, as long as the transaction lasts, until librdkafka has sent the offsets; whether it has."""
+        """Wait until librdkafka has sent the offsets, without a time for `transaction.timeout.ms`; whether it has."""
         clock = self._clock
         if sending is None:
             return True
-        last_ms = clock.now_ms() + self._transaction.left_ms(clock.now_ms())
-        last_ms = GRACE_MS + (last_ms if deadline_ms is None else min(last_ms, deadline_ms))
+        # The broker's time began with the first partition, which may have been long after begin_transaction().
+        last_ms = GRACE_MS + (clock.now_ms() + self._transaction.timeout_ms if deadline_ms is None else deadline_ms)
         while not sending.wait(max(0, min(last_ms - clock.now_ms(), SLICE_MS)) / 1000):
             if self._heartbeat is not None:
                 self._heartbeat()

@@ -75,6 +75,7 @@ class Transaction:
         ended: the error that told that it is ENDED; None in other states.
         lost: why a message of the open one failed; it cannot be committed then.
         era: grows whenever one begins or ends.
+        timeout_ms: `transaction.timeout.ms`.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
 
@@ -85,11 +86,11 @@ class Transaction:
         self.ended: KafkaException | None = None
         self.lost: KafkaError | None = None
         self.era = 0
-        self._timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
-        self._margin_ms = min(MARGIN_MS, self._timeout_ms // 2)
-        self.most_wait_ms = (self._timeout_ms - self._margin_ms) // 2
-        self._message_ms = whole_number(conf, MESSAGE_TIMEOUT, self._timeout_ms // 3) or self._timeout_ms
-        self._spare_ms = min(MARGIN_MS, self._timeout_ms // 4)
+        self.timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
+        self._margin_ms = min(MARGIN_MS, self.timeout_ms // 2)
+        self.most_wait_ms = (self.timeout_ms - self._margin_ms) // 2
+        self._message_ms = whole_number(conf, MESSAGE_TIMEOUT, self.timeout_ms // 3) or self.timeout_ms
+        self._spare_ms = min(MARGIN_MS, self.timeout_ms // 4)
         self._ends_at_ms = 0
         self._told = False
 
@@ -103,7 +104,7 @@ class Transaction:
         """Something happened to it, at `now_ms` where it begins."""
         before, self.state = self.state, NEXT[self.state, event]
         if event is Event.BEGIN:
-            self._ends_at_ms = now_ms + self._timeout_ms
+            self._ends_at_ms = now_ms + self.timeout_ms
             self._told = False
         if self.state is not before or event is Event.BEGIN:
             self.era += 1
@@ -184,13 +185,13 @@ class Transaction:
             self._told = True
             logger.warning(
                 "The open transaction is about to outlive transaction.timeout.ms=%d while the quota is waited for: %s",
-                self._timeout_ms,
+                self.timeout_ms,
                 _REMEDY,
             )
 
     def refuse(self, *, aborted: bool) -> KafkaException:
         """The error by which the application learns that it has to begin anew."""
         what = "it was aborted before the broker would have" if aborted else "abort it before the broker does"
-        text = f"the quota would have the transaction outlive transaction.timeout.ms={self._timeout_ms}: {what}"
+        text = f"the quota would have the transaction outlive transaction.timeout.ms={self.timeout_ms}: {what}"
         error = KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, f"{text}; {_REMEDY}", txn_requires_abort=True)
         return KafkaException(error)

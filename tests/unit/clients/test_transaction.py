@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.producer.transacting import GRACE_MS, TransactingProducer
 from kclient_quota.clients.producer.transaction import NEXT, Event, State, Transaction
 from kclient_quota.config import TransactionTimeout
+from kclient_quota.testing.clock import ManualClock
 
 CONF = {"transaction.timeout.ms": 20_000}
 
@@ -124,3 +126,34 @@ def test_it_is_never_late_where_it_is_only_reported() -> None:
     transaction = Transaction({"transactional.id": "t"})
     transaction.on(Event.BEGIN, 0)
     assert not transaction.is_late(59_999)
+
+
+class Coordinator:
+    """Answers a call after a while."""
+
+    def __init__(self, clock: ManualClock, after_ms: int) -> None:
+        self._clock, self._at_ms = clock, clock.now_ms() + after_ms
+
+    def wait(self, timeout_s: float) -> bool:
+        self._clock.sleep_ms(max(1, round(timeout_s * 1000)))
+        return self._clock.now_ms() >= self._at_ms
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "most_ms"), [(30_000, 30_000), (1_000, 1_000), (None, 20_000)], ids=["long", "short", "none given"]
+)
+def test_offsets_are_waited_for_as_long_as_the_caller_says_however_long_ago_it_was_begun(
+    timeout_ms: int | None, most_ms: int
+) -> None:
+    """A broker's time begins with the first partition: who polled an idle topic for long is not late."""
+    waited = []
+    for after_ms in (most_ms - 100, most_ms + GRACE_MS + 1_000):
+        clock = ManualClock()
+        producer: Any = type("P", (), {"_clock": clock, "_heartbeat": None, "_sending_offsets": None})()
+        producer._transaction = Transaction(CONF)
+        producer._transaction.on(Event.BEGIN, clock.now_ms())
+        clock.sleep_ms(61_000)
+        deadline_ms = None if timeout_ms is None else clock.now_ms() + timeout_ms
+        coordinator: Any = Coordinator(clock, after_ms)
+        waited.append(TransactingProducer._await_offsets(producer, deadline_ms, coordinator))
+    assert waited == [True, False]

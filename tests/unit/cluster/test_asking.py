@@ -126,3 +126,13 @@ def test_leaders_are_not_waited_for_while_others_ask(monkeypatch: pytest.MonkeyP
     finally:
         cluster.may_answer.set()
         other.join(10)
+
+
+def test_whatever_an_application_raises_while_leaders_are_asked_for_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError("the token server is away")
+
+    monkeypatch.setattr(module, "describe_cluster", refused)
+    asks = Asking(CONF, ManualClock())
+    assert asks.leaders(["orders"], 1_000) == {}
+    assert asks.leaders(["orders"], 1_000) == {}, "and the next may ask"
