@@ -144,9 +144,9 @@ def consume(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
 
 def fill(broker: EmbeddedBroker, count: int) -> None:
     writer = confluent_kafka.Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 2_000, "batch.num.messages": 16}
+        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "batch.num.messages": 16}
     )
     for number in range(count):
         writer.produce("orders", b"%06d" % number + b"x" * 994)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     writer.close()
