@@ -4,6 +4,11 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
+    "share group %s was at offset %s of %s-%s": (
+        "the end of the log was lost (a power cut with `fsync` other than `always`), or an administrator had set the "
+        "group ahead of the log",
+        "nothing: no new record is passed over; `fsync: always` keeps logs through power cuts",
+    ),
     "what share groups have given back could not be kept": (
         "the disk of `data_dir` is full or failing; after a restart it is given back all the same",
         "make room on the disk of `data_dir`",

@@ -29,6 +29,7 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "group.max.session.timeout.ms": Property("1800000", INT),
     "group.max.size": Property("2147483647", INT, 1),
     "group.min.session.timeout.ms": Property("6000", INT),
+    "group.share.max.size": Property("200", INT, 1),
     "log.cleaner.backoff.ms": Property("15000", LONG, is_dynamic=True),
     "log.cleaner.delete.retention.ms": Property("86400000", LONG, is_dynamic=True),
     "log.cleaner.max.compaction.lag.ms": Property("9223372036854775807", LONG, 1, is_dynamic=True),

@@ -50,6 +50,7 @@ _BROKER: Final[Mapping[str, str]] = {
     "group.max.session.timeout.ms": "The longest session that a member of a classic group may ask for.",
     "group.max.size": "So many members may be in a classic group.",
     "group.min.session.timeout.ms": "The shortest session that a member of a classic group may ask for.",
+    "group.share.max.size": "So many members may be in a share group.",
     "log.cleaner.backoff.ms": "How long the cleaner rests before it looks for logs to be compacted again.",
     "log.roll.ms": "A topic's segment.ms, where the topic has none of its own.",
     "max.connection.creation.rate": "So many connections a second are taken, the others later (KIP-612).",

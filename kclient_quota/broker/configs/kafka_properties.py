@@ -84,7 +84,6 @@ _READ_ONLY: Final = (
     ("group.share.max.record.lock.duration.ms", "60000", INT),
     ("group.share.max.session.timeout.ms", "60000", INT),
     ("group.share.max.share.sessions", "2000", INT),
-    ("group.share.max.size", "200", INT),
     ("group.share.min.assignment.interval.ms", "0", INT),
     ("group.share.min.delivery.count.limit", "2", INT),
     ("group.share.min.heartbeat.interval.ms", "5000", INT),

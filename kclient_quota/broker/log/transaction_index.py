@@ -98,3 +98,17 @@ class AbortedBatches:
             self._newest[aborted.producer_id] = aborted
         found = self._newest.get(header.producer_id) if header.is_transactional and not header.is_control else None
         return found is not None and base_offset <= found.last_offset
+
+    def stretches(self, headers: Iterable[BatchHeader], first: int, last: int) -> list[tuple[int, int]]:
+        """From where to where those of the next batches were aborted that meet `first` to `last`, neighbours as one."""
+        found: list[tuple[int, int]] = []
+        for one in headers:
+            if one.base_offset > last:
+                break
+            if one.last_offset < first or not self.has(one, one.base_offset):
+                continue
+            if found and found[-1][1] + 1 == one.base_offset:
+                found[-1] = found[-1][0], one.last_offset
+            else:
+                found.append((one.base_offset, one.last_offset))
+        return found

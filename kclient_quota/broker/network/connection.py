@@ -106,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self.is_admitted:
             self._uncount()
         self.session.lost()
@@ -118,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
             except Exception:  # noqa: BLE001 - whatever it is, the others are told as well
                 _LOG.exception("broker %s: after the end of a connection", self.node.info.id)
         self._closed(self)
+        self.session.forget()
 
     @property
     def is_gone(self) -> bool:

@@ -15,7 +15,7 @@ proxy passes on as bytes what it does not understand (`raw_request` reads the he
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kclient_quota.broker.network.frame_buffers import FrameBuffers
 from kclient_quota.errors import WireError
@@ -45,6 +45,11 @@ Done = Callable[["Outcome"], None]
 Handle = Callable[[memoryview, int, Done], "Cancellable | None"]
 """(the request at the start of a buffer that stays as it is until the answer, its length, to be called with the answer)
 to whatever is under way, None when it has been answered already."""
+
+
+def _nothing(*_: object) -> Any:
+    """In place of what an owner has given, once all is over."""
+    return None
 
 
 class RawRequest(NamedTuple):
@@ -304,6 +309,11 @@ class ServerSession:
         under_way, self._under_way = self._under_way, None
         if under_way is None or not under_way.cancel():
             self._see_to_rest(self._outcome)
+
+    def forget(self) -> None:
+        """Let go of its owner, who knows that it is done: a cycle that has grown old may never be freed."""
+        self._handle = self._changed = self._most_bytes = _nothing
+        self._outcome = None
 
     def _see_to_rest(self, outcome: "Outcome | None") -> None:
         """Take up what stands whole in the buffer, one request after the other; `outcome` is of the one before."""

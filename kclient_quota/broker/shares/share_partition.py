@@ -6,6 +6,7 @@ what a consumer rejects. From half of that number on fewer and fewer are deliver
 so that one bad record does not take its neighbours with it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
@@ -276,11 +277,12 @@ class SharePartition:
         return ErrorCode.NONE, None
 
     def archive(self, member: str, stretches: Sequence[tuple[int, int]]) -> None:
-        """Nobody is to get what a member has just acquired in these stretches of offsets: it does not count."""
-        for first, last in stretches:
-            for offset, record in self._records():
-                if first <= offset <= last and record.member == member:
-                    record.state, record.member = RecordState.ARCHIVED, NOBODY
+        """Nobody is to get what a member has just acquired in these rising stretches of offsets: it does not count."""
+        firsts = [first for first, _ in stretches]
+        for offset, record in self._records():
+            place = bisect_right(firsts, offset) - 1 if record.member == member else -1
+            if place >= 0 and offset <= stretches[place][1]:
+                record.state, record.member = RecordState.ARCHIVED, NOBODY
         self._write()
 
     def release(self, member: str, rules: ShareRules) -> bool:
@@ -308,6 +310,14 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         for _, record in self._records():
             record.forsake()
+
+    def log_ends_at(self, offset: int) -> None:
+        """The log has lost everything from `offset` on; what is written there next is new."""
+        for begin, batch in list(self._batches.items()):
+            batch.records = {place: record for place, record in batch.records.items() if place < offset}
+            if not batch.records:
+                del self._batches[begin]
+        self.start_offset, self.next_new = min(self.start_offset, offset), min(self.next_new, offset)
 
     def log_starts_at(self, offset: int) -> None:
         """The log has lost everything before `offset`."""

@@ -1,5 +1,6 @@
 """The records of a partition that a share group has under way, and how they are kept: in runs. Pure."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,15 +30,23 @@ class Acquired(NamedTuple):
     last: int
     delivery: int
 
-    def without(self, first: int, last: int) -> "list[Acquired]":
-        """What is left of them where those from `first` to `last` are not among them."""
-        parts = [
-            self._replace(last=min(self.last, first - 1)),
-            self._replace(first=max(self.first, last + 1)),
-        ]
-        return (
-            [part for part in parts if part.first <= part.last] if first <= self.last and last >= self.first else [self]
-        )
+
+def left_of(acquired: Iterable[Acquired], gone: Iterable[tuple[int, int]]) -> list[Acquired]:
+    """What is left where those stretches of offsets are not among what was acquired; both rise."""
+    stretches, left = deque(gone), list[Acquired]()
+    for one in acquired:
+        begin = one.first
+        while stretches and stretches[0][0] <= one.last:
+            first, last = stretches[0]
+            if begin < first:
+                left.append(one._replace(first=begin, last=first - 1))
+            begin = max(begin, last + 1)
+            if last > one.last:
+                break  # it goes on in the next
+            stretches.popleft()
+        if begin <= one.last:
+            left.append(one._replace(first=begin))
+    return left
 
 
 @dataclass(slots=True)

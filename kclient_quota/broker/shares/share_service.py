@@ -99,6 +99,8 @@ class ShareService:
         if group.members:
             return ErrorCode.NON_EMPTY_GROUP
         del self.coordinator.groups[group_id]
+        for key in [key for key in self._sessions if key[1] == group_id]:
+            del self._sessions[key]
         for place in [place for place in self.partitions if place[0] == group_id]:
             self.forget(place)
         return ErrorCode.NONE
@@ -125,6 +127,10 @@ class ShareService:
         session.epoch = session.epoch % _LAST_EPOCH + 1
         return session
 
+    def has(self, broker_id: int, group_id: str, member_id: str, session: ShareSession) -> bool:
+        """Whether `session` is the member's still."""
+        return self._sessions.get((broker_id, group_id, member_id)) is session
+
     def abandon(self, broker_id: int, group_id: str, member_id: str, session: ShareSession) -> None:
         """The connection of a member's session has ended, and with it the session, if it is still that one."""
         self.close(broker_id, group_id, member_id, session)
@@ -148,10 +154,11 @@ class ShareService:
         place = group_id, topic.topic_id, partition.index
         kept = self.partitions.get(place)
         if kept is None:
-            kept = self.partitions[place] = SharePartition(
-                self._begin(group_id, partition, now_ms), partition.leader_epoch
-            )
-            self._note(place)
+            kept = SharePartition(self._begin(group_id, partition, now_ms), partition.leader_epoch)
+            if topic.topic_id in self._cluster.topics_by_id:
+                # nothing is kept of a topic that is gone: nobody would ever take it away
+                self.partitions[place] = kept
+                self._note(place)
         if kept.leader_epoch != partition.leader_epoch:
             kept.move(partition.leader_epoch)
         if partition.log.start_offset > kept.start_offset:
@@ -189,7 +196,8 @@ class ShareService:
 
     def locked(self, place: Place) -> None:
         """To be called when records were acquired or their locks were renewed."""
-        deadline_ms = self.partitions[place].next_deadline_ms()
+        kept = self.partitions.get(place)
+        deadline_ms = None if kept is None else kept.next_deadline_ms()
         if deadline_ms is None:
             self._locks.cancel(place)
         else:
@@ -201,7 +209,8 @@ class ShareService:
         self._note(place)
         self.locked(place)
         for callback in list(self._watchers.get(place, ())):
-            callback()
+            # not from within this request, which answers for what it has changed: whoever wakes saves what there is
+            self._scheduler.call_at(self._scheduler.now_ms(), callback)
 
     def _begin(self, group_id: str, partition: Partition, now_ms: int) -> int:
         """`share.auto.offset.reset`."""
@@ -227,8 +236,21 @@ class ShareService:
         self.partitions.pop(place, None)
         topic = self._cluster.topics_by_id.get(place[1])
         if state is not None and topic is not None and place[2] < len(topic.partitions):
-            self.partitions[place] = SharePartition.of_state(state, topic.partitions[place[2]].leader_epoch)
+            partition = topic.partitions[place[2]]
+            kept = self.partitions[place] = SharePartition.of_state(state, partition.leader_epoch)
             self.coordinator.groups.setdefault(place[0], ShareGroup(place[0]))
+            end = partition.log.end_offset
+            if kept.next_new > end:
+                _LOG.warning(
+                    "share group %s was at offset %s of %s-%s, whose log ends at %s: it goes on from there",
+                    place[0],
+                    kept.next_new,
+                    topic.name,
+                    place[2],
+                    end,
+                )
+                kept.log_ends_at(end)
+                self._note(place)
 
     def _note(self, place: Place) -> None:
         group_id, topic_id, index = place

@@ -18,6 +18,8 @@ from kclient_quota.errors import ConfigError
 
 Key = tuple[str | int | None, ...]
 MIN_STALE_LINES = 1000
+MIN_STALE_BYTES = 1 << 20
+_STALE_SIZES = 4
 _LOG = logging.getLogger(__name__)
 
 
@@ -28,6 +30,8 @@ class Journal:
         path: the file; created when absent.
         disk: where it is.
         syncs: whether every change waits for the disk itself.
+        stale_bytes: it is not rewritten before so much has been added, nor before it is four times as large as what
+            counted of it when it was opened or last rewritten: to rewrite what is large takes its time.
 
     Attributes:
         damaged_lines: how many lines could not be read.
@@ -36,12 +40,16 @@ class Journal:
         ConfigError: the file holds something else.
     """
 
-    def __init__(self, path: Path, disk: Disk | None = None, *, syncs: bool = False) -> None:
+    def __init__(
+        self, path: Path, disk: Disk | None = None, *, syncs: bool = False, stale_bytes: int = MIN_STALE_BYTES
+    ) -> None:
         self._path = path
         self._disk = disk or Disk()
         self._syncs = syncs
         self._values: dict[Key, Any] = {}
         self._lines = 0
+        self._stale_bytes = stale_bytes
+        self._sound_bytes = 0
         self.damaged_lines = 0
         self._file = AppendedFile(path, self._disk)
         try:
@@ -86,8 +94,12 @@ class Journal:
             del self._values[key]
         else:
             self._values[key] = value
-        if self._lines > 2 * len(self._values) + MIN_STALE_LINES:
+        if self._lines > 2 * len(self._values) + MIN_STALE_LINES and self._file.size > self._stale_size:
             self._rewrite()
+
+    @property
+    def _stale_size(self) -> int:
+        return _STALE_SIZES * self._sound_bytes + self._stale_bytes
 
     @property
     def is_dirty(self) -> bool:
@@ -106,6 +118,7 @@ class Journal:
         data = bytes(self._disk.read(self._path))
         whole = data.rfind(b"\n") + 1
         lines = [(number, line) for number, line in enumerate(data[:whole].split(b"\n"), 1) if line]
+        sizes: dict[Key, int] = {}
         is_checked = any(b'"c":' in line for _, line in lines[:2])
         for number, line in lines:
             entry = _entry(line, is_checked=is_checked)
@@ -115,10 +128,12 @@ class Journal:
             else:
                 key, value = entry
                 self._values.pop(key, None) if value is None else self._values.update({key: value})
+                sizes[key] = 0 if value is None else 2 * len(line)
                 self._lines += 1
         if lines and self.damaged_lines == len(lines):
             raise ConfigError(f"{self._path}, line {lines[0][0]}: not a line of a broker's journal")
         self._file.cut(whole)
+        self._sound_bytes = sum(sizes.values())
         if lines and not is_checked:
             self._rewrite()
 
@@ -140,7 +155,7 @@ class Journal:
             self._lines = len(self._values)
             return
         former, self._file = self._file, file
-        self._lines = len(self._values)
+        self._lines, self._sound_bytes = len(self._values), file.size
         former.is_dirty = False
         former.close()
         if self._syncs:

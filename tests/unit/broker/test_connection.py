@@ -1,7 +1,9 @@
 """Connections on a transport of paper: frames however they arrive, one at a time, in order, muted when throttled."""
 
 import asyncio
+import gc
 import random
+import weakref
 from collections import deque
 from uuid import UUID
 
@@ -306,3 +308,23 @@ def test_frame_buffers_are_used_again_and_not_hoarded():
     for _ in range(3):
         frames.give_back(bytearray(32 << 20))
     assert frames._kept_bytes == 64 << 20
+
+
+@pytest.mark.parametrize("last", ["nothing", "answered", "unwritten", "waiting"])
+def test_a_connection_that_has_ended_is_freed_without_a_collection(last):
+    client = Client(takes=1 if last == "unwritten" else 1 << 30)
+    gc.disable()
+    try:
+        if last != "nothing":
+            client.send(fetch(1, max_wait_ms=60_000) if last == "waiting" else metadata(1))
+        client.transport.close()
+        assert client.gone == client.there
+        ended = [weakref.ref(client.connection), weakref.ref(client.transport)]
+        client.there.clear()
+        client.gone.clear()
+        # what is left of it is the client's, which knows its connection
+        client.connection = client.transport = None
+        assert [one() for one in ended] == [None, None]
+        client.scheduler.pass_ms(60_000)
+    finally:
+        gc.enable()

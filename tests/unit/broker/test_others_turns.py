@@ -1,8 +1,12 @@
 """What others do while a request that names very many things waits for its next turn."""
 
+import pytest
+
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
@@ -151,3 +155,82 @@ def test_offsets_of_a_transaction_that_is_over_meanwhile_wait_for_no_other():
         node.scheduler.pass_ms(0)
     assert answers[0].topics[-1].partitions[0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert not node.services.get(GroupService).offsets.has_pending("g", "t", 0)
+
+
+def partitions(name, count, brokers=None):
+    given = [
+        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+        for index in range(count if brokers else 0)
+    ]
+    wanted = {"num_partitions": -1 if given else count, "replication_factor": -1 if given else 1}
+    return CreateTopicsRequest.CreatableTopic(name=name, assignments=given, **wanted)
+
+
+def grown(name, count, brokers=None, **known):
+    more = None if brokers is None else [CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=brokers)] * MANY
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=more)
+    return CreatePartitionsRequest(topics=[topic], **known)
+
+
+@pytest.fixture
+def sparing(monkeypatch):
+    """A cluster and what it has made ahead."""
+    cluster, made = Cluster(), []
+    ahead = cluster.state.partition_ahead
+    monkeypatch.setattr(cluster.state, "partition_ahead", lambda *given: made.append(given) or ahead(*given))
+    return cluster, made
+
+
+def answered(cluster, request):
+    answer, schema = cluster.send(request), request.__schema__
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    return answer or cluster._response(schema.api_key, REGISTRY[schema.api_key].max_version)
+
+
+def test_very_many_partitions_on_a_broker_that_is_none_are_refused_as_few_are(sparing):
+    cluster, made = sparing
+    request = CreateTopicsRequest(topics=[partitions("fine", 1), partitions("far", MANY, [99])])
+    errors = [topic.error_code for topic in answered(cluster, request).topics]
+    assert errors == [ErrorCode.NONE, ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    refused = answered(cluster, grown("t", MANY + 1, [99]))
+    assert refused.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert not made
+
+
+def test_nothing_is_made_ahead_of_what_is_refused_or_only_validated(sparing):
+    cluster, made = sparing
+    request = CreateTopicsRequest(topics=[partitions("t", MANY)])
+    assert answered(cluster, request).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert not answered(cluster, grown("t", MANY, validate_only=True)).results[0].error_code
+    cluster.quota(controller_mutation_rate=1)
+    assert not answered(cluster, CreateTopicsRequest(topics=[partitions("few", 100)])).topics[0].error_code
+    request = CreateTopicsRequest(topics=[partitions("many", MANY)])
+    assert answered(cluster, request).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert answered(cluster, grown("t", MANY)).results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert not made
+
+
+def test_who_makes_very_many_partitions_second_hears_what_others_did_meanwhile():
+    cluster = Cluster()
+    assert cluster.send(CreateTopicsRequest(topics=[partitions("new", MANY)])) is None
+    cluster.state.create_topic("new", 1)
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    assert cluster._response(19, 7).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    for meanwhile, error in ((5, ErrorCode.NONE), (MANY, ErrorCode.INVALID_PARTITIONS)):
+        cluster.state.delete_topic("new")
+        cluster.state.create_topic("new", 1)
+        assert cluster.send(grown("new", MANY)) is None
+        cluster.state.add_partitions(cluster.state.topics["new"], meanwhile)
+        while cluster.outcome is None:
+            cluster.scheduler.pass_ms(0)
+        assert cluster._response(37, 3).results[0].error_code == error
+        assert [part.index for part in cluster.state.topics["new"].partitions] == list(range(MANY))
+    cluster.state.delete_topic("new")
+    cluster.state.create_topic("new", 1)
+    assert cluster.send(grown("new", MANY)) is None
+    cluster.state.delete_topic("new")
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+    assert cluster._response(37, 3).results[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -363,7 +363,7 @@ def test_a_torn_journal_line_is_cut(tmp_path):
 
 def test_a_stale_journal_is_rewritten_and_stays_true(tmp_path):
     path = tmp_path / "j"
-    journal = Journal(path)
+    journal = Journal(path, stale_bytes=0)
     for number in range(3 * MIN_STALE_LINES):
         journal.set("offset", value=number)
         journal.set("offset", value=number)
@@ -374,6 +374,32 @@ def test_a_stale_journal_is_rewritten_and_stays_true(tmp_path):
     assert len(lines) <= 2 * (MIN_STALE_LINES + 5)
     assert all(json.loads(line) for line in lines)
     assert dict(Journal(path).items()) == {("offset",): 3 * MIN_STALE_LINES - 1}
+
+
+class Replacing(Disk):
+    """Counts how often a file has taken another's place."""
+
+    count = 0
+
+    def replace(self, source, target):
+        self.count += 1
+        super().replace(source, target)
+
+
+def test_a_large_journal_is_rewritten_once_it_is_several_times_as_large(tmp_path):
+    path = tmp_path / "j"
+    journal = Journal(path, stale_bytes=0)
+    journal.set("topic", value="x" * 50_000)
+    journal.close()
+    journal = Journal(path, disk := Replacing(), stale_bytes=0)
+    for number in range(2 * MIN_STALE_LINES):
+        journal.set("share", value=number, twice=False)
+    assert (disk.count, path.stat().st_size < 4 * 100_000) == (0, True)
+    for number in range(8 * MIN_STALE_LINES):
+        journal.set("share", value=number, twice=False)
+    assert (disk.count, path.stat().st_size < 4 * 100_000) == (1, True)
+    journal.close()
+    assert Journal(path).get("share") == 8 * MIN_STALE_LINES - 1
 
 
 class Halting(Disk):
@@ -715,6 +741,37 @@ def test_a_share_group_begins_where_it_began_before_a_restart(tmp_path):
     again = Life(tmp_path)
     assert acquired(again)[1] == [(1, 1, 1)]
     again.storage.close()
+
+
+def test_a_share_group_that_is_ahead_of_its_log_passes_over_nothing(tmp_path, caplog):
+    life = Life(tmp_path)
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    for _ in range(9):
+        life.append(b"v")
+    kept, _ = acquired(life)
+    said = [Acknowledgement(0, 3, [ACCEPT]), Acknowledgement(7, 8, [ACCEPT])]
+    assert kept.acknowledge("m", said, ShareRules(), 5)[0] == ErrorCode.NONE
+    life.shares.changed(place := ("s", life.cluster.topics["t"].topic_id, 0))
+    life.cluster.save()
+    life.storage.close()
+    # a power cut: the end of the log never reached the disk
+    (file,) = (tmp_path / "logs").rglob("*.log")
+    with file.open("r+b") as log:
+        log.truncate(file.stat().st_size * 6 // 9)
+
+    again = Life(tmp_path)
+    end = again.log().end_offset
+    assert 4 < end < 7
+    assert f"share group s was at offset 9 of t-0, whose log ends at {end}" in caplog.text
+    again.storage.close()
+    last = Life(tmp_path)
+    kept = last.shares.partitions[place]
+    assert (kept.start_offset, kept.next_new) == (4, end)
+    for _ in range(5):
+        last.append(b"new")
+    assert acquired(last)[1] == [(4, end - 1, 1), (end, end + 4, 1)]
+    last.storage.close()
 
 
 def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):

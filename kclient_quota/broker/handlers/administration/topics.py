@@ -39,6 +39,7 @@ _BY_ID_SINCE = 6
 _DEFAULT = -1
 _MAX_PARTITIONS = 100_000
 _DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 _THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 Told = Any
@@ -81,16 +82,18 @@ async def _create(
         1 if wanted.replication_factor == _DEFAULT else wanted.replication_factor
     )
     configs = {config.name: config.value for config in wanted.configs}
-    ahead = []
-    if AT_ONCE < partitions <= _MAX_PARTITIONS and not validate_only:
-        ahead = await context.in_turns(
-            range(partitions), lambda index: cluster.partition_ahead(index, assignment.get(index), replication)
-        )
     problem = _creation_problem(cluster, wanted, assignment, partitions, replication)
     if not problem[0] and (config_problem := _configs_problem(configs)):
         problem = (ErrorCode.INVALID_CONFIG, config_problem)
     if not problem[0] and not context.mutations.record(partitions, context.now_ms):
         problem = _THROTTLED
+    ahead = []
+    if not problem[0] and partitions > AT_ONCE and not validate_only:
+        ahead = await context.in_turns(
+            range(partitions), lambda index: cluster.partition_ahead(index, assignment.get(index), replication)
+        )
+        # others had their turns
+        problem = _existence_problem(cluster, wanted.name)
     if problem[0]:
         return _not_created(wanted.name, problem)
     topic_id = ZERO_UUID
@@ -158,13 +161,19 @@ def _creation_problem(
     name_problem = topic_name_problem(wanted.name)
     if name_problem:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem
-    if wanted.name in cluster.topics:
-        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists."
+    if (problem := _existence_problem(cluster, wanted.name))[0]:
+        return problem
     if assignment:
         return _assignment_problem(cluster, assignment)
     if not 1 <= partitions <= _MAX_PARTITIONS:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
     return _replication_problem(cluster, replication)
+
+
+def _existence_problem(cluster: ClusterState, name: str) -> Problem:
+    if name in cluster.topics:
+        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."
+    return _FINE
 
 
 def _replication_problem(cluster: ClusterState, replication: int) -> Problem:
@@ -257,23 +266,26 @@ async def _add(
 ) -> Problem:
     cluster = context.cluster
     given = None if wanted.assignments is None else [list(entry.broker_ids) for entry in wanted.assignments]
-    topic, ahead = cluster.topics.get(wanted.name), []
-    if topic is not None and wanted.count - len(topic.partitions) > AT_ONCE and wanted.count <= _MAX_PARTITIONS:
-        ahead = await _ahead(context, topic, wanted.count, given)
-        topic = cluster.topics.get(wanted.name)
+    topic = cluster.topics.get(wanted.name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        return _UNKNOWN
+    more = wanted.count - len(topic.partitions)
     problem = _growth_problem(cluster, topic, wanted)
-    if problem[0]:
+    if not problem[0] and not context.mutations.record(more, context.now_ms):
+        problem = _THROTTLED
+    if problem[0] or validate_only:
         return problem
-    if not context.mutations.record(wanted.count - len(topic.partitions), context.now_ms):
-        return _THROTTLED
-    if not validate_only:
-        if ahead and ahead[0].index == len(topic.partitions):
-            cluster.add_ahead(topic, ahead)
-        else:
-            cluster.add_partitions(topic, wanted.count, given)
-    return _FINE
+    if more <= AT_ONCE:
+        cluster.add_partitions(topic, wanted.count, given)
+        return _FINE
+    ahead = await _ahead(context, topic, wanted.count, given)
+    # others had their turns: it may be gone, or have grown
+    if cluster.topics.get(wanted.name) is not topic:
+        return _UNKNOWN
+    problem = _growth_problem(cluster, topic, wanted)
+    if not problem[0]:
+        cluster.add_ahead(topic, ahead[len(topic.partitions) - ahead[0].index :])
+    return problem
 
 
 async def _ahead(context: Context, topic: Topic, count: int, given: list[list[int]] | None) -> list[Partition]:

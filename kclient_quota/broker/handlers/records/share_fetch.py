@@ -23,7 +23,7 @@ from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement, SharePartition, Wanted
-from kclient_quota.broker.shares.share_records import Acquired
+from kclient_quota.broker.shares.share_records import Acquired, left_of
 from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
 from kclient_quota.wire.batches import BatchHeader, iterate_batches
 from kclient_quota.wire.error_codes import ErrorCode
@@ -253,11 +253,18 @@ class _Fetch:
         self._is_committed = committed
         self._all_rows = request.share_session_epoch == INITIAL_EPOCH
         self._acquired: list[tuple[Place, SharePartition, list[Acquired]]] = []
-        self.found = [_find(context, topic_id, index) for topic_id, index in session.wanted]
+        self._session, self._wanted = session, list(session.wanted)
+        self.found: list[_Found] = []
 
     async def run(self) -> dict[tuple[UUID, int], FetchRow]:
-        """Read now, or when there is enough; rows of the partitions of which there is something to say."""
-        request, scheduler = self._request, self._context.scheduler
+        """Read now, or when there is enough; rows of the partitions of which there is something to say.
+
+        Raises:
+            OSError: what was acknowledged before the waiting could not be kept, and has been undone.
+        """
+        request, scheduler, cluster = self._request, self._context.scheduler, self._context.cluster
+        broker_id = self._context.broker.id
+        self._find_all()
         end_ms = self._context.now_ms + request.max_wait_ms
         if request.is_renew_ack or request.max_records <= 0:
             return {}
@@ -267,7 +274,17 @@ class _Fetch:
             rows = self._read(now_ms, is_last=is_last)
             if is_last or rows is not None:
                 return rows or {}
+            if cluster.changes:
+                # who saves next would undo it when the disk is full, and this would not hear of that
+                cluster.save()
             await self._more(end_ms)
+            if not self._service.has(broker_id, self._group_id, self._member_id, self._session):
+                # nobody would give back what is acquired now
+                return {}
+            self._find_all()
+
+    def _find_all(self) -> None:
+        self.found = [_find(self._context, topic_id, index) for topic_id, index in self._wanted]
 
     def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
         """`response`, and what was acquired is anybody's again, as if it had never been."""
@@ -343,14 +360,12 @@ class _Fetch:
         self, partition: Partition, kept: SharePartition, headers: Sequence[BatchHeader], acquired: list[Acquired]
     ) -> list[Acquired]:
         """What of it was not aborted; the rest is archived."""
-        end = headers[-1].last_offset + 1
-        aborted = AbortedBatches(partition.log.transactions.aborted_between(headers[0].base_offset, end))
-        gone = [(one.base_offset, one.last_offset) for one in headers if aborted.has(one, one.base_offset)]
+        first, last = acquired[0].first, acquired[-1].last
+        aborted = AbortedBatches(partition.log.transactions.aborted_between(headers[0].base_offset, last + 1))
+        gone = aborted.stretches(headers, first, last)
         if gone:
             kept.archive(self._member_id, gone)
-            for first, last in gone:
-                acquired = [left for one in acquired for left in one.without(first, last)]
-        return acquired
+        return left_of(acquired, gone)
 
     async def _more(self, end_ms: int) -> None:
         """Return when there may be more, or at `end_ms`."""

@@ -1,0 +1,173 @@
+"""What a share fetch costs, and what happens to one that waits."""
+
+import pytest
+
+from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.shares.share_group import ShareGroup
+from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, SharePartition
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.wire.batches import TRANSACTIONAL
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import DeleteGroupsRequest, ShareAcknowledgeRequest, ShareFetchRequest
+from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch
+from tests.unit.broker.enforced_cluster import Cluster
+
+FETCH = ShareFetchRequest
+HELD = FETCH.AcknowledgementBatch
+
+
+class Shared:
+    """A broker whose topic `t` the share group `g` reads from its beginning; what it writes to disk is counted."""
+
+    def __init__(self, **config):
+        self.cluster = Cluster()
+        self.state = self.cluster.state
+        self.topic = self.state.topics["t"]
+        self.log = self.topic.partitions[0].log
+        for key, value in {"share.auto.offset.reset": "earliest", **config}.items():
+            self.state.set_config(GROUP, "g", key, value)
+        self.state.changes.clear()
+        self.place = "g", self.topic.topic_id, 0
+        self.service = self.cluster.nodes[0].services.get(ShareService)
+        self.is_full = False
+        self.state.on_save = self._save
+
+    def _save(self, cluster, changes):
+        if self.is_full and changes:
+            raise OSError("No space left on device")
+
+    def write(self, count=1, **known):
+        for _ in range(count):
+            self.log.append(build_batch([Record(b"v", timestamp_ms=0)], **known), leader_epoch=0, now_ms=0)
+
+    def fetch(self, epoch=0, *, member="m", max_wait_ms=0, records=500, said=()):
+        said = [HELD(first_offset=first, last_offset=last, acknowledge_types=[kind]) for first, last, kind in said]
+        part = FETCH.FetchPartition(partition_index=0, acknowledgement_batches=said)
+        request = FETCH(
+            group_id="g",
+            member_id=member,
+            share_session_epoch=epoch,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            max_records=records,
+            batch_size=records,
+            topics=[FETCH.FetchTopic(topic_id=self.topic.topic_id, partitions=[part])],
+        )
+        return self.cluster.send(request, 2)
+
+    def acknowledge(self, epoch, *said, member="m"):
+        batches = [
+            ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+            for first, last, kind in said
+        ]
+        part = ShareAcknowledgeRequest.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
+        topic = ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=self.topic.topic_id, partitions=[part])
+        return self.cluster.send(
+            ShareAcknowledgeRequest(group_id="g", member_id=member, share_session_epoch=epoch, topics=[topic]), 2
+        )
+
+    def waited(self, ms=0):
+        """What the fetch that waits is answered, or None, once so much time has passed."""
+        self.cluster.scheduler.pass_ms(ms)
+        return self.cluster._response(78, 2)
+
+
+def rows(answer):
+    return [
+        (row.error_code, [(one.first_offset, one.last_offset) for one in row.acquired_records])
+        for topic in answer.responses
+        for row in topic.partitions
+    ]
+
+
+def test_what_aborted_batches_cost_grows_with_them_alone(monkeypatch):
+    shared, known, looks = Shared(**{"share.isolation.level": "read_committed"}), {"producer_epoch": 0}, [0]
+    transactional = {**known, "producer_id": 7, "attributes": TRANSACTIONAL}
+    for number in range(600):
+        shared.write(**transactional, base_sequence=number)
+        if number % 100 == 0:
+            shared.write()
+    marker = control_batch(ABORT, timestamp_ms=0, producer_id=7, **known)
+    shared.log.append_marker(marker, leader_epoch=0, now_ms=0)
+    records = SharePartition._records
+
+    def looked_at(kept):
+        for one in records(kept):
+            looks[0] += 1
+            yield one
+
+    monkeypatch.setattr(SharePartition, "_records", looked_at)
+    ((error, acquired),) = rows(shared.fetch(records=300))
+    assert (error, acquired) == (ErrorCode.NONE, [(1, 1), (102, 102), (203, 203)])
+    assert looks[0] < 20 * 300
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_not_aborted_is_left_wherever_it_stands(seed):
+    shared = Shared(**{"share.isolation.level": "read_committed"})
+    wanted, sequence = [], 0
+    for number in range(60):
+        if (number * 7919 + seed) % (2 + seed) == 0:
+            wanted.append(shared.log.end_offset)
+            shared.write()
+        else:
+            shared.write(producer_id=7, producer_epoch=0, attributes=TRANSACTIONAL, base_sequence=sequence)
+            sequence += 1
+    marker = control_batch(ABORT, timestamp_ms=0, producer_id=7, producer_epoch=0)
+    shared.log.append_marker(marker, leader_epoch=0, now_ms=0)
+    ((error, acquired),) = rows(shared.fetch())
+    assert error == ErrorCode.NONE
+    offsets = [offset for first, last in acquired for offset in range(first, last + 1)]
+    assert [offset for offset in offsets if offset < 60] == wanted
+
+
+def test_nothing_is_kept_of_a_topic_that_is_deleted_while_a_fetch_waits():
+    shared = Shared()
+    assert shared.fetch(max_wait_ms=1_000) is None
+    shared.state.delete_topic("t")
+    assert rows(shared.waited(1_000)) == [(ErrorCode.UNKNOWN_TOPIC_ID, [])]
+    assert not shared.service.partitions
+
+
+def test_a_fetch_whose_session_has_ended_acquires_nothing():
+    shared = Shared()
+    assert shared.fetch(max_wait_ms=1_000) is None
+    shared.service.close(1, "g", "m")
+    shared.write()
+    assert rows(shared.waited(1_000)) == []
+    assert shared.service.partitions[shared.place].next_new == 0
+
+
+def test_a_group_that_is_deleted_has_no_sessions():
+    shared = Shared()
+    shared.write()
+    shared.fetch()
+    shared.service.coordinator.groups["g"] = ShareGroup("g")
+    answer = shared.cluster.send(DeleteGroupsRequest(groups_names=["g"]), 2)
+    assert answer.results[0].error_code == ErrorCode.NONE
+    assert shared.fetch(1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert not shared.service.partitions
+
+
+def test_what_a_fetch_acknowledges_is_kept_before_it_waits():
+    shared = Shared()
+    shared.write()
+    assert rows(shared.fetch()) == [(ErrorCode.NONE, [(0, 0)])]
+    shared.is_full = True
+    answer = shared.fetch(1, max_wait_ms=1_000, said=[(0, 0, ACCEPT)])
+    assert answer is not None, "it does not wait for what others keep"
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_who_gives_back_what_another_waits_for_hears_that_it_could_not_be_kept():
+    shared = Shared()
+    shared.write()
+    assert rows(shared.fetch()) == [(ErrorCode.NONE, [(0, 0)])]
+    assert shared.fetch(member="other", max_wait_ms=1_000) is None
+    done, outcomes = shared.cluster._done, []
+    shared.cluster._done = lambda outcome: (outcomes.append(outcome), done(outcome))
+    shared.is_full = True
+    # the other's answer would come first, and this one's would be the second
+    assert shared.acknowledge(1, (0, 0, RELEASE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(outcomes) == 1
