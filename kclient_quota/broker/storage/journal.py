@@ -30,8 +30,8 @@ class Journal:
         path: the file; created when absent.
         disk: where it is.
         syncs: whether every change waits for the disk itself.
-        stale_bytes: it is not rewritten before so much has been added, nor before it is four times as large as what
-            counted of it when it was opened or last rewritten: to rewrite what is large takes its time.
+        stale_bytes: it is not rewritten before it is larger by so much than four times what counts of it: to rewrite
+            what is large takes its time.
 
     Attributes:
         damaged_lines: how many lines could not be read.
@@ -49,6 +49,7 @@ class Journal:
         self._values: dict[Key, Any] = {}
         self._lines = 0
         self._stale_bytes = stale_bytes
+        self._sizes: dict[Key, int] = {}
         self._sound_bytes = 0
         self.damaged_lines = 0
         self._file = AppendedFile(path, self._disk)
@@ -82,20 +83,28 @@ class Journal:
         if self._values.get(key) == value:
             return
         before = self._file.size
-        self._file.append(_lines(key, value, twice=twice))
+        lines = _lines(key, value, twice=twice)
+        self._file.append(lines)
         if self._syncs:
             try:
                 self._file.sync()
             except OSError:
                 self._file.cut(before)
                 raise
-        self._lines += 1
-        if value is None:
-            del self._values[key]
-        else:
-            self._values[key] = value
+        self._take(key, value, len(lines) if twice else 2 * len(lines))
         if self._lines > 2 * len(self._values) + MIN_STALE_LINES and self._file.size > self._stale_size:
             self._rewrite()
+
+    def _take(self, key: Key, value: Any, size: int) -> None:
+        """A line has been written or read; rewritten it would be of this size."""
+        self._lines += 1
+        self._sound_bytes -= self._sizes.pop(key, 0)
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+            self._sizes[key] = size
+            self._sound_bytes += size
 
     @property
     def _stale_size(self) -> int:
@@ -118,7 +127,6 @@ class Journal:
         data = bytes(self._disk.read(self._path))
         whole = data.rfind(b"\n") + 1
         lines = [(number, line) for number, line in enumerate(data[:whole].split(b"\n"), 1) if line]
-        sizes: dict[Key, int] = {}
         is_checked = any(b'"c":' in line for _, line in lines[:2])
         for number, line in lines:
             entry = _entry(line, is_checked=is_checked)
@@ -126,14 +134,10 @@ class Journal:
                 self.damaged_lines += 1
                 _LOG.error("%s, line %s is damaged: %.60r", self._path, number, line)
             else:
-                key, value = entry
-                self._values.pop(key, None) if value is None else self._values.update({key: value})
-                sizes[key] = 0 if value is None else 2 * len(line)
-                self._lines += 1
+                self._take(*entry, 2 * len(line))
         if lines and self.damaged_lines == len(lines):
             raise ConfigError(f"{self._path}, line {lines[0][0]}: not a line of a broker's journal")
         self._file.cut(whole)
-        self._sound_bytes = sum(sizes.values())
         if lines and not is_checked:
             self._rewrite()
 
@@ -155,7 +159,7 @@ class Journal:
             self._lines = len(self._values)
             return
         former, self._file = self._file, file
-        self._lines, self._sound_bytes = len(self._values), file.size
+        self._lines = len(self._values)
         former.is_dirty = False
         former.close()
         if self._syncs:

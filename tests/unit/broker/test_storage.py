@@ -386,12 +386,14 @@ class Replacing(Disk):
         super().replace(source, target)
 
 
-def test_a_large_journal_is_rewritten_once_it_is_several_times_as_large(tmp_path):
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_a_large_journal_is_rewritten_once_it_is_several_times_as_large(tmp_path, is_reopened):
     path = tmp_path / "j"
-    journal = Journal(path, stale_bytes=0)
-    journal.set("topic", value="x" * 50_000)
-    journal.close()
     journal = Journal(path, disk := Replacing(), stale_bytes=0)
+    journal.set("topic", value="x" * 50_000)
+    if is_reopened:
+        journal.close()
+        journal = Journal(path, disk, stale_bytes=0)
     for number in range(2 * MIN_STALE_LINES):
         journal.set("share", value=number, twice=False)
     assert (disk.count, path.stat().st_size < 4 * 100_000) == (0, True)
@@ -399,7 +401,13 @@ def test_a_large_journal_is_rewritten_once_it_is_several_times_as_large(tmp_path
         journal.set("share", value=number, twice=False)
     assert (disk.count, path.stat().st_size < 4 * 100_000) == (1, True)
     journal.close()
-    assert Journal(path).get("share") == 8 * MIN_STALE_LINES - 1
+    journal = Journal(path, disk, stale_bytes=0)
+    assert journal.get("share") == 8 * MIN_STALE_LINES - 1
+    journal.set("topic", value=None)
+    for number in range(2 * MIN_STALE_LINES):
+        journal.set("share", value=number, twice=False)
+    assert (disk.count > 1, path.stat().st_size < 100_000) == (True, True), "it does not count what is gone"
+    journal.close()
 
 
 class Halting(Disk):
