@@ -48,8 +48,8 @@ class Claim:
 
     @property
     def every_ms(self) -> float:
-        """From one request to the next: as long as throttles are; 0 as long as nothing is claimed."""
-        return self._mean_ms if self.part else 0.0
+        """From one request to the next: as long as throttles are, half a minute at most; 0 while nothing is claimed."""
+        return min(self._mean_ms, PATIENCE_MS) if self.part else 0.0
 
     def on_throttle(self, throttle_ms: int, had: float, aimed_at: float, now_ms: int) -> None:
         """An answer carries so long a throttle.

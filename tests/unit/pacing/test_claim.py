@@ -82,3 +82,12 @@ def test_the_clock_may_jump():
     throttled(jumped, now - 3_600_000, now - 3_600_000 + 20_000)
     assert steady.part == jumped.part > 0
     assert steady.every_ms == jumped.every_ms
+
+
+def test_throttles_of_half_a_day_are_not_made_up_for_at_once():
+    claim = Claim()
+    throttled(claim, T0, T0 + LASTS_MS - 10_000, throttle_ms=60_000)
+    assert claim.part > 0
+    assert claim.every_ms == PATIENCE_MS
+    claim.on_throttle(43_200_000, claim.part, 0.02, T0 + LASTS_MS - 1_000)
+    assert claim.every_ms == PATIENCE_MS
