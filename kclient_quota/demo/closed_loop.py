@@ -136,7 +136,12 @@ def close_loop(spark: "SparkSession", route: Route, fleet: Fleet, say: Callable[
     applied_at_ms = SYSTEM_CLOCK.now_ms()
     say("applied")
     settled, calm = _await_quiet(fleet)
-    time.sleep(QUIET_MS / 1000)
+    while fleet.history[-1].at_ms - applied_at_ms < _PATIENCE_S * 1000:
+        time.sleep(QUIET_MS / 1000)
+        if not fleet.history[-1].lacking(calm):
+            break
+        # a machine that stood still for a moment has something to make up for
+        settled, calm = _await_quiet(fleet)
     return Closed(
         applied_at_ms,
         fleet.history[0],

@@ -10,7 +10,12 @@ from kclient_quota.certify.stage import play
 from kclient_quota.certify.verdict import Grade
 from kclient_quota.cli.main import main
 
-QUICK = ("produce-answered-then-muted", "produce-close-in-throttle", "consume-close-in-throttle", "telemetry-interval")
+QUICK = (
+    "produce-answered-then-muted",
+    "produce-close-in-throttle",
+    "consume-close-in-throttle",
+    "telemetry-terminating",
+)
 WRONG = """
 import json, os, time
 tell = lambda **line: print(json.dumps(line), flush=True)
