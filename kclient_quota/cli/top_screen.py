@@ -161,7 +161,8 @@ class TopScreen(App[None]):
         words = (
             details(self._shown[at], unix_ms()) if 0 <= at < len(self._shown) else "no client has pushed anything yet"
         )
-        self.query_one("#details", Static).update(words)
+        for line in self.query("#details").results(Static):  # none while the screen is put up or taken down
+            line.update(words)
 
 
 def _after(names: Sequence[str], name: str) -> str:
