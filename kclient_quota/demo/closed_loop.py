@@ -135,20 +135,20 @@ def close_loop(spark: "SparkSession", route: Route, fleet: Fleet, say: Callable[
     _kafka_quotas("apply", route)
     applied_at_ms = SYSTEM_CLOCK.now_ms()
     say("applied")
-    settled, calm = _await_quiet(fleet)
-    while fleet.history[-1].at_ms - applied_at_ms < _PATIENCE_S * 1000:
-        time.sleep(QUIET_MS / 1000)
-        if not fleet.history[-1].lacking(calm):
-            break
-        # a machine that stood still for a moment has something to make up for
+    while True:
         settled, calm = _await_quiet(fleet)
+        time.sleep(QUIET_MS / 1000)
+        after = fleet.history[-1]
+        # a machine that stood still for a moment has something to make up for
+        if not after.lacking(calm) or after.at_ms - applied_at_ms > _PATIENCE_S * 1000:
+            break
     return Closed(
         applied_at_ms,
         fleet.history[0],
         before,
         settled,
         calm,
-        fleet.history[-1],
+        after,
         route.file.read_text(encoding="utf-8"),
         rows,
     )

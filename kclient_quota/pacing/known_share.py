@@ -117,12 +117,13 @@ class KnownShare:
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
         self._heed_crowd(own_bytes, throttle_ms, now_ms)
-        had = own_bytes * 1000.0 / (window_ms + throttle_ms)
+        span_ms = window_ms + throttle_ms
+        had = own_bytes * 1000.0 / span_ms
         self._claim.on_throttle(throttle_ms, had / self.limit, self.rate / self.limit, now_ms)
-        self._yield(own_bytes, window_ms, throttle_ms, now_ms)
+        self._yield(had, span_ms, throttle_ms, now_ms)
         self.rate = max(self.rate, self._claim.part * self.limit)
 
-    def _yield(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
+    def _yield(self, had: float, span_ms: int, throttle_ms: int, now_ms: int) -> None:
         if now_ms >= self._hold_until_ms:
             self._before = self.rate
         elif throttle_ms <= self._held_ms * WORSE:
@@ -130,10 +131,9 @@ class KnownShare:
         self._held_ms = throttle_ms
         self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
         self._grown_at_ms = self._quiet_since_ms = now_ms + throttle_ms
-        self._span_ms = window_ms + throttle_ms
-        self.learnt = own_bytes * 1000.0 / self._span_ms
-        if self.learnt >= self.limit * ALONE:
-            self._recount(self.learnt)
+        self._span_ms, self.learnt = span_ms, had
+        if had >= self.limit * ALONE:
+            self._recount(had)
             return
         decrease = max(throttle_ms / HARSH_THROTTLE_MS, LEAST_DECREASE) * sqrt(self._before / self.limit)
         decrease = min(decrease, MOST_DECREASE)
