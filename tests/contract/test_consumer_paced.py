@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kclient_quota.clients.consumer import Consumer
 from tests.contract.scenes import Scene, Scenes, named
+from tests.filling import fill
 
 Unique = Callable[[str], str]
 pytestmark = pytest.mark.timeout(150)
@@ -21,16 +22,6 @@ def create(cluster: Any, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result(20)
-
-
-def fill(cluster: Any, topic: str, count: int, per_batch: int, partitions: int = 1) -> None:
-    """`count` messages of 1,000 bytes in batches of `per_batch`, spread over the partitions batch by batch."""
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000, "batch.num.messages": per_batch}
-    )
-    for number in range(count):
-        producer.produce(topic, b"%08d" % number + b"x" * 992, partition=(number // per_batch) % partitions)
-    assert producer.flush(60) == 0
 
 
 def read(consumer: Consumer, seconds: float) -> list[tuple[float, Message]]:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import confluent_kafka
 import pytest
 
 from kclient_quota import Consumer
 from kclient_quota.clients import limits
+from tests.filling import fill
 from tests.measured.scenes import Figures, Played, longest_gap_s, named
 
 WIRE_BYTES = 1_010
@@ -18,15 +18,6 @@ WINDOW_S = 11
 """Ten whole samples of a second and the one that is being filled: a burst at the start is paid back by then."""
 MEASURED_S = 9
 SETTLED_S = 30
-
-
-def fill(cluster: Any, topic: str, count: int, per_batch: int, partitions: int = 1) -> None:
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 2_000, "batch.num.messages": per_batch}
-    )
-    for number in range(count):
-        producer.produce(topic, b"x" * 1_000, partition=(number // per_batch) % partitions)
-    assert producer.flush(60) == 0
 
 
 def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consumer:

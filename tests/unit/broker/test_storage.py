@@ -713,18 +713,25 @@ def acquired(life, *, epoch=0):
     return kept, [(one.first, one.last, one.delivery) for one in found]
 
 
-def test_what_a_share_group_has_settled_and_given_back_is_known_after_a_restart(tmp_path):
-    life = Life(tmp_path)
+def acknowledged(folder, *said):
+    """A life of nine records that the share group `s` has acquired and has said this of; where that is kept."""
+    life = Life(folder)
     life.create()
     life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
     for _ in range(9):
         life.append(b"v")
     kept, _ = acquired(life)
-    settled = [Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(3, 3, [ACCEPT]), Acknowledgement(5, 6, [RELEASE])]
-    assert kept.acknowledge("m", settled, ShareRules(), 5)[0] == ErrorCode.NONE
+    assert kept.acknowledge("m", list(said), ShareRules(), 5)[0] == ErrorCode.NONE
     life.shares.changed(place := ("s", life.cluster.topics["t"].topic_id, 0))
     life.cluster.save()
     life.storage.close()
+    return place
+
+
+def test_what_a_share_group_has_settled_and_given_back_is_known_after_a_restart(tmp_path):
+    place = acknowledged(
+        tmp_path, Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(3, 3, [ACCEPT]), Acknowledgement(5, 6, [RELEASE])
+    )
 
     again = Life(tmp_path)
     assert again.shares.coordinator.groups["s"].state == "Empty"
@@ -752,17 +759,7 @@ def test_a_share_group_begins_where_it_began_before_a_restart(tmp_path):
 
 
 def test_a_share_group_that_is_ahead_of_its_log_passes_over_nothing(tmp_path, caplog):
-    life = Life(tmp_path)
-    life.create()
-    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
-    for _ in range(9):
-        life.append(b"v")
-    kept, _ = acquired(life)
-    said = [Acknowledgement(0, 3, [ACCEPT]), Acknowledgement(7, 8, [ACCEPT])]
-    assert kept.acknowledge("m", said, ShareRules(), 5)[0] == ErrorCode.NONE
-    life.shares.changed(place := ("s", life.cluster.topics["t"].topic_id, 0))
-    life.cluster.save()
-    life.storage.close()
+    place = acknowledged(tmp_path, Acknowledgement(0, 3, [ACCEPT]), Acknowledgement(7, 8, [ACCEPT]))
     # a power cut: the end of the log never reached the disk
     (file,) = (tmp_path / "logs").rglob("*.log")
     with file.open("r+b") as log:
