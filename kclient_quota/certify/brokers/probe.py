@@ -16,7 +16,7 @@ from kclient_quota.cluster.configs import ResourceType, describe_configs, window
 from kclient_quota.cluster.quotas import alter_client_quotas, describe_request, read_description
 from kclient_quota.cluster.security import parse_security
 from kclient_quota.errors import ClusterError, KclientQuotaError
-from kclient_quota.quota.entity import USER, ClientQuotaEntity, Name
+from kclient_quota.quota.entity import IP, USER, ClientQuotaEntity, Name
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 from kclient_quota.wire.connection import Connection
 from kclient_quota.wire.messages import ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest
@@ -83,6 +83,7 @@ class Probe:
         self._open.close()
         for entity, keys in self._quotas.items():
             self._take_away(entity, dict.fromkeys(keys))
+        self._await_connections()
         for subscription in self._subscriptions:
             with suppress(KclientQuotaError):
                 client_metrics.delete_subscription(self.client, subscription, timeout_ms=10_000)
@@ -112,6 +113,15 @@ class Probe:
                     time.sleep(wait_s)
             else:
                 break
+
+    def _await_connections(self) -> None:
+        """The next row's connections are served: the broker has heard that a quota of connections is gone."""
+        limited = {entity for entity in self._quotas if IP in entity.entries}
+        until_s = time.monotonic() + _FOLLOW_S
+        while limited and time.monotonic() < until_s:
+            with suppress(KclientQuotaError), self._connection(f"{self.name}-admin") as connection:
+                limited &= dict(read_description(connection.send(describe_request([])))).keys()
+            time.sleep(_LOOK_S if limited else _SETTLE_S)
 
     # -- what there is
 
