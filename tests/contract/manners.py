@@ -85,7 +85,7 @@ def produce(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
         while time.monotonic() - begin < PRODUCE_S:
             producer.produce("orders", b"%06d" % sent + b"x" * 994, on_delivery=report)
             sent += 1
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         (state,) = producer.quota_state().values()
         seen.source = state.source
         producer.close()

@@ -48,9 +48,9 @@ def cluster(request, ca):
 def admin(cluster):
     with QuotaAdmin({"bootstrap.servers": cluster.bootstrap_servers}) as made:
         yield made
-        entries = eventually(lambda: made.describe_client_quotas().result(30), lambda found: True)
+        entries = eventually(lambda: made.describe_client_quotas().result(60), lambda found: True)
         alter(made, {entity: dict.fromkeys(values) for entity, values in entries.items()})
-        eventually(lambda: made.describe_client_quotas().result(30), lambda found: not found)
+        eventually(lambda: made.describe_client_quotas().result(60), lambda found: not found)
 
 
 def alter(admin, values, **options):
@@ -63,7 +63,7 @@ def alter(admin, values, **options):
 
 
 def described(admin, wanted, entries=None):
-    return eventually(lambda: admin.describe_client_quotas(entries).result(30), lambda found: found == wanted)
+    return eventually(lambda: admin.describe_client_quotas(entries).result(60), lambda found: found == wanted)
 
 
 ENTITIES = {
@@ -103,7 +103,7 @@ def test_107_filters(admin):
         ([ClientQuotaFilterComponent.of_prefix(USER, "user-")], True, 3),
     ]
     for components, strict, count in counts:
-        found = admin.describe_client_quotas(ClientQuotaFilter(tuple(components), strict)).result(30)
+        found = admin.describe_client_quotas(ClientQuotaFilter(tuple(components), strict)).result(60)
         assert len(found) == count, components
 
 
@@ -124,7 +124,7 @@ def test_108_alterations(admin):
         alter(admin, {entity: ops})
         described(admin, {entity: after or ops})
     alter(admin, {entity: {"producer_byte_rate": 1.0}}, validate_only=True)
-    assert admin.describe_client_quotas().result(30)[entity]["producer_byte_rate"] == 20000.0
+    assert admin.describe_client_quotas().result(60)[entity]["producer_byte_rate"] == 20000.0
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_109_what_is_refused(admin, entity, ops, words):
 def test_109_a_type_that_nobody_knows(admin):
     odd = ClientQuotaFilter.contains([any_of("other")])
     with pytest.raises(ClusterError, match="no entity type other") as caught:
-        admin.describe_client_quotas(odd).result(30)
+        admin.describe_client_quotas(odd).result(60)
     assert caught.value.error_code == 35
 
 
@@ -180,7 +180,7 @@ def test_names_may_hold_anything_and_the_default_is_no_name(admin):
     alter(admin, values)
     described(admin, values)
     (found,) = admin.describe_effective_client_quotas([of(user="somebody", client_id="c")]).values()
-    assert found.result(30)[0].decided_by.entity == of(user=DEFAULT)
+    assert found.result(60)[0].decided_by.entity == of(user=DEFAULT)
 
 
 def test_ten_thousand_entities(admin):
@@ -191,15 +191,15 @@ def test_ten_thousand_entities(admin):
 
 def test_client_metrics_subscriptions(admin):
     values = {"interval.ms": "60000", "metrics": "org.apache.kafka.consumer.", "match": "client_id=app-.*"}
-    admin.alter_client_metrics_subscription("BASIC", values).result(30)
-    assert "BASIC" in eventually(lambda: admin.list_client_metrics_subscriptions().result(30), bool)
-    found = admin.describe_client_metrics_subscription("BASIC").result(30)
+    admin.alter_client_metrics_subscription("BASIC", values).result(60)
+    assert "BASIC" in eventually(lambda: admin.list_client_metrics_subscriptions().result(60), bool)
+    found = admin.describe_client_metrics_subscription("BASIC").result(60)
     assert (found.interval_ms, found.match) == (60_000, ("client_id=app-.*",))
     assert found.metrics == ("org.apache.kafka.consumer.",)
     with pytest.raises(ClusterError):
-        admin.alter_client_metrics_subscription("BASIC", {"interval.ms": "99"}).result(30)
-    admin.delete_client_metrics_subscription("BASIC").result(30)
-    eventually(lambda: admin.list_client_metrics_subscriptions().result(30), lambda names: "BASIC" not in names)
+        admin.alter_client_metrics_subscription("BASIC", {"interval.ms": "99"}).result(60)
+    admin.delete_client_metrics_subscription("BASIC").result(60)
+    eventually(lambda: admin.list_client_metrics_subscriptions().result(60), lambda names: "BASIC" not in names)
 
 
 FILE = """
@@ -300,7 +300,7 @@ def test_who_may_not_is_told_what_is_needed(ca, tmp_path, capsys):
             assert "DESCRIBE_CONFIGS on the cluster is needed" in capsys.readouterr().err
         assert quotas.main(["--list", *server]) == 1
         assert "topic _kclient_quota_units" in capsys.readouterr().err
-        assert admin.describe_client_quotas().result(30) == {}
+        assert admin.describe_client_quotas().result(60) == {}
 
 
 def test_apache_kafka_takes_no_requests_per_second(capsys):

@@ -41,7 +41,7 @@ def _alter_backoff(admin: AdminClient, value: str | None) -> None:
     (done,) = admin.incremental_alter_configs(
         [ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])]
     ).values()
-    done.result(20)
+    done.result(60)
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ class Table:
         self.servers = cluster.bootstrap_servers
         self.topic = topic
         rolling = {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.01", **config}
-        admin.create_topics([NewTopic(topic, 1, 1, config=rolling)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 1, 1, config=rolling)])[topic].result(60)
         self.producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
 
     def write(self, *pairs: tuple[bytes, bytes | None]) -> None:
         for key, value in pairs:
             self.producer.produce(self.topic, value, key)
-            assert self.producer.flush(20) == 0
+            assert self.producer.flush(60) == 0
 
     def end_segment(self) -> None:
         time.sleep(0.1)
@@ -105,7 +105,7 @@ def test_of_each_key_the_newest_stays_where_it_was(cluster: Any, unique: Unique,
     message = consumer.poll(20)
     assert message is not None
     assert (message.offset(), message.value()) == (3, b"1")
-    assert consumer.get_watermark_offsets(TopicPartition(table.topic, 0), 20)[0] == 0
+    assert consumer.get_watermark_offsets(TopicPartition(table.topic, 0), 60)[0] == 0
     consumer.close()
 
 

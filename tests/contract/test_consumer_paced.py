@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(150)
 def create(cluster: Any, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+        future.result(60)
 
 
 def read(consumer: Consumer, seconds: float) -> list[tuple[float, Message]]:

@@ -33,7 +33,7 @@ def test_a_revocation_aborts_the_transaction_in_which_produce_waits(cluster: Any
 
     def on_revoke(_consumer: Any, partitions: list[TopicPartition]) -> None:
         if len(moves) == 1:
-            producer.abort_transaction(20)
+            producer.abort_transaction(60)
             if anew:
                 producer.begin_transaction()
         moves.append(("revoke", len(partitions), waiting(producer)))
@@ -41,7 +41,7 @@ def test_a_revocation_aborts_the_transaction_in_which_produce_waits(cluster: Any
     consumer = Consumer({**servers, **GROUP, "group.id": topic, "enable.metrics.push": False})
     conf = {"client.id": app, "transactional.id": app, "enable.metrics.push": False}
     producer = Producer({**servers, **conf}, heartbeat=consumer)
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
     deadline = time.monotonic() + 60
     while not moves and time.monotonic() < deadline:
@@ -53,11 +53,11 @@ def test_a_revocation_aborts_the_transaction_in_which_produce_waits(cluster: Any
     # The revocation came within the produce() that waited.
     assert moves[:2] == [("assign", 2, 0), ("revoke", 2, 1)]
     # What every transactional loop does.
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.begin_transaction()
     for number in range(3):
         producer.produce(f"{topic}-copy", b"kept %d" % number)
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     producer.close()
     consumer.close()
     assert committed(cluster, f"{topic}-copy") == [b"kept 0", b"kept 1", b"kept 2"]

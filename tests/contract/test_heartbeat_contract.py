@@ -110,7 +110,7 @@ class Copier:
         self.moves.append(("revoke", len(partitions)))
         gone = {part.partition for part in partitions}
         # Inside a produce() that waits, when another member joins.
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
         self._commit(gone)
         self._forget(gone)
 

@@ -25,13 +25,13 @@ def test_an_open_transaction_is_warned_of_before_it_times_out(
     cluster.set_quota(client_id=app, producer_byte_rate=4_000)
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "transactional.id": app}
     producer = Producer({**conf, "transaction.timeout.ms": 6_000})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     begin = time.time()
     caplog.clear()
     while time.time() - begin < 4.5:
         producer.produce(topic, b"x" * 1_000)
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.close()
     (warned,) = [record for record in caplog.records if "transaction.timeout.ms=6000" in record.getMessage()]
     assert warned.levelno == logging.WARNING
@@ -47,7 +47,7 @@ def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_ca
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "transactional.id": app}
     producer = Producer({**conf, "transaction.timeout.ms": 6_000, "quota.transaction.timeout": "abort"})
     reports: list[Any] = []
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     begin = time.monotonic()
     with pytest.raises(KafkaException) as caught:
@@ -58,14 +58,14 @@ def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_ca
     assert "it was aborted" in error.str()
     # As every transactional loop does; it has nothing left to do.
     begin = time.monotonic()
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     assert time.monotonic() - begin < 1
     # Each message got its report; none is left in librdkafka.
     assert len(producer) == 0
     assert len(reports) > 3
     producer.begin_transaction()
     producer.produce(topic, b"kept")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     producer.close()
     assert committed(cluster, topic) == [b"kept"]
 
@@ -91,7 +91,7 @@ def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_r
     def report(error: Any, _message: Any) -> None:
         reports["ok" if error is None else error.name()] += 1
 
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for _ in range(400):
         producer.produce(topic, b"x" * 1_000, on_delivery=report)
@@ -111,7 +111,7 @@ def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_r
     producer.abort_transaction()
     producer.begin_transaction()
     producer.produce(topic, b"kept")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     producer.close()
     # By now the broker has read what waited.
     assert committed(cluster, topic) == [b"kept"]

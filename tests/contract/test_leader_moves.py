@@ -43,7 +43,7 @@ class Writer:
 
 
 def leader(cluster: Any) -> int:
-    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=10)
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=60)
     return int(found.topics["orders"].partitions[0].leader)
 
 
@@ -81,7 +81,7 @@ def test_a_leader_that_moves_is_followed_and_its_own_quota_waited_for(
     assert given[new] < 3 * QUOTA * 3
     state = writer.producer.quota_state()[new]
     assert (state.limit, state.source) == (QUOTA, "cluster")
-    assert writer.producer.flush(30) == 0
+    assert writer.producer.flush(60) == 0
     writer.producer.close()
     assert writer.failed == []
     assert [value[:6] for value in committed(three_brokers, "orders")] == [b"%06d" % n for n in range(writer.sent)]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 def _create(cluster: Any, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+        future.result(60)
 
 
 def _consumer(cluster: Any, group: str, **conf: Any) -> Consumer:
@@ -40,7 +40,7 @@ def test_what_was_produced_is_read_back_in_order(cluster: Any, unique: Unique, c
     producer = Producer(conf)
     for number in range(500):
         producer.produce(topic, str(number), key=b"k", headers={"n": str(number)})
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     consumer = _consumer(cluster, unique("group"))
     consumer.subscribe([topic])
     messages = _read(consumer, 500)
@@ -56,11 +56,11 @@ def test_watermarks_and_offsets_for_times(cluster: Any, unique: Unique) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(10):
         producer.produce(topic, b"v", timestamp=1_000_000_000_000 + number * 1000)
-        producer.flush(30)
+        producer.flush(60)
     consumer = _consumer(cluster, unique("group"))
     try:
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 20) == (0, 10)
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_000_000_004_500)], 20)
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 60) == (0, 10)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_000_000_004_500)], 60)
         assert found.offset == 5
     finally:
         consumer.close()
@@ -72,7 +72,7 @@ def test_a_group_goes_on_where_it_committed(cluster: Any, unique: Unique) -> Non
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(20):
         producer.produce(topic, str(number))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     first = _consumer(cluster, group, **{"enable.auto.commit": False})
     first.subscribe([topic])
     message = _read(first, 5)[-1]
@@ -111,7 +111,7 @@ def test_a_topic_can_be_created_once(cluster: Any, unique: Unique) -> None:
     topic = unique("t")
     _create(cluster, topic, 3)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    assert len(admin.list_topics(topic, 20).topics[topic].partitions) == 3
+    assert len(admin.list_topics(topic, 60).topics[topic].partitions) == 3
     with pytest.raises(KafkaException) as refused:
         _create(cluster, topic)
     assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS

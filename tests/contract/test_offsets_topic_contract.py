@@ -33,7 +33,7 @@ def records_of(cluster, group, count):
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
     reader = Consumer(conf)
     try:
-        partitions = reader.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
+        partitions = reader.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions
         reader.assign([TopicPartition(TOPIC, index, 0) for index in partitions])
         found, until = [], time.monotonic() + 60
         while len(found) < count:

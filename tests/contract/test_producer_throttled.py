@@ -36,7 +36,7 @@ def produce(producer: Producer, topic: str, count: int, *, keyed: bool = False) 
     for number in range(count):
         key = str(number) if keyed else None
         producer.produce(topic, b"%06d" % number + PAD, key=key, on_delivery=reports)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return reports
 
 
@@ -105,7 +105,7 @@ def threads_share(cluster: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     # 600 kB at 100 kB/s is 6 s; what is idle may go ahead.
     assert time.monotonic() - begin >= 4
     producer.close()
@@ -126,7 +126,7 @@ def hands_over_in_parts(cluster: Any) -> None:
     producer.close()
     assert reports.partitions == {0: 200}
     hasty = Producer({**conf, "max.block.ms": 200})
-    assert hasty.flush(5) == 0
+    assert hasty.flush(60) == 0
     more: list[dict[str, Any]] = [{"value": b"%06d" % number + PAD} for number in range(200, 600)]
     went = hasty.produce_batch(topic, more)
     assert 0 < went < 400
@@ -204,7 +204,7 @@ def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Uni
             cluster.set_quota(client_id=app, producer_byte_rate=400_000)
         if count > 1_000:
             time.sleep(0.0005)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert reports.failed == []
     assert read_back(cluster, topic, 1, count) == ids(count)

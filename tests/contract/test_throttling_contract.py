@@ -18,13 +18,13 @@ WINDOW_S = 10.0
 def _create(cluster: Any, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+        future.result(60)
 
 
 def _one_batch(conf: dict[str, Any], topic: str, messages: int) -> None:
     """Sends `messages` of 1,000 bytes as the one batch of one request."""
     producer = Producer({"linger.ms": 60_000, "batch.num.messages": messages, **conf})
-    producer.list_topics(topic, 30)  # or flush() may send what has found its partition, and the rest after it
+    producer.list_topics(topic, 60)  # or flush() may send what has found its partition, and the rest after it
     for _ in range(messages):
         producer.produce(topic, b"x" * 1000)
     assert producer.flush(60) == 0
@@ -64,7 +64,7 @@ def test_the_throttled_request_is_answered_at_once_and_the_connection_muted_afte
     _create(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id, "linger.ms": 500})
-    producer.list_topics(topic, 20)
+    producer.list_topics(topic, 60)
     took = []
     for messages in (120, 1):
         begin = time.monotonic()
@@ -153,7 +153,7 @@ def test_every_broker_counts_for_itself(three_brokers: Any, unique: Unique) -> N
             "throttle_cb": on_throttle,
         }
     )
-    partitions = producer.list_topics(topic, 20).topics[topic].partitions
+    partitions = producer.list_topics(topic, 60).topics[topic].partitions
     for partition, messages in enumerate((60, 70, 20)):
         for _ in range(messages):
             producer.produce(topic, b"x" * 1000, partition=partition)

@@ -31,7 +31,7 @@ def _throttle_of_60_kb(cluster: Any, topic: str, user: str, client_id: str, mech
             "throttle_cb": on_throttle,
         }
     )
-    producer.list_topics(topic, 30)  # or flush() may send what has found its partition, and the rest after it
+    producer.list_topics(topic, 60)  # or flush() may send what has found its partition, and the rest after it
     for _ in range(60):
         producer.produce(topic, b"x" * 1000)
     assert producer.flush(60) == 0
@@ -94,7 +94,7 @@ def test_whoever_does_not_log_in_is_anonymous(secure_cluster: Any, unique: Uniqu
             "throttle_cb": lambda event: heard.append(event.throttle_time),
         }
     )
-    producer.list_topics(topic, 30)  # or flush() may send what has found its partition, and the rest after it
+    producer.list_topics(topic, 60)  # or flush() may send what has found its partition, and the rest after it
     for _ in range(60):
         producer.produce(topic, b"x" * 1000)
     assert producer.flush(60) == 0

@@ -66,7 +66,7 @@ def connected(cluster: Any, client_id: str = "contract", servers: str | None = N
 def create_topic(cluster: Any, topic: str) -> None:
     """Creates a topic of one partition and waits until its leader serves it, which is later than the answer."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
     asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])
     deadline = time.monotonic() + 60

@@ -61,7 +61,7 @@ def _fill(conf: dict[str, str]) -> None:
     producer = Producer(conf)
     for number in range(100):
         producer.produce("orders", f"order {number}")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def _environment() -> dict[str, str]:

@@ -32,6 +32,13 @@ def test_a_crowd_that_arrives_at_once_settles_within_half_a_minute(quota):
     assert after_ms <= 15_000
 
 
+def test_newcomers_to_a_large_quota_soon_have_their_share():
+    found = fleet(101, quota=52_428_800, clients=16, seconds=90, changes=(Change(50_000, 16),))
+    after_ms = found.settling[-1].after_ms
+    assert after_ms is not None
+    assert after_ms <= 20_000
+
+
 @pytest.mark.parametrize(("clients", "more"), [(4, 4), (7, 1), (1, 1), (8, -4), (2, -1)])
 def test_arrivals_and_departures_settle_within_half_a_minute(clients, more):
     found = fleet(quota=1_048_576, clients=clients, seconds=180, changes=(Change(120_000, more),))

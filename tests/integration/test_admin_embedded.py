@@ -42,12 +42,12 @@ def test_ten_thousand_alterations_in_one_call(admin, broker):
     admin.alter_client_quotas(
         [setting(entity, producer_byte_rate=1000.0 + n) for n, entity in enumerate(entities)]
     ).all().result(60)
-    found = admin.describe_client_quotas().result(30)
+    found = admin.describe_client_quotas().result(60)
     assert len(found) == 10_000
     assert found[entities[7777]] == {"producer_byte_rate": 8777.0}
     assert sum(1 for seen in broker.requests if seen.api_key == ALTER) == 5
     some = ClientQuotaFilter.contains([ClientQuotaFilterComponent.of_prefix("user", "user-77")])
-    assert len(admin.describe_client_quotas(some).result(30)) == 111
+    assert len(admin.describe_client_quotas(some).result(60)) == 111
 
 
 def test_a_few_are_resolved_without_fetching_the_many(admin, broker):
@@ -57,21 +57,21 @@ def test_a_few_are_resolved_without_fetching_the_many(admin, broker):
             setting(of(user="u", client_id="c"), producer_byte_rate=20.0),
             *(setting(of(user=f"other-{n}"), producer_byte_rate=1.0) for n in range(500)),
         ]
-    ).all().result(30)
+    ).all().result(60)
     before = sum(seen.response_bytes for seen in broker.requests)
     wanted = of(user="u", client_id="c")
     (found,) = admin.describe_effective_client_quotas([wanted], include_overrides=True).values()
-    consumer, producer = found.result(30)
+    consumer, producer = found.result(60)
     assert sum(seen.response_bytes for seen in broker.requests) - before < 1000
     assert (producer.value, [entry.value for entry in producer.overrides]) == (20.0, [10.0])
     assert (consumer.value, consumer.decided_by.entity) == (5.0, of(user=DEFAULT))
-    assert admin.index_client_quotas().result(30).describe(wanted)[1].value == 20.0
+    assert admin.index_client_quotas().result(60).describe(wanted)[1].value == 20.0
     many = [of(user=f"other-{n}", client_id="x") for n in range(100)]
     results = admin.describe_effective_client_quotas([*many, wanted, of(ip="1.2.3.4")])
-    assert [quota.value for quota in results[many[5]].result(30)] == [5.0, 1.0]
-    assert results[wanted].result(30)[1].value == 20.0
+    assert [quota.value for quota in results[many[5]].result(60)] == [5.0, 1.0]
+    assert results[wanted].result(60)[1].value == 20.0
     with pytest.raises(ConfigError, match="effective quotas are those of"):
-        results[of(ip="1.2.3.4")].result(30)
+        results[of(ip="1.2.3.4")].result(60)
 
 
 def test_an_answer_of_89_is_repeated_after_its_time(admin, broker):
@@ -84,15 +84,15 @@ def test_an_answer_of_89_is_repeated_after_its_time(admin, broker):
         return AlterClientQuotasResponse(throttle_time_ms=150, entries=[entry])
 
     broker.control(ALTER, refuse)
-    admin.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().result(30)
+    admin.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().result(60)
     first, second = [seen.at_ms for seen in broker.requests if seen.api_key == ALTER]
     assert second - first >= 150
-    assert admin.describe_client_quotas().result(30) == {of(user="u"): {"producer_byte_rate": 1.0}}
+    assert admin.describe_client_quotas().result(60) == {of(user="u"): {"producer_byte_rate": 1.0}}
 
 
 def test_a_connection_that_breaks_is_replaced_and_a_dead_cluster_is_told(admin, broker):
     broker.control(ALTER, lambda _: HANG_UP, times=3)
-    admin.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().result(30)
+    admin.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().result(60)
     broker.close()
     error = (
         admin.alter_client_quotas([setting(of(user="u"), producer_byte_rate=2.0)], request_timeout=1)
@@ -102,7 +102,7 @@ def test_a_connection_that_breaks_is_replaced_and_a_dead_cluster_is_told(admin, 
     (reason,) = error.unknown.values()
     assert isinstance(reason, AlterationUnknownError)
     with pytest.raises(ClusterError):
-        admin.describe_client_quotas(request_timeout=1).result(30)
+        admin.describe_client_quotas(request_timeout=1).result(60)
 
 
 def test_validate_only_alters_nothing_and_still_judges(admin):
@@ -110,19 +110,19 @@ def test_validate_only_alters_nothing_and_still_judges(admin):
         [setting(of(user="a"), producer_byte_rate=1.0), setting(of(user="b"), producer_byte_rate=-1.0)],
         validate_only=True,
     )
-    assert results[of(user="a")].result(30) is None
+    assert results[of(user="a")].result(60) is None
     with pytest.raises(ClusterError, match="must be greater than 0"):
-        results[of(user="b")].result(30)
-    assert admin.describe_client_quotas().result(30) == {}
+        results[of(user="b")].result(60)
+    assert admin.describe_client_quotas().result(60) == {}
 
 
 def test_an_entity_type_that_the_broker_does_not_know(admin):
     odd = ClientQuotaFilter.contains([ClientQuotaFilterComponent.of_entity_type("group")])
     with pytest.raises(ClusterError, match="no entity type group") as caught:
-        admin.describe_client_quotas(odd).result(30)
+        admin.describe_client_quotas(odd).result(60)
     assert caught.value.error_code == 35
     with pytest.raises(ClusterError, match="Unhandled client quota entity type: group"):
-        admin.alter_client_quotas([setting(ClientQuotaEntity({"group": "g"}), x=1.0)]).all().result(30)
+        admin.alter_client_quotas([setting(ClientQuotaEntity({"group": "g"}), x=1.0)]).all().result(60)
 
 
 def test_wrong_arguments(admin):
@@ -134,24 +134,24 @@ def test_wrong_arguments(admin):
 
 
 def test_client_metrics_subscriptions(admin):
-    assert admin.list_client_metrics_subscriptions().result(30) == []
+    assert admin.list_client_metrics_subscriptions().result(60) == []
     values = {"interval.ms": "60000", "metrics": "org.apache.kafka.consumer., a", "match": "client_id=app-.*"}
-    admin.alter_client_metrics_subscription("BASIC", values).result(30)
-    assert admin.list_client_metrics_subscriptions().result(30) == ["BASIC"]
-    found = admin.describe_client_metrics_subscription("BASIC").result(30)
+    admin.alter_client_metrics_subscription("BASIC", values).result(60)
+    assert admin.list_client_metrics_subscriptions().result(60) == ["BASIC"]
+    found = admin.describe_client_metrics_subscription("BASIC").result(60)
     assert (found.interval_ms, found.match, found.metrics) == (
         60_000,
         ("client_id=app-.*",),
         ("org.apache.kafka.consumer.", "a"),
     )
-    admin.alter_client_metrics_subscription("BASIC", {"interval.ms": None}).result(30)
-    assert admin.describe_client_metrics_subscription("BASIC").result(30).interval_ms == 300_000
+    admin.alter_client_metrics_subscription("BASIC", {"interval.ms": None}).result(60)
+    assert admin.describe_client_metrics_subscription("BASIC").result(60).interval_ms == 300_000
     with pytest.raises(ClusterError):
-        admin.alter_client_metrics_subscription("BASIC", {"interval.ms": "99"}).result(30)
-    admin.delete_client_metrics_subscription("BASIC").result(30)
-    assert admin.describe_client_metrics_subscription("BASIC").result(30) is None
+        admin.alter_client_metrics_subscription("BASIC", {"interval.ms": "99"}).result(60)
+    admin.delete_client_metrics_subscription("BASIC").result(60)
+    assert admin.describe_client_metrics_subscription("BASIC").result(60) is None
     with pytest.raises(ConfigError, match="needs one"):
-        admin.delete_client_metrics_subscription("").result(30)
+        admin.delete_client_metrics_subscription("").result(60)
 
 
 async def test_the_asyncio_twin(broker):
@@ -181,7 +181,7 @@ def test_brokers_that_do_not_know_the_api(broker):
     broker.control(18, without_quotas, times=None)
     with QuotaAdmin({"bootstrap.servers": broker.bootstrap_servers}) as old:
         with pytest.raises(ClusterError, match="DescribeClientQuotas") as caught:
-            old.describe_client_quotas().result(30)
+            old.describe_client_quotas().result(60)
         assert caught.value.error_code == 35
         error = old.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().exception(30)
         assert "0 of 1 entities were altered" in str(error)

@@ -101,7 +101,7 @@ async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: Embed
     assert "stats" in said
     assert 1 in said[2:]
     async with AIOConsumer(conf(broker)) as again:
-        (committed,) = await again.committed([TopicPartition("orders", 0)], 5)
+        (committed,) = await again.committed([TopicPartition("orders", 0)], 60)
     assert committed.offset == 10
 
 

@@ -213,7 +213,7 @@ async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: Embedde
 async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker: EmbeddedBroker) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=50_000)
     producer = AIOProducer(conf(broker, **{"transactional.id": "t"}), batch_size=40)
-    await producer.init_transactions(10)
+    await producer.init_transactions(60)
     await producer.begin_transaction()
     for number in range(100):
         await producer.produce("orders", b"%06d" % number + PAD)
@@ -229,7 +229,7 @@ async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker:
 
 async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(broker: EmbeddedBroker) -> None:
     producer = AIOProducer(conf(broker, **{"transactional.id": "t", "max.block.ms": 300, "linger.ms": 0}))
-    await producer.init_transactions(10)
+    await producer.init_transactions(60)
     await producer.begin_transaction()
     broker.throttle_next(PRODUCE, 60_000)
     await producer.produce("orders", b"000000")
@@ -239,7 +239,7 @@ async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(b
     await producer.flush(60)
     assert isinstance(refused.exception(), QuotaThrottledError)
     with pytest.raises(KafkaException) as caught:
-        await producer.commit_transaction(5)
+        await producer.commit_transaction(60)
     assert caught.value.args[0].txn_requires_abort()
     await producer.close()
 
@@ -248,7 +248,7 @@ async def overdue(broker: EmbeddedBroker, **more: Any) -> AIOProducer:
     """In a transaction that the throttle will have time out."""
     own = {"transactional.id": "t", "transaction.timeout.ms": 4_000, "quota.transaction.timeout": "abort"}
     producer = AIOProducer(conf(broker, **own, **more), batch_size=2)
-    await producer.init_transactions(10)
+    await producer.init_transactions(60)
     await producer.begin_transaction()
     broker.throttle_next(PRODUCE, 3_600_000)
     await producer.produce("orders", b"000000" + PAD)
@@ -300,7 +300,7 @@ async def test_what_only_waits_for_its_futures_learns_from_them_and_aborts_itsel
     told = await asyncio.wait_for(asyncio.gather(*futures, return_exceptions=True), 60)
     assert any(isinstance(error, KafkaException) and error.args[0].txn_requires_abort() for error in told)
     # Nothing was done behind the application's back: the transaction is there still, for it to abort.
-    await producer.abort_transaction(5)
+    await producer.abort_transaction(60)
     await begin_in_vain(producer)
     await producer.close()
 

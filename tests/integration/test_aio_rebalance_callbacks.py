@@ -47,7 +47,7 @@ async def consumer() -> Rebalanced:
 async def made(broker: EmbeddedBroker, consumer: Any, **conf: Any) -> AIOProducer:
     own = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "transactional.id": "t", **conf}
     producer = AIOProducer(own, batch_size=5, heartbeat=consumer)
-    await producer.init_transactions(10)
+    await producer.init_transactions(60)
     await producer.begin_transaction()
     return producer
 
@@ -73,7 +73,7 @@ async def test_a_callback_flushes_or_produces_while_produce_waits(
     begin = time.monotonic()
     await over_produce(producer)
     await asyncio.wait_for(consumer.done.wait(), 20)
-    await producer.commit_transaction(20)
+    await producer.commit_transaction(60)
     assert time.monotonic() - begin < 20
     await producer.close()
     values = committed(broker, "orders")
@@ -82,18 +82,18 @@ async def test_a_callback_flushes_or_produces_while_produce_waits(
 
 
 async def abort(producer: AIOProducer) -> None:
-    await producer.abort_transaction(20)
+    await producer.abort_transaction(60)
 
 
 async def abort_and_begin(producer: AIOProducer) -> None:
-    await producer.abort_transaction(20)
+    await producer.abort_transaction(60)
     await producer.begin_transaction()
 
 
 async def fill_and_commit(producer: AIOProducer) -> None:
     for _ in range(4):
         await producer.produce("orders", PAD)
-    await producer.commit_transaction(20)
+    await producer.commit_transaction(60)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ async def test_what_waits_in_a_transaction_that_a_callback_ends_is_refused(
     with pytest.raises(KafkaException, match="while this call waited") as caught:
         await call(producer)
     assert caught.value.args[0].txn_requires_abort()
-    await producer.abort_transaction(20)
+    await producer.abort_transaction(60)
     await producer.begin_transaction()
     await producer.produce("orders", b"next")
-    await producer.commit_transaction(20)
+    await producer.commit_transaction(60)
     await producer.close()
     assert committed(broker, "orders") == [b"next"]
 
@@ -125,7 +125,7 @@ async def test_a_callback_that_fails_costs_no_message(broker: EmbeddedBroker, co
     producer = await made(broker, consumer)
     consumer.producer, consumer.due = producer, [fail]
     futures = await over_produce(producer)
-    await producer.commit_transaction(20)
+    await producer.commit_transaction(60)
     await producer.close()
     assert [type(error) for error in told] == [ValueError]
     assert [future.exception() for future in futures] == [None] * 30
@@ -149,7 +149,7 @@ async def test_a_real_revocation_aborts_while_produce_waits(broker: EmbeddedBrok
     async def on_revoke(_consumer: Any, _partitions: Any) -> None:
         moves.append("revoke")
         if len(moves) == 2:
-            await producer.abort_transaction(20)
+            await producer.abort_transaction(60)
 
     await consumer.subscribe(["work"], on_assign=on_assign, on_revoke=on_revoke)
     while not moves:
@@ -160,10 +160,10 @@ async def test_a_real_revocation_aborts_while_produce_waits(broker: EmbeddedBrok
         await asyncio.wait_for(produce_forever(producer), 20)
     assert moves[:2] == ["assign", "revoke"]
     joining.cancel()
-    await producer.abort_transaction(20)
+    await producer.abort_transaction(60)
     await producer.begin_transaction()
     await producer.produce("orders", b"next")
-    await producer.commit_transaction(20)
+    await producer.commit_transaction(60)
     await other.close()
     await consumer.unsubscribe()
     await producer.close()

@@ -34,7 +34,7 @@ def servers() -> Iterator[str]:
         filler = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 20})
         for number in range(2 * EACH):
             filler.produce("orders", b"x" * 100, partition=number % 2)
-        assert filler.flush(30) == 0
+        assert filler.flush(60) == 0
         yield broker.bootstrap_servers
 
 
@@ -185,7 +185,7 @@ def test_a_signal_after_a_partition_has_come_back_from_another_member(servers: s
     while len(reader.seen[0]) < 30:
         reader.take(consumer.consume(10, 1))
     reader.lose(FIRST)
-    assert [part.offset for part in consumer.committed([FIRST], 10)] == [len(reader.seen[0])]
+    assert [part.offset for part in consumer.committed([FIRST], 60)] == [len(reader.seen[0])]
     committed_before(servers, reader.group, [100])
     reader.regain(FIRST)
     reader.seen[0] = list(range(100))
@@ -225,7 +225,7 @@ def test_what_was_held_through_a_change_of_sizes_is_committed_before_anything_co
     assert not consumer._held
     assert consumer.position([FIRST])[0].offset == EACH
     consumer.commit(asynchronous=False)
-    assert consumer.committed([FIRST], 10)[0].offset == EACH
+    assert consumer.committed([FIRST], 60)[0].offset == EACH
 
 
 def test_a_partition_that_goes_between_two_batches_of_a_change_of_sizes(
@@ -251,7 +251,7 @@ def test_a_partition_that_goes_between_two_batches_of_a_change_of_sizes(
     consumer._pull = pulled  # type: ignore[method-assign]
     consumer._change_sizes(NEAR)
     assert counts[0] == 20
-    assert [part.offset for part in consumer.committed([FIRST], 10)] == [len(reader.seen[0])]
+    assert [part.offset for part in consumer.committed([FIRST], 60)] == [len(reader.seen[0])]
     before = len(reader.seen[0])
     reader.until(lambda: len(reader.seen[1]) >= EACH)
     assert reader.seen[1] == list(range(EACH))
@@ -399,4 +399,4 @@ def test_watermarks_are_those_of_the_client_that_fetches(servers: str, reader: R
     consumer._change_sizes(NEAR)
     reader.until(lambda: len(reader.seen[0]) >= EACH)
     assert consumer.get_watermark_offsets(FIRST, cached=True) == (0, EACH)
-    assert consumer.get_watermark_offsets(FIRST, 10) == (0, EACH)
+    assert consumer.get_watermark_offsets(FIRST, 60) == (0, EACH)

@@ -123,7 +123,7 @@ def test_a_topic_of_wrong_configuration_is_not_there_at_all(configs):
             broker.create_topic("t", 3, {"retention.bytes": "5"})
         assert (
             len(
-                AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t", 10).topics["t"].partitions
+                AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t", 60).topics["t"].partitions
             )
             == 3
         )

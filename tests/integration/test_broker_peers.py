@@ -56,9 +56,9 @@ def test_confluent_kafka_finds_offsets_by_time_and_by_place(cluster):
     assert producer.flush(60) == 0
     consumer = Consumer({**conf, "group.id": "g"})
     for time_ms, offset in ((0, 0), (1_035, 4), (1_090, 9), (1_091, -1)):
-        (found,) = consumer.offsets_for_times([TopicPartition("t", 0, time_ms)], 10)
+        (found,) = consumer.offsets_for_times([TopicPartition("t", 0, time_ms)], 60)
         assert found.offset == offset
-    assert consumer.get_watermark_offsets(TopicPartition("t", 0), 10) == (0, 10)
+    assert consumer.get_watermark_offsets(TopicPartition("t", 0), 60) == (0, 10)
     consumer.close()
     admin = AdminClient(conf)
     (future,) = admin.list_offsets({TopicPartition("t", 0): OffsetSpec.max_timestamp()}).values()
@@ -76,7 +76,7 @@ def test_confluent_kafka_administers_topics(cluster):
     with pytest.raises(KafkaException, match="already exists"):
         admin.create_topics([NewTopic("made", 1, 1)])["made"].result()
     admin.create_partitions([NewPartitions("made", 5)])["made"].result()
-    described = admin.list_topics("made", 10).topics["made"].partitions
+    described = admin.list_topics("made", 60).topics["made"].partitions
     assert [sorted(partition.replicas) for partition in described.values()] == [[1, 2]] * 5
     resource = ConfigResource("topic", "made")
     (configs,) = (future.result() for future in admin.describe_configs([resource]).values())

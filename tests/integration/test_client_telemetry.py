@@ -243,6 +243,6 @@ from kclient_quota import Producer
 producer = Producer({{"bootstrap.servers": "{cluster.bootstrap_servers}", "client.id": "script"}})
 assert producer.client_instance_id(10)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
     assert wait_until(lambda: pushes(cluster, "script"))
     assert [push.terminating for push in pushes(cluster, "script")] == [True]

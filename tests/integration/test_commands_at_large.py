@@ -216,7 +216,7 @@ def completed(script, *words):
 COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1}
 _{words[0].replace("-", "_")}
 printf '%s\\n' "${{COMPREPLY[@]}}" """
-    done = subprocess.run(["bash", "-c", ask], check=False, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(["bash", "-c", ask], check=False, capture_output=True, text=True, timeout=60)
     assert not done.stderr
     return set(done.stdout.split())
 

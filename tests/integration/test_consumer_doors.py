@@ -347,7 +347,7 @@ def test_as_a_context_manager_it_closes_and_a_closed_one_says_so(broker: Embedde
         with pytest.raises(RuntimeError, match="Consumer closed"):
             call()
     with PlainConsumer(conf_of(broker, topic)) as plain:
-        assert plain.committed([TopicPartition(topic, 0)], 5)[0].offset == 3
+        assert plain.committed([TopicPartition(topic, 0)], 60)[0].offset == 3
 
 
 def test_the_state_and_the_metrics_speak_kafkas_names(broker: EmbeddedBroker, topic: str) -> None:

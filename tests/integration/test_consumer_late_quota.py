@@ -40,7 +40,7 @@ def cluster() -> Iterator[EmbeddedBroker]:
         )
         for number in range(EACH * PARTITIONS):
             producer.produce("orders", b"x" * 1_000, partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         yield embedded
 
 
@@ -112,7 +112,7 @@ def test_it_is_followed_at_once_and_sizes_go_back_when_it_has_gone(cluster: Embe
     consumer.commit(asynchronous=False)
     consumer.close()
     plain = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
-    committed = plain.committed([TopicPartition("orders", number) for number in range(PARTITIONS)], 10)
+    committed = plain.committed([TopicPartition("orders", number) for number in range(PARTITIONS)], 60)
     assert [part.offset for part in committed] == [EACH] * PARTITIONS
     plain.close()
 

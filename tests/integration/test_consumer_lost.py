@@ -31,7 +31,7 @@ def test_next_to_nothing_is_thrown_away_but_for_a_seek(broker: EmbeddedBroker) -
     filler = confluent_kafka.Producer({**conf, "linger.ms": 100, "batch.size": 16_384})
     for _ in range(3_000):
         filler.produce("orders", b"x" * 1_000)
-    assert filler.flush(30) == 0
+    assert filler.flush(60) == 0
     consumer = Consumer({**conf, "client.id": "app", "group.id": "app", "consumer_byte_rate": QUOTA})
     try:
         consumer.assign([TopicPartition("orders", 0, 0)])

@@ -55,7 +55,7 @@ def consumer_of(broker: EmbeddedBroker, topic: str, cls: type = Consumer, **conf
 def committed(broker: EmbeddedBroker, topic: str, partition: int = 0) -> int:
     consumer = consumer_of(broker, topic, PlainConsumer)
     try:
-        return int(consumer.committed([TopicPartition(topic, partition)], 10)[0].offset)
+        return int(consumer.committed([TopicPartition(topic, partition)], 60)[0].offset)
     finally:
         consumer.close()
 
@@ -322,11 +322,11 @@ def test_send_offsets_to_transaction_speaks_of_what_was_received(broker: Embedde
     receive(consumer, 4)
     hold(consumer, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.send_offsets_to_transaction(
         consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 10
     )
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
     consumer.close()
     assert committed(broker, topic) == 4

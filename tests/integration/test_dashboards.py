@@ -72,7 +72,7 @@ def filled(bootstrap, url):
                 producer.produce("t", b"x" * 2_000)
                 producer.poll(0)
                 consumer.poll(0.02)
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 families = list(parse_text(answer.read().decode()))
             found = {}
             for sample in (sample for family in families for sample in family.samples):
@@ -256,7 +256,7 @@ def test_limits_that_are_not_known_are_not_shown_and_that_is_said_once(caplog):
 
     limits = LimitSeries(refused, every_s=0.01)
     for _ in range(3):
-        assert asked.acquire(timeout=10)
+        assert asked.acquire(timeout=60)
     assert limits([]) == []
     limits.close(5_000)
     assert caplog.text.count("limits of quotas are not on the page: not allowed") == 1

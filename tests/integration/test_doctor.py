@@ -107,7 +107,7 @@ def fill(cluster, value, count=120, **conf):
     with Producer(conf) as producer:
         for number in range(count):
             producer.produce("orders", value(number), partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
 
 def order(number):

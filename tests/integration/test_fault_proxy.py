@@ -56,7 +56,7 @@ def proxy(echo):
 
 @pytest.fixture
 def client(proxy):
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client:
         yield client
 
 
@@ -118,7 +118,7 @@ def test_a_cut_is_a_reset_and_new_connections_work(proxy, client):
     assert proxy.cut() == 1
     with pytest.raises(ConnectionResetError):
         client.recv(1)
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as again:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as again:
         assert send_and_read(again, b"hello again") == b"hello again"
 
 
@@ -130,7 +130,7 @@ def test_a_stall_holds_everything_and_lets_it_go(proxy, client):
     with pytest.raises(TimeoutError):
         client.recv(1)
     client.settimeout(10)
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as late:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as late:
         late.sendall(b"late")
         proxy.resume()
         assert read(client, 4) == b"held"
@@ -144,7 +144,7 @@ def test_a_half_open_connection_is_silent_for_ever_and_new_ones_work(proxy, clie
     client.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.recv(1)
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as again:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as again:
         assert send_and_read(again, b"hello again") == b"hello again"
 
 
@@ -159,15 +159,15 @@ def test_some_are_stalled_and_all_arrive_in_order(proxy, client):
 def test_refusing_and_taking_again(proxy):
     proxy.refuse()
     # the reset may come as early as while connecting
-    with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as refused:
+    with pytest.raises(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as refused:
         refused.recv(1)
     proxy.refuse(is_refusing=False)
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as taken:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as taken:
         assert send_and_read(taken, b"hello") == b"hello"
 
 
 def test_nothing_listens_upstream():
-    with FaultProxy(1) as proxy, socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+    with FaultProxy(1) as proxy, socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client:
         with pytest.raises(ConnectionError):
             client.recv(1)
         assert proxy.connections == 0
@@ -221,7 +221,7 @@ def log_ends(servers):
     consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "looks"})
     try:
         return [
-            consumer.get_watermark_offsets(confluent_kafka.TopicPartition("orders", partition), timeout=10)[1]
+            consumer.get_watermark_offsets(confluent_kafka.TopicPartition("orders", partition), timeout=60)[1]
             for partition in range(3)
         ]
     finally:

@@ -44,7 +44,7 @@ def test_java_resumes_in_its_group(broker, java, protocol):
         "--to-earliest", "--execute",
     )  # fmt: skip
     group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    assert [p.offset for p in group.committed([TopicPartition("t", 0), TopicPartition("t", 1)], 10)] == [0, 15]
+    assert [p.offset for p in group.committed([TopicPartition("t", 0), TopicPartition("t", 1)], 60)] == [0, 15]
     group.close()
     listed = java(GROUPS, "--bootstrap-server", broker.bootstrap_servers, "--list", "--state")
     assert ["g", "Empty"] in [line.split() for line in listed.splitlines()]
@@ -55,7 +55,7 @@ def test_java_resumes_in_its_group(broker, java, protocol):
 def test_java_writes_in_transactions(broker, java):
     servers = broker.bootstrap_servers
     open_one = Producer({"bootstrap.servers": servers, "transactional.id": "x", "log_level": 0})
-    open_one.init_transactions(10)
+    open_one.init_transactions(60)
     open_one.begin_transaction()
     open_one.produce("t", b"aborted", partition=0)
     assert open_one.flush(60) == 0
@@ -63,7 +63,7 @@ def test_java_writes_in_transactions(broker, java):
     assert [line.split()[3] for line in listed.splitlines() if line.startswith("x")] == ["Ongoing"]
     described = java(TRANSACTIONS, "--bootstrap-server", servers, "describe", "--transactional-id", "x")
     assert "t-0" in described
-    open_one.abort_transaction(10)
+    open_one.abort_transaction(60)
     size = ["--num-records", "500", "--record-size", "20", "--throughput", "1000", "--transaction-duration-ms", "100"]
     printed = java(PRODUCER, "--topic", "t", *size, "--producer-props", f"bootstrap.servers={servers}")
     assert "500 records sent" in printed

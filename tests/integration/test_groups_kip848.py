@@ -155,11 +155,11 @@ def test_administration(broker):
 def test_a_transaction_commits_offsets_of_a_kip848_group(broker):
     fill(broker, 8)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     with consumer(broker) as first:
         until(lambda got: len(got) == 8, first)
         producer.begin_transaction()
         producer.produce("u", b"out")
-        producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 10)
-        producer.commit_transaction(10)
-        assert {p.offset for p in first.committed(first.assignment(), 10)} == {2}
+        producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 60)
+        producer.commit_transaction(60)
+        assert {p.offset for p in first.committed(first.assignment(), 60)} == {2}

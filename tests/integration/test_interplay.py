@@ -82,7 +82,7 @@ def test_leaders_that_move_and_new_partitions_are_followed(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_partitions([NewPartitions("orders", 2 * PARTITIONS)])["orders"].result(60)
     produce_for(3)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     producer.close()
     assert delivered.failed == []
     assert set(delivered.partitions) == set(range(2 * PARTITIONS))
@@ -108,7 +108,7 @@ def test_a_learnt_limit_holds_for_what_librdkafka_compresses(cluster: EmbeddedBr
         noise = chance.randbytes(150)
         producer.produce("orders", b"%06d" % sent + noise + b"x" * 1_850, b"one", on_delivery=delivered)
         sent += 1
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     took_s = time.monotonic() - begin
     assert delivered.failed == []
     assert throttles
@@ -130,7 +130,7 @@ def test_messages_bigger_than_any_grant_go_one_after_the_other(cluster: Embedded
     delivered = Delivered()
     for number in range(6):
         producer.produce("orders", b"%06d" % number + bytes(300_000), partition=0, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert delivered.failed == []
     assert read_back(cluster, PARTITIONS, 6) == ids(6)
 

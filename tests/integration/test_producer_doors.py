@@ -249,15 +249,15 @@ def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> N
 
 def test_transactions_go_through_the_gate(broker: EmbeddedBroker) -> None:
     producer = made(conf(broker, **{"transactional.id": "t1", "producer_byte_rate": 200_000}))
-    producer.init_transactions(5)
+    producer.init_transactions(60)
     for round_ in range(2):
         producer.begin_transaction()
         for _ in range(100):
             producer.produce("orders", b"x" * 1_000)
         if round_:
-            producer.abort_transaction(10)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
     producer.close()
     group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "r", "isolation.level": "read_committed"}
     consumer = confluent_kafka.Consumer(group)

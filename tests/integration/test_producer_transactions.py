@@ -23,7 +23,7 @@ def in_transaction(
     conf = {"transactional.id": "t", "transaction.timeout.ms": timeout_ms, "quota.transaction.timeout": policy}
     reports = Reports()
     producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0, **conf})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     broker.throttle_next(PRODUCE, throttle_ms)
     producer.produce("orders", b"first", on_delivery=reports)
@@ -50,7 +50,7 @@ def test_a_transaction_that_a_throttle_would_have_time_out_is_aborted_before_whe
     # It waits until what was sent before is out of the way of a new one.
     producer.begin_transaction()
     producer.produce("orders", b"next")
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
 
 
 def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: EmbeddedBroker) -> None:
@@ -89,13 +89,13 @@ def test_offsets_are_sent_when_the_throttle_is_over_and_the_heartbeat_goes_on(
     broker: EmbeddedBroker, policy: str
 ) -> None:
     beats: list[float] = []
-    producer, reports = in_transaction(broker, policy, 1_500, timeout_ms=20_000)
+    producer, reports = in_transaction(broker, policy, 3_000, timeout_ms=60_000)
     producer._heartbeat = lambda: beats.append(time.monotonic())
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     offsets = [TopicPartition("orders", 0, 1)]
-    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
-    producer.commit_transaction(10)
-    assert consumer.committed(offsets, 10)[0].offset == 1
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
+    producer.commit_transaction(60)
+    assert consumer.committed(offsets, 60)[0].offset == 1
     consumer.close()
     assert reports.seen == {"ok": 2}
     assert len(beats) > 5
@@ -117,7 +117,7 @@ def test_near_its_end_a_transaction_goes_on_but_one_answer_at_a_time(broker: Emb
     conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
     times = {"transaction.timeout.ms": 12_000, "message.timeout.ms": 6_000}
     producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf, **times})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     begin = time.monotonic()
     early, late = [], []
@@ -143,11 +143,11 @@ def test_a_commit_within_its_time_waits_for_the_quota(broker: EmbeddedBroker) ->
     broker.set_quota(client_id="app", producer_byte_rate=20_000)
     conf = {"transactional.id": "t", "quota.transaction.timeout": "abort", "linger.ms": 0}
     producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for _ in range(15):
         producer.produce("orders", b"x" * 1_000)
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
     with pytest.raises(KafkaException, match=r"[Ss]tate"):
         producer.commit_transaction(1)
 
@@ -158,7 +158,7 @@ def test_closing_with_a_transaction_open_does_not_wait_for_a_cluster_that_is_gon
     with EmbeddedBroker(topics={"orders": 1}) as broker:
         conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t", "max.block.ms": 500}
         producer = made(conf)
-        producer.init_transactions(10)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"v")
         assert producer.flush(60) == 0
@@ -171,7 +171,7 @@ def test_closing_with_a_transaction_open_does_not_wait_for_a_cluster_that_is_gon
 def test_closing_aborts_a_transaction_that_is_open(broker: EmbeddedBroker) -> None:
     conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t"}
     producer = made(conf)
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("orders", b"v")
     assert producer.close()

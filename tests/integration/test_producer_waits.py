@@ -177,5 +177,5 @@ def test_without_any_delay_everything_arrives(caplog: pytest.LogCaptureFixture) 
         with Producer(conf) as producer:
             for number in range(60):
                 producer.produce("orders", b"x" * 1_000, key=str(number))
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

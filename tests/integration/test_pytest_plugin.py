@@ -16,7 +16,7 @@ SERVICE = """
         sender = producer(conf)
         for number in range(count):
             sender.produce("orders", b"x" * 1000, key=str(number), headers={"number": str(number)})
-        assert sender.flush(30) == 0
+        assert sender.flush(60) == 0
         return sender
 """
 
@@ -89,7 +89,7 @@ def test_a_wrong_mark_is_said_in_words(pytester: pytest.Pytester, mark: str, sai
 def test_records_leave_out_what_was_aborted_and_keep_what_is_doubled(kafka_broker) -> None:
     conf = {"bootstrap.servers": kafka_broker.bootstrap_servers, "transactional.id": "t"}
     with Producer(conf) as producer:
-        producer.init_transactions(10)
+        producer.init_transactions(60)
         for name, ends in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
             producer.begin_transaction()
             producer.produce("orders", name, headers=[("why", None)])
@@ -102,4 +102,4 @@ def test_records_leave_out_what_was_aborted_and_keep_what_is_doubled(kafka_broke
         every = kafka_broker.records("orders", uncommitted=True)
         assert [record.value for record in every] == [b"kept", b"dropped", b"open"]
         assert every[0].headers == (("why", None),)
-        producer.abort_transaction(10)
+        producer.abort_transaction(60)

@@ -87,7 +87,7 @@ def test_ctrl_c_while_the_collector_is_away_loses_nothing_and_is_heeded_at_once(
 
 
 def read(url):
-    with urllib.request.urlopen(url, timeout=20) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         return response.read().decode()
 
 

@@ -40,7 +40,7 @@ def test_nothing_comes_twice(again: bool) -> None:
         filler = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
         for number in range(2 * EACH):
             filler.produce("orders", b"x" * 100, partition=number % 2)
-        assert filler.flush(30) == 0
+        assert filler.flush(60) == 0
         consumer = Consumer({**conf, "consumer_byte_rate": 50_000_000})
         consumer.incremental_assign([first_part, second_part])
         seen: dict[int, list[int]] = {0: [], 1: []}

@@ -57,7 +57,7 @@ def test_an_orderly_restart_keeps_records_offsets_and_quotas(tmp_path):
     with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
         assert read_all(broker) == [str(number).encode() for number in range(100)]
         group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-        assert group.committed([TopicPartition("t", 0)], 10)[0].offset == 42
+        assert group.committed([TopicPartition("t", 0)], 60)[0].offset == 42
         group.close()
         quotas = broker._call(lambda: {str(e): dict(v) for e, v in broker._running().cluster.quotas.items()})
         assert quotas == {"{client-id=slow}": {"producer_byte_rate": 1234.0}}
@@ -88,7 +88,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path):
         assert acknowledged, "something must have been acknowledged for this to prove anything"
         assert acknowledged <= set(stored)
         group = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-        assert group.committed([TopicPartition("t", 0)], 10)[0].offset >= last_commit
+        assert group.committed([TopicPartition("t", 0)], 60)[0].offset >= last_commit
         group.close()
 
 
@@ -118,10 +118,10 @@ def _write_until_killed(address, process, acknowledged, last_commit):
 def test_a_transaction_cut_off_by_the_end_of_the_broker_is_not_read(tmp_path):
     with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "log_level": 0})
-        producer.init_transactions(10)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("t", b"committed")
-        producer.commit_transaction(10)
+        producer.commit_transaction(60)
         producer.begin_transaction()
         producer.produce("t", b"open")
         assert producer.flush(60) == 0

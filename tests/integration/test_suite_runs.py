@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Write a file of tests below `tests/DIRECTORY` and run it; the exit status and what was printed."""
-    monkeypatch.delenv("CI", raising=False)
+    for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'telemetry'}")
 
     def play(directory, text, *arguments, **environment):

@@ -29,23 +29,23 @@ def send_offsets(producer: Producer) -> None:
 
 
 def abort(producer: Producer) -> None:
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
 
 
 def abort_and_begin(producer: Producer) -> None:
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.begin_transaction()
 
 
 def commit_and_begin(producer: Producer) -> None:
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     producer.begin_transaction()
 
 
 def throttled(broker: EmbeddedBroker, end: Call) -> Producer:
     """In a transaction, behind a throttle that lasts for a while; the first heartbeat meets a rebalance."""
     producer = made({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, "transactional.id": "t"})
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     broker.throttle_next(PRODUCE, THROTTLE_MS)
     producer.produce("orders", b"first")
@@ -78,10 +78,10 @@ def test_what_waits_in_a_transaction_that_is_over_is_refused(broker: EmbeddedBro
     assert error.txn_requires_abort()
     assert not error.fatal()
     # What every transactional loop does then; where none is open it has nothing left to do.
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     producer.begin_transaction()
     producer.produce("orders", b"next")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     assert committed(broker, "orders") == ([b"first"] if end is commit_and_begin else []) + [b"next"]
 
 
@@ -91,7 +91,7 @@ def test_flush_and_commit_tell_that_it_was_not_this_one(broker: EmbeddedBroker, 
     stuck(producer, Reports())
     with pytest.raises(KafkaException, match="while this call waited"):
         call(producer)
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)
     assert committed(broker, "orders") == []
 
 
@@ -102,5 +102,5 @@ def test_who_does_not_abort_is_told_again(broker: EmbeddedBroker) -> None:
             call(producer)
     producer.begin_transaction()
     producer.produce("orders", b"next")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     assert committed(broker, "orders") == [b"next"]

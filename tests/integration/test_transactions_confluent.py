@@ -23,7 +23,7 @@ def transactional(broker, transactional_id="x", **config):
             **{key.replace("_", "."): value for key, value in config.items()},
         }
     )
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     return producer
 
 
@@ -64,12 +64,12 @@ def test_committed_records_are_read_and_aborted_ones_are_not(broker):
     write(producer, "a", "b")
     assert read(broker) == []
     assert read(broker, "read_uncommitted") == ["a", "b"]
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
     assert read(broker) == ["a", "b"]
     write(producer, "c", "d")
-    producer.abort_transaction(10)
+    producer.abort_transaction(60)
     write(producer, "e")
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
     assert read(broker) == ["a", "b", "e"]
     assert read(broker, "read_uncommitted") == ["a", "b", "c", "d", "e"]
 
@@ -78,9 +78,9 @@ def test_an_open_transaction_holds_up_what_comes_after_it(broker):
     first, second = transactional(broker, "x"), transactional(broker, "y")
     write(first, "a")
     write(second, "b")
-    second.commit_transaction(10)
+    second.commit_transaction(60)
     assert read(broker) == []
-    first.abort_transaction(10)
+    first.abort_transaction(60)
     assert read(broker) == ["b"]
 
 
@@ -92,7 +92,7 @@ def test_a_waiting_reader_is_woken_by_the_commit(broker):
     consumer.assign([TopicPartition("out", 0, 0)])
     write(producer, "a")
     assert consumer.poll(0.3) is None
-    producer.commit_transaction(10)
+    producer.commit_transaction(60)
     started = time.monotonic()
     message = consumer.poll(5)
     assert message.value() == b"a"
@@ -105,10 +105,10 @@ def test_a_second_producer_with_the_same_id_fences_the_first(broker):
     write(first, "a")
     second = transactional(broker)
     with pytest.raises(KafkaException) as caught:
-        first.commit_transaction(10)
+        first.commit_transaction(60)
     assert caught.value.args[0].fatal()
     write(second, "b")
-    second.commit_transaction(10)
+    second.commit_transaction(60)
     assert read(broker) == ["b"]
 
 
@@ -121,10 +121,10 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker):
     time.sleep(1.2)
     write_other = transactional(broker, "y")
     write(write_other, "b")
-    write_other.commit_transaction(10)
+    write_other.commit_transaction(60)
     assert read(broker) == ["b"], "the aborted one no longer holds up the log"
     with pytest.raises(KafkaException):
-        producer.commit_transaction(10)
+        producer.commit_transaction(60)
 
 
 def test_consume_transform_produce_moves_offsets_with_the_records(broker):
@@ -155,11 +155,11 @@ def test_consume_transform_produce_moves_offsets_with_the_records(broker):
 
     first, producer = consumer(), transactional(broker)
     write(producer, *(m.value() for m in take(first, 10)))
-    producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 10)
-    producer.commit_transaction(10)
+    producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 60)
+    producer.commit_transaction(60)
     write(producer, *(m.value() for m in take(first, 5)))
-    producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 10)
-    producer.abort_transaction(10)
+    producer.send_offsets_to_transaction(first.position(first.assignment()), first.consumer_group_metadata(), 60)
+    producer.abort_transaction(60)
     first.close()
 
     second = consumer()
@@ -180,8 +180,8 @@ def test_a_member_that_has_lost_its_group_may_not_commit_in_a_transaction(broker
     consumer.close()
     producer.begin_transaction()
     with pytest.raises(KafkaException, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
-        producer.send_offsets_to_transaction([TopicPartition("t", 0, 1)], metadata, 10)
-    producer.abort_transaction(10)
+        producer.send_offsets_to_transaction([TopicPartition("t", 0, 1)], metadata, 60)
+    producer.abort_transaction(60)
 
 
 def test_transactions_on_three_brokers():
@@ -190,6 +190,6 @@ def test_transactions_on_three_brokers():
         for number, producer in enumerate(producers):
             write(producer, f"{number}a", f"{number}b")
         for producer in producers[:3]:
-            producer.commit_transaction(10)
-        producers[3].abort_transaction(10)
+            producer.commit_transaction(60)
+        producers[3].abort_transaction(60)
         assert read(broker) == ["0a", "0b", "1a", "1b", "2a", "2b"]

@@ -39,16 +39,16 @@ def produce(broker, topic, numbers, **conf):
 def transact(broker):
     conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 5}
     producer = Producer(conf)
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for round_ in range(6):
         producer.begin_transaction()
         for number in range(5):
             producer.produce("gaps", b"%d/%d" % (round_, number), partition=0)
         producer.flush(60)
         if round_ % 2:
-            producer.abort_transaction(10)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
 
 
 def values(frame):

@@ -9,7 +9,7 @@ ON_REQUEST = ("certify", "faults", "fuzz", "grids", "peers", "soak", "versions")
 """Directories with a make target of the same name each; where there is none there are no such tests yet."""
 
 MEASURED, SPARK, KAFKA = "measured", "spark", "kafka"
-WORKERS = {MEASURED: 1, SPARK: 1, KAFKA: 2}
+WORKERS = {MEASURED: 1, SPARK: 2, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {
