@@ -59,7 +59,7 @@ def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_ca
     # As every transactional loop does; it has nothing left to do.
     begin = time.monotonic()
     producer.abort_transaction(60)
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 10
     # Each message got its report; none is left in librdkafka.
     assert len(producer) == 0
     assert len(reports) > 3

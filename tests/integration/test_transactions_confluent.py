@@ -94,9 +94,9 @@ def test_a_waiting_reader_is_woken_by_the_commit(broker):
     assert consumer.poll(0.3) is None
     producer.commit_transaction(60)
     started = time.monotonic()
-    message = consumer.poll(5)
+    message = consumer.poll(60)
     assert message.value() == b"a"
-    assert time.monotonic() - started < 4.5
+    assert time.monotonic() - started < 9.5, "of the 10 s that a fetch may be held"
     consumer.close()
 
 
