@@ -30,7 +30,7 @@ from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetch_sizes import sizes_for
+from kclient_quota.pacing.fetch_sizes import MOST_FETCH_BYTES, sizes_for
 from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
 
 logger = logging.getLogger("kclient_quota")
@@ -107,11 +107,13 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         self._events: deque[Any] = deque()
         self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
         self._is_asking = False
+        self._asked_at_ms = now_ms
         self._said_too_large = 0
         final = {
             **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
             "throttle_cb": self._events.append,
         }
+        self._fetch_bytes = int(final.get("fetch.max.bytes", MOST_FETCH_BYTES))
         # Threads that look after a consumer must not keep it alive.
         me = ref(self)
         self._telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
@@ -171,7 +173,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         if not self._is_asking:
             with self._pace.lock:
                 pacer.asks()
-            self._is_asking = True
+            self._is_asking, self._asked_at_ms = True, SYSTEM_CLOCK.now_ms()
         messages = interruptible(super().poll, timeout_ms / 1000)
         now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
@@ -182,7 +184,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
             finally:  # whatever comes, a Ctrl-C too: others of this process wait for the answer
                 self._is_asking = False
                 with self._pace.lock:
-                    pacer.answered(received, now_ms)
+                    pacer.answered(received, self._asked_at_ms, now_ms)
             for broker in received:
                 self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._hear()
@@ -192,8 +194,9 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         """Wire bytes of each broker, about."""
         payloads: dict[Place, list[int]] = {}
         for message in messages:
-            payloads.setdefault((message.topic(), message.partition()), []).append(len(message))
-        received = {place: wire_bytes(len(sizes), sum(sizes)) for place, sizes in payloads.items()}
+            nbytes = len(message) + len(message.key() or b"") + _header_bytes(message)
+            payloads.setdefault((message.topic(), message.partition()), []).append(nbytes)
+        received = {place: wire_bytes(len(sizes), sum(sizes), self._fetch_bytes) for place, sizes in payloads.items()}
         if not self._paces or self._limit.unlimited:
             return {ANY_BROKER: sum(received.values())}
         return self._leaders.by_broker(received, now_ms)
@@ -278,7 +281,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         if self._is_asking:
             self._is_asking = False
             with self._pace.lock:
-                self._pace.pacer.answered({}, SYSTEM_CLOCK.now_ms())
+                self._pace.pacer.answered({}, self._asked_at_ms, SYSTEM_CLOCK.now_ms())
         close_theirs, closed, failures = super().close, Event(), list[BaseException]()
 
         def close() -> None:
@@ -305,6 +308,11 @@ def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, A
         return dict(conf)
     sizes = sizes_for(limit.byte_rate).conf
     return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}
+
+
+def _header_bytes(message: Any) -> int:
+    """What a record's headers are on the wire, about."""
+    return sum(len(key.encode()) + len(value or b"") + 4 for key, value in message.headers() or ())
 
 
 def _metrics_of(me: "ReferenceType[ShareConsumer]") -> dict[MetricName, float]:

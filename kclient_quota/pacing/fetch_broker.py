@@ -96,7 +96,7 @@ class BrokerPace:
 
     def _forget_times(self, now_ms: int) -> None:
         """The clock has jumped back: what was remembered lies in the future now."""
-        self.window = FetchWindow(self.window.samples, self.window.window_ms)
+        self.window.forget()
         self.share.rebase(now_ms - self._asked_at_ms)
         self.throttled_until_ms = self._hold_until_ms = self._at_ms = self._seen_at_ms = now_ms
 

@@ -26,6 +26,12 @@ class FetchWindow:
         self._events: deque[tuple[int, float]] = deque()
         self._rate: SampledRate | None = SampledRate(samples, window_ms)
 
+    def forget(self) -> None:
+        """Be empty again."""
+        self.expected = None
+        self._events.clear()
+        self._rate = SampledRate(self.samples, self.window_ms)
+
     @property
     def least_window_ms(self) -> int:
         """What a rate is measured over at the least: all windows but one."""

@@ -17,17 +17,24 @@ from math import inf
 from typing import Final, NamedTuple
 
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetch_share import TARGET
+from kclient_quota.pacing.lumps import LUMP_MS, Lumps
+from kclient_quota.pacing.share_window import UNSURE_MS, ShareWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
-BATCH_BYTES: Final = 80
-"""What a batch and its answer cost beside the records: 61 bytes of header, and some of the response's own."""
+BATCH_BYTES: Final = 61
+"""What a batch costs beside its records: its header."""
+ANSWER_BYTES: Final = 120
+"""What an answer of one partition costs beside its batches."""
 RECORD_BYTES: Final = 12
 """What a record costs beside its key and value, at most where it has no headers."""
 LOOK_MS: Final = 1_000
 """How often is looked when the next batch fits."""
 ANY_BROKER: Final = -1
 """Has the account of what came from nobody knows where."""
+_UNEVEN: Final = 4
+"""The batch for which an answer had no room may be so many times as large as those in it."""
+_EQUAL: Final = 1e-6
 _LIKE: Final = 0.5
 """A batch of less than this part of the expected one is a rest, not the size of the next."""
 _FADE: Final = 0.95
@@ -53,50 +60,81 @@ class ShareState(NamedTuple):
 class _Account:
     """One broker's pace, and what was received from it."""
 
-    def __init__(self, pace: BrokerPace, now_ms: int) -> None:
-        self.pace = pace
+    def __init__(self, limit: float | None, samples: int, window_ms: int, now_ms: int) -> None:
+        self.window = ShareWindow(samples, window_ms)
+        self.pace = BrokerPace(limit, self.window, now_ms)
+        self.lumps = Lumps(samples, window_ms)
         self.paid = 0.0
         self.looked_until_ms = now_ms
         self.too_large = 0
         self.received_bytes = 0
 
-    def wait_ms(self, asking: int, now_ms: int) -> int:
-        """How long this broker must not be asked, with `asking` requests under way."""
+    def wait_ms(self, asking: int, now_ms: int, *, alone: bool) -> int:
+        """How long this broker must not be asked.
+
+        Args:
+            asking: requests under way.
+            now_ms: now.
+            alone: whether it is the only broker.
+        """
         pace = self.pace
         paid, self.paid = self.paid, 0.0
         if pace.settle(paid, now_ms) == inf:
             return 0
-        wait_ms = max(pace.throttled_until_ms - now_ms, 0 if pace.big_batches else pace.wait_ms())
+        if alone and self.in_lumps:
+            level_ms = self.lumps.wait_ms(self.byte_rate, pace.batch, now_ms)
+        else:
+            level_ms = 0 if pace.big_batches else pace.wait_ms()
+        wait_ms = max(pace.throttled_until_ms - now_ms, level_ms)
         if wait_ms <= 0 and now_ms >= self.looked_until_ms:
             wait_ms = max(0, self._fits_at_ms(asking, now_ms) - now_ms)
             # looking costs more than waiting: once a second will do as long as nothing comes
             self.looked_until_ms = now_ms + min(wait_ms, LOOK_MS)
         return max(wait_ms, self.looked_until_ms - now_ms)
 
+    @property
+    def byte_rate(self) -> float:
+        """What the window may hold, in bytes per second: all of the limit where nobody else is known to have a part."""
+        share = self.pace.share
+        is_whole = share.limit is not None and share.rate >= (TARGET - _EQUAL) * share.limit
+        return share.ceiling if is_whole else min(share.rate, share.ceiling)
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second aimed at."""
+        return self.byte_rate if self.in_lumps else self.pace.rate
+
+    @property
+    def in_lumps(self) -> bool:
+        """Whether batches are so large that they are not taken evenly."""
+        pace = self.pace
+        return pace.share.limit is not None and pace.batch * 1000.0 >= LUMP_MS * self.byte_rate
+
     def _fits_at_ms(self, asking: int, now_ms: int) -> int:
         """When all that may be under way and one batch more fit into the window."""
         pace = self.pace
-        byte_rate = min(pace.share.rate, pace.share.ceiling)
+        byte_rate = self.byte_rate
         if byte_rate == inf:
             return now_ms
-        window = pace.window
+        window = self.window
         most = byte_rate * window.least_window_ms / 1000.0
         return window.fits_at_ms(min(pace.batch, most) * (1 + asking), byte_rate, now_ms)
 
-    def received(self, nbytes: int, now_ms: int) -> None:
-        """A batch has come."""
+    def received(self, nbytes: int, asked_ms: int, now_ms: int) -> None:
+        """A batch has come, in an answer that was given at `asked_ms` at the earliest."""
         pace = self.pace
         self.received_bytes += nbytes
         if nbytes >= _LIKE * pace.batch:
             pace.batch = max(float(nbytes), pace.batch * _FADE)
-        pace.window.received(nbytes, now_ms)
+        self.window.answered(nbytes, asked_ms, now_ms)
+        self.lumps.took(nbytes, self.byte_rate, pace.batch, now_ms)
         pace.share.on_free(now_ms)
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """An answer was refused."""
         pace = self.pace
         limit = pace.share.limit
-        window = pace.window
+        window = self.window
         if limit is not None:
             # What others have of the quota is within it, so the rest of the throttle is the answer's own size.
             refused = limit * throttle_ms / 1000.0
@@ -104,6 +142,7 @@ class _Account:
                 self.too_large = int(refused)
             pace.batch = max(pace.batch, min(refused, limit * window.least_window_ms / 1000.0))
         pace.on_throttle(throttle_ms, now_ms)
+        window.answered(0, now_ms - 2 * UNSURE_MS, now_ms)  # nobody tells when
 
 
 class SharePacer:
@@ -129,10 +168,10 @@ class SharePacer:
     def states(self, now_ms: int) -> dict[int, ShareState]:
         """What is known of each broker that anything was heard of; of ANY_BROKER before that."""
         if not self._accounts:
-            return {ANY_BROKER: ShareState(BrokerPace(self._limit, FetchWindow(*self._window), now_ms).rate, 0, 0, 0)}
+            return {ANY_BROKER: ShareState(inf if self._limit is None else self._limit, 0, 0, 0)}
         return {
             broker: ShareState(
-                account.pace.rate,
+                account.rate,
                 max(0, account.pace.throttled_until_ms - now_ms),
                 account.received_bytes,
                 account.too_large,
@@ -144,19 +183,27 @@ class SharePacer:
         """How long not to ask; 0 to ask now, None until the limit changes: the next batch fits no window."""
         if self.too_large:
             return None
-        return max((account.wait_ms(self._asking, now_ms) for account in self._accounts.values()), default=0)
+        accounts = self._accounts.values()
+        alone = len(accounts) == 1
+        return max((account.wait_ms(self._asking, now_ms, alone=alone) for account in accounts), default=0)
 
     def asks(self) -> None:
         """A request is under way whose answer may bring a batch."""
         self._asking += 1
 
-    def answered(self, nbytes: Mapping[int, int], now_ms: int) -> None:
-        """What `asks` told of has brought so much of each broker, nothing when it was given up."""
+    def answered(self, nbytes: Mapping[int, int], asked_ms: int, now_ms: int) -> None:
+        """What `asks` told of has brought so much of each broker, nothing when it was given up.
+
+        Args:
+            nbytes: by broker.
+            asked_ms: nothing had come yet.
+            now_ms: now it has.
+        """
         self._asking -= 1
         for account in self._accounts.values():
             account.looked_until_ms = now_ms
         for broker, received in nbytes.items():
-            self._account(broker, now_ms).received(received, now_ms)
+            self._account(broker, now_ms).received(received, asked_ms, now_ms)
         busy = [account for account in self._accounts.values() if account.pace.window.total(now_ms) > 0]
         for account in busy:
             account.paid += sum(nbytes.values()) / len(busy)
@@ -177,11 +224,33 @@ class SharePacer:
     def _account(self, broker: int, now_ms: int) -> _Account:
         found = self._accounts.get(broker)
         if found is None:
-            pace = BrokerPace(self._limit, FetchWindow(*self._window), now_ms)
-            found = self._accounts[broker] = _Account(pace, now_ms)
+            found = self._accounts[broker] = _Account(self._limit, *self._window, now_ms)
         return found
 
 
-def wire_bytes(records: int, payload: int) -> int:
-    """What records of `payload` bytes of keys and values are on the wire, about; they came uncompressed."""
-    return payload + records * RECORD_BYTES + BATCH_BYTES if records else 0
+def wire_bytes(records: int, payload: int, fetch_bytes: int) -> int:
+    """What records of `payload` bytes of keys, values and headers are on the wire, about; they came uncompressed.
+
+    Nobody tells how many batches they were. But a broker adds batches to an answer until the next one would exceed
+    `fetch.max.bytes`. So they are taken for as many as may have filled it, and where none can have, as at the log's
+    end, for as many as there can be.
+
+    Args:
+        records: how many.
+        payload: their bytes.
+        fetch_bytes: `fetch.max.bytes`; a first batch that is larger comes whole.
+    """
+    if not records:
+        return 0
+    bare = payload + records * RECORD_BYTES
+    most = max(1, min(records, (fetch_bytes - bare) // BATCH_BYTES))
+    batches = 0
+    if not _fills(bare, most, fetch_bytes):
+        while batches < most and _fills(bare, batches + 1, fetch_bytes):
+            batches += 1
+    return bare + (batches or most) * BATCH_BYTES + ANSWER_BYTES
+
+
+def _fills(bare: int, batches: int, fetch_bytes: int) -> bool:
+    """Whether after so many batches there may have been no room for the next one."""
+    return (bare + batches * BATCH_BYTES) * (batches + _UNEVEN) > fetch_bytes * batches

@@ -77,6 +77,11 @@ class SampledRate(_SampledStat):
     def __init__(self, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS) -> None:
         super().__init__(samples, window_ms, 0.0)
 
+    @property
+    def opened_ms(self) -> int | None:
+        """When the newest sample began; None while there is none."""
+        return self._starts[self._current] if self._starts else None
+
     def record(self, value: float, now_ms: int) -> None:
         """Add `value` (also zero or negative: it is an event all the same) at `now_ms`."""
         starts = self._starts

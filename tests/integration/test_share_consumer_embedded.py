@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 import kclient_quota
@@ -16,6 +17,7 @@ from kclient_quota.certify.scenes.preparing import configure_group
 pytestmark = pytest.mark.timeout(180)
 SHARE_FETCH = 78
 RECORDS = 150
+EMPTY_BYTES = 100
 
 
 class Hiding(ConsumerInterceptor):
@@ -75,6 +77,26 @@ def test_it_tells_of_itself_as_a_consumer_does(broker: EmbeddedBroker) -> None:
     assert found["fetch-throttle-time-max"] >= 1_500
     assert throttles[0].throttle_time >= 1.5
     until(lambda: any(push.terminating for push in broker.pushes))
+
+
+@pytest.mark.parametrize("records_a_batch", [1, 15])
+def test_no_byte_that_a_broker_counts_is_overlooked(broker: EmbeddedBroker, records_a_batch: int) -> None:
+    """Keys, headers, and batches of one record each, whose headers are as large as they are."""
+    broker.create_topic("small", 1)
+    with confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000}) as producer:
+        for number in range(RECORDS):
+            producer.produce("small", b"v" * 30, b"k" * 20, headers=[("traceparent", b"h" * 55), ("state", b"s" * 40)])
+            if number % records_a_batch == records_a_batch - 1:
+                producer.flush()
+    broker.set_quota(client_id="app", consumer_byte_rate=200_000)
+    with kclient_quota.ShareConsumer(conf(broker)) as consumer:
+        consumer.subscribe(["small"])
+        seen: set[int] = set()
+        until(lambda: seen.update(message.offset() for message in consumer.poll(0.5)) or len(seen) >= RECORDS)
+        ((_, state),) = consumer.quota_state().items()
+    answers = [request.response_bytes for request in broker.requests if request.api_key == SHARE_FETCH]
+    counted = sum(nbytes for nbytes in answers if nbytes > EMPTY_BYTES)
+    assert 0.98 * counted <= state.admitted <= 1.25 * counted  # what comes last may not fill an answer
 
 
 def test_each_broker_has_an_account_of_its_own() -> None:
