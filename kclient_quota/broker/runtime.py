@@ -30,6 +30,7 @@ from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 
 _BACKLOG = 512
@@ -120,14 +121,17 @@ class Runtime:
         """Read back what is stored, if anything is, and serve on every broker."""
         self._scheduler = scheduler
         self.services = Services(self.cluster, scheduler)
+        groups, transactions = self.services.get(GroupService), self.services.get(TransactionService)
+        transactions.offsets = groups.offsets
         if storage is not None:
             self._storage = storage
             try:
-                storage.restore(self.cluster, self.services.get(GroupService), self.services.get(ShareService))
+                storage.restore(self.cluster, groups, self.services.get(ShareService), transactions)
             except OSError as error:
                 raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
             storage.sync_every(scheduler)
-        self.services.get(GroupService).topic.is_told = True
+        groups.topic.records.is_told = transactions.records.is_told = True
+        transactions.resume()
         LogCleaner(self.cluster, scheduler).look()
         for broker_id in self.cluster.brokers:
             await self._serve(broker_id)

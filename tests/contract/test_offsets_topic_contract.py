@@ -28,19 +28,19 @@ def timeless(value, place):
     return value[:place] + value[place + 8 if place > 0 else len(value) + place + 8 :]
 
 
-def records_of(cluster, group, count):
-    """The first records about a group, keys and values, in the order of their partition."""
+def records_of(cluster, name, count, topic=TOPIC):
+    """The first records about a group or transactional id, keys and values, in the order of their partition."""
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
     reader = Consumer(conf)
     try:
-        partitions = reader.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions
-        reader.assign([TopicPartition(TOPIC, index, 0) for index in partitions])
+        partitions = reader.list_topics(topic, timeout=60).topics[topic].partitions
+        reader.assign([TopicPartition(topic, index, 0) for index in partitions])
         found, until = [], time.monotonic() + 60
         while len(found) < count:
             assert time.monotonic() < until, found
             for message in reader.consume(100, 0.2):
                 assert message.error() is None, message.error()
-                if message.key()[2:].startswith(text(group)):
+                if message.key()[2:].startswith(text(name)):
                     found.append((message.key(), message.value()))
     finally:
         reader.close()

@@ -5,13 +5,19 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
+from tests.contract.group_talk import Talk, fetch_offsets
+from tests.contract.test_group_transactions_contract import Producer as TransactionalProducer
+from tests.contract.test_group_transactions_contract import read_log
+
+FENCED_WHO_WRITES = 47
 
 
 def read_all(broker, count_of_partitions=1, **config):
@@ -115,7 +121,47 @@ def _write_until_killed(address, process, acknowledged, last_commit):
     return last_commit
 
 
-def test_a_transaction_cut_off_by_the_end_of_the_broker_is_not_read(tmp_path):
+@contextmanager
+def process_of(data_dir):
+    """A broker in a process of its own, which ends by SIGKILL: where it is."""
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(data_dir)], stdout=subprocess.PIPE, text=True)
+    try:
+        yield SimpleNamespace(bootstrap_servers=process.stdout.readline().strip())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_transaction_goes_on_after_kill_9(tmp_path):
+    with process_of(tmp_path) as broker, ExitStack() as stack:
+        talk = Talk(broker, stack)
+        talk.ready("g")
+        producers = [TransactionalProducer(talk, name) for name in ("goes on", "comes anew")]
+        for producer in producers:
+            assert producer.write("t", version=12) == 0
+        assert producers[0].commit_offset("g", "t", 7, version=5) == 0
+    with process_of(tmp_path) as broker, ExitStack() as stack:
+        talk = Talk(broker, stack)
+        for producer in producers:
+            producer.talk = talk
+            assert producer.write("t", version=12) == 0, "its epoch, its sequence and its transaction are known"
+        assert read_log(talk, "t", committed=True)[:2] == (4, 0), "both are open"
+        assert fetch_offsets(talk, "g", "t")[1][0][1] == -1
+        again = TransactionalProducer(talk, "comes anew")
+        assert (again.id, again.epoch) == (producers[1].id, producers[1].epoch + 2)
+        assert producers[0].end(commit=True) == 0
+    with EmbeddedBroker(data_dir=tmp_path) as broker, ExitStack() as stack:
+        for producer in (*producers, again):
+            producer.talk = Talk(broker, stack)
+        assert producers[1].write("t", version=12) == FENCED_WHO_WRITES
+        assert producers[0].end(commit=True) == 0, "asked again, it is done"
+        assert fetch_offsets(producers[0].talk, "g", "t") == (0, [(0, 7, "", 0)])
+        assert len(read_all(broker, **{"isolation.level": "read_committed"})) == 2
+        assert len(read_all(broker, **{"isolation.level": "read_uncommitted"})) == 4
+
+
+def test_an_open_transaction_is_not_read_after_an_orderly_restart(tmp_path):
     with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "log_level": 0})
         producer.init_transactions(60)

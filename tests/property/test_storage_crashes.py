@@ -7,10 +7,12 @@ it takes a part of it and the process is dead. Between two runs one bit of any f
 import logging
 import os
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,9 +24,13 @@ from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.broker.storage.disk import Disk
+from kclient_quota.broker.transactions.transaction_coordinator import TransactionState
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
-from kclient_quota.wire.batches import parse_header
+from kclient_quota.wire.batches import TRANSACTIONAL, parse_header
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, iterate_records
+from tests.unit.broker.handler_node import ManualScheduler
 
 TOPICS = ("t", "u")
 
@@ -84,7 +90,46 @@ class Truth:
     committed: dict[str, list[int | None]] = field(default_factory=dict)
     retention: dict[str, list[str | None]] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
+    producers: dict[str, "Producer"] = field(default_factory=dict)
+    fates: dict[str, dict[int, bool]] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     count: int = 0
+
+    def ended(self, topic, *, is_commit):
+        """A client knows now how a transaction has ended."""
+        producer = self.producers[topic]
+        for offset in producer.offsets:
+            self.fates.setdefault(topic, {})[offset] = is_commit
+        if is_commit and producer.position is not None:
+            self.positions[topic] = producer.position
+        producer.told()
+
+    def forget_transactions(self, topic):
+        """The topic is another one, or there is none; its producer begins anew."""
+        for kept in (self.producers, self.fates, self.positions):
+            kept.pop(topic, None)
+
+
+@dataclass
+class Producer:
+    """A transactional producer that outlives its brokers, and what it was told of its open transaction.
+
+    Attributes:
+        offsets: where its batches are.
+        position: what it was told is about to be committed.
+        asked: the end it has asked for, whose answer it never got; else None.
+    """
+
+    id: int
+    epoch: int
+    sequence: int = 0
+    offsets: list[int] = field(default_factory=list)
+    position: int | None = None
+    asked: bool | None = None
+
+    def told(self):
+        """The end that was asked for has been answered."""
+        self.offsets, self.position, self.asked = [], None, None
 
 
 class Run:
@@ -100,7 +145,10 @@ class Run:
         )
         self.groups = GroupService(self.cluster, None)
         self.shares = ShareService(self.cluster, None)
-        self.storage.restore(self.cluster, self.groups, self.shares)
+        self.transactions = TransactionService(self.cluster, ManualScheduler())
+        self.transactions.offsets = self.groups.offsets
+        self.storage.restore(self.cluster, self.groups, self.shares, self.transactions)
+        self.transactions.resume()
 
     def _topic_id(self):
         self.truth.count += 1
@@ -130,6 +178,7 @@ class Run:
             truth.topics[topic] = made.topic_id
             truth.records[topic], truth.starts[topic], truth.retention[topic] = {}, 0, [None]
             truth.committed.pop(topic, None)
+            truth.forget_transactions(topic)
         else:
             assert topic not in self.cluster.topics, "what was not acknowledged is not there"
 
@@ -138,6 +187,7 @@ class Run:
             return
         self.cluster.delete_topic(topic)
         was = self.truth.topics.pop(topic, None)
+        self.truth.forget_transactions(topic)
         if not self.saved(topic) and was is not None:
             return
         self.truth.doubtful.discard(topic)
@@ -184,6 +234,105 @@ class Run:
         else:
             assert self.cluster.config(TOPIC, topic, "retention.bytes") in told[:-1]
 
+    def _write(self, topic):
+        """A batch and a position in the producer's transaction; Produce v12 and TxnOffsetCommit v5 do the same."""
+        if topic not in self.cluster.topics or topic not in self.truth.topics:
+            return
+        try:
+            producer = self.truth.producers.get(topic) or self._producer(topic)
+            self._write_in_transaction(topic, producer)
+        except OSError:
+            return
+
+    def _producer(self, topic):
+        coordinator = self.transactions.coordinator
+        ending = coordinator.fence(topic)
+        if ending is not None:
+            self.transactions.finish(ending)
+        made = coordinator.initialize(topic, 60_000)
+        self.transactions.keep()
+        if made.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            raise OSError("the former transaction is still being ended")
+        assert made.error is ErrorCode.NONE
+        return self.truth.producers.setdefault(topic, Producer(made.producer_id, made.producer_epoch))
+
+    def _write_in_transaction(self, topic, producer):
+        place = topic, producer.id, producer.epoch, 0
+        self.resolve(topic)
+        added = self.transactions.add(*place, partitions=[(topic, 0)], groups=["h"])
+        if added is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return
+        assert added is ErrorCode.NONE, "the producer goes on whatever has become of the broker"
+        self.truth.count += 1
+        value = b"%d" % self.truth.count
+        batch = build_batch(
+            [Record(value), Record(value)],
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.sequence,
+            attributes=TRANSACTIONAL,
+        )
+        appended = self.log(topic).append(batch, leader_epoch=0, now_ms=0)
+        assert appended.error in {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}, "its sequence goes on, too"
+        if not appended.error:
+            producer.sequence += 2
+            producer.offsets.append(appended.base_offset)
+            self.truth.records[topic][appended.base_offset] = value
+            self.groups.commit_pending(producer.id, "h", topic, 0, CommittedOffset(self.truth.count))
+            producer.position = self.truth.count
+
+    def _end(self, topic, *, is_commit=True):
+        producer = self.truth.producers.get(topic)
+        if producer is None or topic not in self.cluster.topics:
+            return
+        self.resolve(topic)
+        if not producer.offsets or self.transactions.coordinator.check(topic, producer.id, producer.epoch):
+            return
+        producer.asked = is_commit
+        answer = self.transactions.coordinator.end(topic, producer.id, producer.epoch, is_commit=is_commit)
+        try:
+            self.transactions.finish(answer)
+        except OSError:
+            producer.asked = None
+            return
+        self.truth.ended(topic, is_commit=is_commit)
+
+    def _abort(self, topic):
+        self._end(topic, is_commit=False)
+
+    def resolve(self, topic):
+        """What has become of an end whose answer was lost: it is whole, or there was none."""
+        producer, transaction = self.truth.producers[topic], self.transactions.coordinator.transactions[topic]
+        if producer.asked is None:
+            return
+        if transaction.state is TransactionState.ONGOING:
+            producer.asked = None
+        else:
+            self.truth.ended(topic, is_commit=producer.asked)
+
+    def check_transactions(self, topic, forgiven):
+        """Open ones are open, ended ones ended as they were told; how many damages are still forgiven."""
+        truth, log = self.truth, self.log(topic)
+        producer = truth.producers.get(topic)
+        if producer is not None:
+            self.resolve(topic)
+            if producer.offsets:
+                transaction = self.transactions.coordinator.transactions[topic]
+                assert transaction.state is TransactionState.ONGOING
+                assert (transaction.producer_id, transaction.producer_epoch) == (producer.id, producer.epoch)
+                assert (topic, 0) in transaction.partitions
+        for offset, is_commit in truth.fates.get(topic, {}).items():
+            if offset < log.start_offset or log.damage_at(offset):
+                continue
+            assert offset < log.last_stable_offset
+            is_aborted = any(one.first_offset <= offset <= one.last_offset for one in log.transactions.aborted)
+            assert is_aborted != is_commit
+        wanted, found = truth.positions.get(topic), self.groups.committed("h", topic, 0)
+        if wanted is not None and (found is None or found.offset != wanted):
+            assert forgiven, "a position that a transaction has committed is lost"
+            forgiven -= 1
+        return forgiven
+
     def check(self, flipped):
         """Everything that was acknowledged is there, but one damaged batch (or one line of the journal)."""
         truth, forgiven = self.truth, 1 if flipped else 0
@@ -215,13 +364,18 @@ class Run:
                 if (committed and committed.offset) not in told:
                     assert forgiven, "a committed offset is lost"
                     forgiven -= 1
+            forgiven = self.check_transactions(topic, forgiven)
         for topic in self.cluster.topics:
             assert topic in truth.topics or topic in truth.doubtful
 
 
+ACTIONS = [
+    *("make", "append", "append", "append", "commit", "trim", "configure", "delete"),
+    *("write", "write", "write", "end", "end", "abort"),
+]
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["make", "append", "append", "append", "append", "commit", "trim", "configure", "delete"]),
+        st.sampled_from(ACTIONS),
         st.sampled_from(TOPICS),
     ),
     max_size=25,
@@ -266,7 +420,8 @@ def live(path, disk, truth, todo):
         # an OSError only while reading back: the disk was full before the cluster began
         assert disk.writes >= disk.fails_at
     finally:
-        disk.fails_at, is_dead, disk.is_dead = 1 << 60, disk.is_dead, False
+        # it has room again from here on
+        disk.lasts, is_dead, disk.is_dead = 0, disk.is_dead, False
         if hasattr(run, "storage"):
             # the dead let go of their lock, and say nothing more
             os.close(run.storage._lock_fd) if is_dead else run.storage.close()
@@ -288,5 +443,34 @@ def test_nothing_acknowledged_is_lost(lives):
                 damaged = Run(path, Disk(), truth)
                 damaged.check(flipped=True)
                 damaged.storage.close()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+IN_TRANSACTIONS = [(action, "t") for action in ("make", "write", "write", "end", "write", "abort", "write", "write")]
+
+
+@pytest.mark.parametrize("kills", [True, False])
+@pytest.mark.parametrize("taken", [0, 0.6])
+def test_a_transaction_goes_on_whichever_write_fails(tmp_path, taken, kills):
+    logging.disable(logging.CRITICAL)
+    try:
+        for fails_at in count(1):
+            path, truth = tmp_path / str(fails_at), Truth()
+            disk = FailingDisk(fails_at, 1, taken, kills=kills)
+            live(path, disk, truth, IN_TRANSACTIONS)
+            live(
+                path,
+                FailingDisk(1 << 60, 0, 0, kills=False),
+                truth,
+                [("write", "t"), ("end", "t"), ("write", "t"), ("abort", "t")],
+            )
+            after = Run(path, Disk(), truth)
+            after.check(flipped=False)
+            after.storage.close()
+            assert truth.doubtful or not truth.topics or truth.fates["t"], "it went on"
+            if disk.writes < fails_at:
+                break
+        assert fails_at > 25
     finally:
         logging.disable(logging.NOTSET)

@@ -4,8 +4,7 @@ Follows Kafka 4's `OffsetMetadataManager`. Offsets never expire here (Kafka: `of
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 
 MAX_METADATA_LENGTH = 4096
 NO_LEADER_EPOCH = -1
@@ -22,7 +21,21 @@ class CommittedOffset:
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class PendingOffset:
+    """A position that an open transaction is about to set.
+
+    Attributes:
+        order: the later commit has the higher one.
+        committed: the position; None once a later commit has become final, which wins.
+    """
+
+    order: int
+    committed: CommittedOffset | None
+
+
 OffsetObserver = Callable[[str, str, int, CommittedOffset | None], None]
+PendingObserver = Callable[[int, Position, PendingOffset | None], None]
 
 
 class OffsetStore:
@@ -31,26 +44,31 @@ class OffsetStore:
     Args:
         observers: told of every change (group, topic, partition, offset or None when it is deleted), so that an
             adapter can keep them across restarts. Offsets of an open transaction are not told before it commits.
+
+    Attributes:
+        pending_observers: told of what open transactions are about to set (producer id, position, offset or None when
+            there is nothing any more). What an observer raises as OSError has not happened.
     """
 
     def __init__(self, observers: Iterable[OffsetObserver] = ()) -> None:
         self.observers = list(observers)
-        self._offsets: dict[str, dict[tuple[str, int], tuple[int, CommittedOffset]]] = {}
-        self._pending: dict[int, dict[Position, tuple[int, CommittedOffset]]] = {}
-        self._order = count()
+        self.pending_observers: list[PendingObserver] = []
+        self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self._pending: dict[Position, dict[int, PendingOffset]] = {}
+        self._pending_of: dict[int, dict[Position, None]] = {}
+        self._order = 0
 
     def commit(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Set a group's position; the later commit wins."""
-        self._set(group_id, topic, partition, (next(self._order), committed))
+        self._set((group_id, topic, partition), self._next_order(), committed)
 
     def fetch(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """A group's position in one partition, or None."""
-        entry = self._offsets.get(group_id, {}).get((topic, partition))
-        return None if entry is None else entry[1]
+        return self._offsets.get(group_id, {}).get((topic, partition))
 
     def fetch_all(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """All positions of a group: (topic, partition, offset)."""
-        for (topic, partition), (_, committed) in self._offsets.get(group_id, {}).items():
+        for (topic, partition), committed in self._offsets.get(group_id, {}).items():
             yield topic, partition, committed
 
     def groups(self) -> list[str]:
@@ -62,23 +80,23 @@ class OffsetStore:
         if (topic, partition) in self._offsets.get(group_id, {}):
             self._changed(group_id, topic, partition, None)
             del self._offsets[group_id][topic, partition]
-        for positions in self._pending.values():
-            positions.pop((group_id, topic, partition), None)
+        self._forget_pending((group_id, topic, partition))
 
     def delete_group(self, group_id: str) -> None:
         """Forget all positions of a group."""
         for topic, partition in tuple(self._offsets.get(group_id, ())):
             self.delete(group_id, topic, partition)
         self._offsets.pop(group_id, None)
-        for positions in self._pending.values():
-            for position in [p for p in positions if p[0] == group_id]:
-                del positions[position]
+        for position in [position for position in self._pending if position[0] == group_id]:
+            self._forget_pending(position)
 
     def delete_topic(self, topic: str) -> None:
         """Forget all positions in a topic that has been deleted."""
         for group_id, positions in self._offsets.items():
             for _, partition in [key for key in positions if key[0] == topic]:
                 self.delete(group_id, topic, partition)
+        for position in [position for position in self._pending if position[1] == topic]:
+            self._forget_pending(position)
 
     # -- transactions
 
@@ -91,25 +109,67 @@ class OffsetStore:
         committed: CommittedOffset,
     ) -> None:
         """Set a position as part of the producer's open transaction."""
-        positions = self._pending.setdefault(producer_id, {})
-        positions[group_id, topic, partition] = (next(self._order), committed)
+        self._set_pending(producer_id, (group_id, topic, partition), PendingOffset(self._next_order(), committed))
 
     def complete(self, producer_id: int, *, commit: bool) -> None:
-        """End the producer's transaction: its positions become final, unless a later commit has overtaken them."""
-        for (group_id, topic, partition), entry in self._pending.pop(producer_id, {}).items():
-            current = self._offsets.get(group_id, {}).get((topic, partition))
-            if commit and (current is None or current[0] < entry[0]):
-                self._set(group_id, topic, partition, entry)
+        """End the producer's transaction: its positions become final, unless a later commit has overtaken them.
+
+        What an observer raises leaves the rest pending: it may be called again.
+        """
+        for position in tuple(self._pending_of.get(producer_id, ())):
+            pending = self._pending[position][producer_id]
+            if commit and pending.committed is not None:
+                self._set(position, pending.order, pending.committed)
+            self._set_pending(producer_id, position, None)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction is about to set this position."""
-        return any((group_id, topic, partition) in positions for positions in self._pending.values())
+        return (group_id, topic, partition) in self._pending
 
-    def _set(self, group_id: str, topic: str, partition: int, entry: tuple[int, CommittedOffset]) -> None:
+    def pending_producers(self) -> list[int]:
+        """Whose open transactions are about to set positions."""
+        return list(self._pending_of)
+
+    def restore_pending(self, producer_id: int, position: Position, pending: PendingOffset) -> None:
+        """Let a position be pending as it was when it was told."""
+        self._order = max(self._order, pending.order)
+        self._take_pending(producer_id, position, pending)
+
+    # -- one position
+
+    def _next_order(self) -> int:
+        self._order += 1
+        return self._order
+
+    def _set(self, position: Position, order: int, committed: CommittedOffset) -> None:
         # told first: what cannot be kept is not so
-        self._changed(group_id, topic, partition, entry[1])
-        self._offsets.setdefault(group_id, {})[topic, partition] = entry
+        self._changed(*position, committed)
+        group_id, topic, partition = position
+        self._offsets.setdefault(group_id, {})[topic, partition] = committed
+        for producer_id, pending in tuple(self._pending.get(position, {}).items()):
+            if pending.order < order and pending.committed is not None:
+                self._set_pending(producer_id, position, replace(pending, committed=None))
 
     def _changed(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         for observer in self.observers:
             observer(group_id, topic, partition, committed)
+
+    def _set_pending(self, producer_id: int, position: Position, pending: PendingOffset | None) -> None:
+        for observer in self.pending_observers:
+            observer(producer_id, position, pending)
+        self._take_pending(producer_id, position, pending)
+
+    def _take_pending(self, producer_id: int, position: Position, pending: PendingOffset | None) -> None:
+        if pending is not None:
+            self._pending.setdefault(position, {})[producer_id] = pending
+            self._pending_of.setdefault(producer_id, {})[position] = None
+            return
+        del self._pending[position][producer_id], self._pending_of[producer_id][position]
+        if not self._pending[position]:
+            del self._pending[position]
+        if not self._pending_of[producer_id]:
+            del self._pending_of[producer_id]
+
+    def _forget_pending(self, position: Position) -> None:
+        for producer_id in tuple(self._pending.get(position, ())):
+            self._set_pending(producer_id, position, None)

@@ -8,10 +8,11 @@ from typing import TypeVar, cast
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
 from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, SyncResult
-from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore, PendingOffset, Position
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
-from kclient_quota.broker.groups.offsets_topic import OffsetsTopic, share_of
+from kclient_quota.broker.groups.offsets_topic import OffsetsTopic
+from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.wire.error_codes import ErrorCode
@@ -116,6 +117,12 @@ class GroupService:
         """Set a position as part of the producer's open transaction."""
         self._forget_if_deleted(topic)
         self.offsets.commit_pending(producer_id, group_id, topic, partition, committed)
+
+    def restore_pending(self, producer_id: int, position: Position, pending: PendingOffset) -> None:
+        """Let a position be part of the producer's open transaction as it was kept."""
+        self._forget_if_deleted(position[1])
+        self.coordinator.get_or_create(position[0])
+        self.offsets.restore_pending(producer_id, position, pending)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """A group's position, or None; those in a topic that has been deleted since are gone."""

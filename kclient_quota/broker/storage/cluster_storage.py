@@ -1,14 +1,14 @@
 """What a cluster keeps across restarts in one directory: topics, records, committed offsets, quotas, configurations.
 
     metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, committed offsets,
-                                       share groups' states
+                                       share groups' states, transactions and what they are about to commit
     logs/<topic id>/<partition>/*.log  `LogFiles`: record batches, each behind a frame
     lock                               held while a broker uses the directory
 
 What is flushed when: a batch, a commit or a change of metadata has been handed to the operating system before the
 client hears of it, so the end of the process, `kill -9` included, loses nothing acknowledged. When the disk itself has
 it is `Fsync`'s to say. Members of groups are not kept, they join again; what a share group's member had acquired is
-anybody's; transactions that were open are aborted.
+anybody's; transactions that were open are open still.
 
 What cannot be written (a full disk) is not acknowledged: records are refused with KAFKA_STORAGE_ERROR, a change of
 metadata is undone in memory.
@@ -24,7 +24,7 @@ from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
-from kclient_quota.broker.groups.committed_offsets import CommittedOffset
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.request.context import Scheduler
 from kclient_quota.broker.shares.share_service import Place, ShareService
@@ -32,7 +32,7 @@ from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.journal import Journal, Key
 from kclient_quota.broker.storage.kept import KINDS
 from kclient_quota.broker.storage.topic_files import TopicFiles
-from kclient_quota.broker.transactions.transaction_service import abort_open_transactions
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 
 FORMAT = 2
@@ -104,6 +104,7 @@ class ClusterStorage:
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
         self._shares: ShareService
+        self._transactions: TransactionService
 
     def cluster_id(self, fresh: str) -> str:
         """The id of the cluster that lives here; `fresh` becomes it in an empty directory."""
@@ -113,7 +114,9 @@ class ClusterStorage:
 
     # -- reading back
 
-    def restore(self, cluster: ClusterState, groups: GroupService, shares: ShareService) -> None:
+    def restore(
+        self, cluster: ClusterState, groups: GroupService, shares: ShareService, transactions: TransactionService
+    ) -> None:
         """Fill a cluster that has no topics yet, and keep whatever changes in it from now on."""
         runs = int(self._journal.get("runs") or 0)
         cluster.reserve_producer_ids(runs * PRODUCER_IDS_PER_RUN)
@@ -126,13 +129,17 @@ class ClusterStorage:
         for key, value in self._journal.items("offset"):
             self._restore_offset(cluster, groups, key, value)
         groups.offsets.observers.append(self._keep_offset)
-        self._shares = shares
+        self._shares, self._transactions = shares, transactions
+        for key, value in self._journal.items("pending"):
+            self._restore_pending(cluster, groups, key, value)
+        groups.offsets.pending_observers.append(self._keep_pending)
+        for key, value in self._journal.items("transaction"):
+            transactions.restore(str(key[1]), value)
         for key, value in self._journal.items("share"):
             self._restore_share(cluster, key, value)
         self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.save()
-        abort_open_transactions(cluster)
 
     def _restore_topic(self, cluster: ClusterState, name: str, value: dict[str, Any]) -> None:
         known = set(cluster.brokers)
@@ -162,6 +169,16 @@ class ClusterStorage:
             return
         groups.coordinator.get_or_create(str(group_id))
         groups.commit(str(group_id), str(topic), int(partition or 0), CommittedOffset(*value))
+
+    def _restore_pending(self, cluster: ClusterState, groups: GroupService, key: Key, value: list[Any]) -> None:
+        _, producer_id, group_id, topic, partition = key
+        current = cluster.topics.get(str(topic))
+        if current is None or value[1] != current.topic_id.hex:
+            self._journal.set(*key, value=None, twice=False)
+            return
+        position = str(group_id), str(topic), int(partition or 0)
+        pending = PendingOffset(value[0], CommittedOffset(*value[2:]) if value[2:] else None)
+        groups.restore_pending(int(producer_id or 0), position, pending)
 
     def _restore_share(self, cluster: ClusterState, key: Key, value: list[Any]) -> None:
         place = _place(key)
@@ -199,6 +216,8 @@ class ClusterStorage:
             self._keep_topic(cluster, str(name[0]))
         elif kind == "share":
             self._journal.set(*change, value=self._shares.state(_place(change)), twice=False)
+        elif kind == "transaction":
+            self._journal.set(*change, value=self._transactions.state(str(name[0])))
         else:
             self._journal.set(*change, value=KINDS[str(kind)].read(cluster, tuple(name)))
 
@@ -206,6 +225,9 @@ class ClusterStorage:
         kind, *name = change
         if kind == "share":
             self._shares.restore(_place(change), value)
+            return
+        if kind == "transaction":
+            self._transactions.restore(str(name[0]), value)
             return
         if kind != "topic":
             KINDS[str(kind)].write(cluster, tuple(name), value)
@@ -253,6 +275,15 @@ class ClusterStorage:
             value = [committed.offset, committed.leader_epoch, committed.metadata]
             value += [] if topic_id is None else [topic_id.hex]
         self._journal.set("offset", group_id, topic, partition, value=value, twice=False)
+
+    def _keep_pending(self, producer_id: int, position: Position, pending: PendingOffset | None) -> None:
+        value: list[Any] | None = None
+        topic_id = self._topics.get(position[1])
+        if pending is not None and topic_id is not None:
+            of = pending.committed
+            value = [pending.order, topic_id.hex]
+            value += [] if of is None else [of.offset, of.leader_epoch, of.metadata]
+        self._journal.set("pending", producer_id, *position, value=value, twice=False)
 
     # -- the disk itself
 

@@ -1,7 +1,7 @@
 """The coordinator of transactions: who is in one, with which epoch, over which partitions; time and ids handed in.
 
-Follows Kafka 4's `TransactionCoordinator` and `TransactionMetadata` with transaction protocol version 1. Ending a
-transaction is a decision (`Ending`): the adapter writes the markers it names, then calls `complete`.
+Follows Kafka 4's `TransactionCoordinator` and `TransactionMetadata`. Ending a transaction is a decision (`Ending`): the
+adapter keeps it (`take_changed`), writes the markers that it names, and then calls `complete`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +15,8 @@ from kclient_quota.wire.error_codes import ErrorCode
 MAX_TIMEOUT_MS = 900_000
 """Kafka: `transaction.max.timeout.ms`."""
 NO_EPOCH = -1
+SECOND_PROTOCOL = 2
+"""Kafka's `transaction.version` of clients whose epochs end with their transactions (KIP-890)."""
 LAST_EPOCH = 32_767 - 1
 
 TopicPartition = tuple[str, int]
@@ -33,6 +35,7 @@ class TransactionState(StrEnum):
 
 _State = TransactionState
 _IDLE = frozenset({_State.EMPTY, _State.COMPLETE_COMMIT, _State.COMPLETE_ABORT})
+_DECIDED = frozenset({_State.PREPARE_COMMIT, _State.PREPARE_ABORT})
 
 VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyType(
     {
@@ -56,7 +59,8 @@ class Transaction:
         partitions: that the running transaction writes to.
         groups: whose offsets it commits.
         former: (producer id, epoch) of the last transaction that bumped the epoch when it ended (KIP-890), or None.
-        started_ms: when the running transaction began.
+        started_ms: when the transaction began, the last one where none runs; -1 before the first.
+        client_version: of the protocol that the client speaks: 2 when epochs end with transactions, else 0.
     """
 
     transactional_id: str
@@ -69,6 +73,7 @@ class Transaction:
     groups: set[str] = field(default_factory=set)
     started_ms: int = -1
     former: tuple[int, int] | None = None
+    client_version: int = 0
 
     def transition_to(self, target: TransactionState) -> None:
         """Move to `target` along the table `VALID_PREVIOUS_STATES`; `ValueError` otherwise."""
@@ -104,13 +109,45 @@ class TransactionCoordinator:
     Args:
         new_producer_id: hands out an id nobody has.
         max_timeout_ms: the longest transaction a producer may ask for.
+
+    Attributes:
+        transactions: by transactional id.
+        max_timeout_ms: may be set at any time.
     """
 
     def __init__(self, new_producer_id: Callable[[], int], max_timeout_ms: int = MAX_TIMEOUT_MS) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._new_producer_id = new_producer_id
-        self._max_timeout_ms = max_timeout_ms
+        self.max_timeout_ms = max_timeout_ms
         self._timers: Timers[str] = Timers()
+        self._changed: dict[str, None] = {}
+
+    # -- what an adapter keeps
+
+    def take_changed(self) -> list[str]:
+        """Transactional ids of which something has changed since the last call."""
+        changed, self._changed = list(self._changed), {}
+        return changed
+
+    def restore(self, transactional_id: str, transaction: Transaction | None, not_before_ms: int) -> None:
+        """Let a transactional id be as it was kept, None for unknown.
+
+        Args:
+            transactional_id: the id.
+            transaction: as it was; taken over.
+            not_before_ms: an ongoing one does not time out before that.
+        """
+        self._timers.cancel(transactional_id)
+        self._changed.pop(transactional_id, None)
+        if transaction is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        self.transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            ends_ms = transaction.started_ms + transaction.timeout_ms
+            self._timers.schedule(transactional_id, max(ends_ms, not_before_ms))
+
+    # -- time
 
     def next_deadline_ms(self) -> int | None:
         """When `expired` next has something to tell."""
@@ -124,6 +161,8 @@ class TransactionCoordinator:
             if transaction.state is TransactionState.ONGOING:
                 endings.append(self._fence(transaction))
         return endings
+
+    # -- requests
 
     def fence(self, transactional_id: str) -> Ending | None:
         """To be called before `initialize`: an ongoing transaction of a former producer is to be aborted."""
@@ -144,7 +183,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             return Initialized(ErrorCode.INVALID_REQUEST)
-        if not 0 < timeout_ms <= self._max_timeout_ms:
+        if not 0 < timeout_ms <= self.max_timeout_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -155,8 +194,9 @@ class TransactionCoordinator:
         if not self._next_epoch(transaction, expected):
             return Initialized(ErrorCode.PRODUCER_FENCED)
         transaction.timeout_ms = timeout_ms
-        transaction.former = None
+        transaction.former, transaction.started_ms = None, -1
         transaction.transition_to(TransactionState.EMPTY)
+        self._changed[transactional_id] = None
         return Initialized(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _next_epoch(self, transaction: Transaction, expected: tuple[int, int] | None) -> bool:
@@ -185,7 +225,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != producer_epoch:
             return ErrorCode.PRODUCER_FENCED
-        if transaction.state in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}:
+        if transaction.state in _DECIDED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE
 
@@ -198,18 +238,24 @@ class TransactionCoordinator:
         *,
         partitions: Iterable[TopicPartition] = (),
         groups: Iterable[str] = (),
+        bumps: bool = False,
     ) -> ErrorCode:
-        """AddPartitionsToTxn and AddOffsetsToTxn: begins the transaction if none runs."""
+        """AddPartitionsToTxn and AddOffsetsToTxn: begins the transaction if none runs; see `end` for `bumps`."""
         error = self.check(transactional_id, producer_id, producer_epoch)
         if error is not ErrorCode.NONE:
             return error
         transaction = self.transactions[transactional_id]
+        partitions, groups = set(partitions), set(groups)
         if transaction.state is not TransactionState.ONGOING:
             transaction.started_ms = now_ms
             self._timers.schedule(transactional_id, now_ms + transaction.timeout_ms)
+        elif partitions <= transaction.partitions and groups <= transaction.groups:
+            return ErrorCode.NONE
         transaction.transition_to(TransactionState.ONGOING)
-        transaction.partitions.update(partitions)
-        transaction.groups.update(groups)
+        transaction.client_version = SECOND_PROTOCOL if bumps else 0
+        transaction.partitions |= partitions
+        transaction.groups |= groups
+        self._changed[transactional_id] = None
         return ErrorCode.NONE
 
     def has_partition(self, transactional_id: str, partition: TopicPartition) -> bool:
@@ -247,6 +293,7 @@ class TransactionCoordinator:
             return error
         assert transaction is not None
         if transaction.state is TransactionState.ONGOING or (bumps and not is_commit):
+            transaction.client_version = SECOND_PROTOCOL if bumps else 0
             if bumps:
                 transaction.former = producer_id, producer_epoch
                 transaction.last_epoch = producer_epoch
@@ -254,14 +301,34 @@ class TransactionCoordinator:
             return self._prepare(transaction, is_commit=is_commit)
         return ErrorCode.NONE if transaction.state is done and not bumps else ErrorCode.INVALID_TXN_STATE
 
-    def complete(self, ending: Ending) -> None:
-        """The markers of an `Ending` have been written."""
-        transaction = self.transactions[ending.transactional_id]
-        done = TransactionState.COMPLETE_COMMIT if ending.is_commit else TransactionState.COMPLETE_ABORT
-        transaction.transition_to(done)
+    # -- how it ends
+
+    def ending_of(self, transactional_id: str) -> Ending | None:
+        """What is still to be done of an end that has been decided; None where none has been."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or transaction.state not in _DECIDED:
+            return None
+        return Ending(
+            transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            frozenset(transaction.partitions),
+            frozenset(transaction.groups),
+        )
+
+    def marked(self, transactional_id: str, partition: TopicPartition) -> None:
+        """A partition has its marker."""
+        self.transactions[transactional_id].partitions.discard(partition)
+
+    def complete(self, transactional_id: str) -> None:
+        """Everything that the `Ending` has asked for is done."""
+        transaction = self.transactions[transactional_id]
+        is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+        transaction.transition_to(TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT)
+        self._changed[transactional_id] = None
         transaction.partitions.clear()
         transaction.groups.clear()
-        transaction.started_ms = -1
         if transaction.producer_epoch > LAST_EPOCH:
             # the last epoch there is was for the markers
             transaction.producer_id = self._new_producer_id()
@@ -275,11 +342,7 @@ class TransactionCoordinator:
     def _prepare(self, transaction: Transaction, *, is_commit: bool) -> Ending:
         self._timers.cancel(transaction.transactional_id)
         transaction.transition_to(TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT)
-        return Ending(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            is_commit,
-            frozenset(transaction.partitions),
-            frozenset(transaction.groups),
-        )
+        self._changed[transaction.transactional_id] = None
+        ending = self.ending_of(transaction.transactional_id)
+        assert ending is not None
+        return ending

@@ -1,17 +1,30 @@
-"""Transactions as one service of the cluster: the pure coordinator, its timer, and the markers it decides on."""
+"""Transactions as one service of the cluster: the pure coordinator, its timer, and the markers it decides on.
+
+What the coordinator changes is kept before anybody hears of it: who may write, what a transaction has written to, and
+how it ends. So a restart finds an open transaction open, and one whose end was decided is ended.
+"""
 
 import logging
-from dataclasses import replace
+from collections.abc import Iterable
+from typing import Any
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.committed_offsets import OffsetStore
-from kclient_quota.broker.log.log_config import NO_TIMESTAMP
+from kclient_quota.broker.internal_topics import TRANSACTION_STATE, InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
-from kclient_quota.broker.transactions.transaction_coordinator import MAX_TIMEOUT_MS, Ending, TransactionCoordinator
+from kclient_quota.broker.transactions.kept_transactions import kept, log_key, log_value, restored
+from kclient_quota.broker.transactions.transaction_coordinator import (
+    MAX_TIMEOUT_MS,
+    Ending,
+    TopicPartition,
+    TransactionCoordinator,
+    TransactionState,
+)
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import ABORT, COMMIT, control_batch
 
 RETRY_MS = 1_000
-"""After how long a marker that could not be written is tried again."""
+"""After how long an end that could not be written is tried again."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -25,18 +38,103 @@ class TransactionService:
     Attributes:
         coordinator: decides.
         offsets: get the positions that transactions commit; set by whoever serves groups.
+        records: where `__transaction_state` is told.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
-        longest_ms = cluster.config(BROKER, "", "transaction.max.timeout.ms")
-        self.coordinator = TransactionCoordinator(cluster.next_producer_id, int(longest_ms or MAX_TIMEOUT_MS))
+        self.coordinator = TransactionCoordinator(cluster.next_producer_id)
         self.offsets = OffsetStore()
+        self.records = InternalTopic(TRANSACTION_STATE, cluster, scheduler)
         self._cluster = cluster
         self._scheduler = scheduler
         self._alarm = Alarm(scheduler, self._tick)
+        cluster.on_config.append(lambda resource_type, _: self._configure() if resource_type == BROKER else None)
+        self._configure()
+
+    def _configure(self) -> None:
+        longest_ms = self._cluster.config(BROKER, "", "transaction.max.timeout.ms")
+        self.coordinator.max_timeout_ms = int(longest_ms or MAX_TIMEOUT_MS)
+
+    # -- requests
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        *,
+        partitions: Iterable[TopicPartition] = (),
+        groups: Iterable[str] = (),
+        bumps: bool = False,
+    ) -> ErrorCode:
+        """As the coordinator's `add`; it is kept before anything is written to a partition.
+
+        Raises:
+            OSError: it could not be kept, and has been undone.
+        """
+        error = self.coordinator.add(
+            transactional_id, producer_id, producer_epoch, now_ms, partitions=partitions, groups=groups, bumps=bumps
+        )
+        self.keep()
+        return error
 
     def finish(self, ending: Ending) -> None:
-        """Write the markers and settle the offsets; readers see the transaction's end when this returns."""
+        """Keep what was decided, write the markers and settle the offsets; readers see it when this returns.
+
+        What cannot be written now follows as soon as it can be.
+
+        Raises:
+            OSError: the decision could not be kept, and has been undone.
+        """
+        self.keep()
+        self._complete(ending.transactional_id)
+
+    def keep(self) -> None:
+        """To be called after every call to the coordinator: keeps and tells what it has changed, and sets the timer.
+
+        Raises:
+            OSError: it could not be kept, and has been undone.
+        """
+        changed = self.coordinator.take_changed()
+        for transactional_id in changed:
+            self._cluster.changed("transaction", transactional_id)
+        if changed:
+            self._cluster.save()
+        for transactional_id in changed:
+            self._tell(transactional_id)
+        self._alarm.set(self.coordinator.next_deadline_ms())
+
+    # -- ending
+
+    def _complete(self, transactional_id: str) -> None:
+        """Do what is left of an end that was decided."""
+        ending = self.coordinator.ending_of(transactional_id)
+        if ending is None:
+            return
+        try:
+            is_done = self._mark_all(ending)
+            if is_done:
+                self.offsets.complete(ending.producer_id, commit=ending.is_commit)
+        except OSError as error:
+            _LOG.error("the positions of a transaction could not be kept: %s", error)
+            is_done = False
+        if not is_done:
+            # decided it is; as in Kafka the rest follows as soon as it can be written
+            self._complete_later(transactional_id)
+            return
+        self.coordinator.complete(transactional_id)
+        try:
+            self.keep()
+        except OSError as error:
+            # it is decided still, and is ended once more
+            _LOG.error("the end of a transaction could not be kept: %s", error)
+
+    def _complete_later(self, transactional_id: str) -> None:
+        self._scheduler.call_at(self._scheduler.now_ms() + RETRY_MS, lambda: self._complete(transactional_id))
+
+    def _mark_all(self, ending: Ending) -> bool:
+        """Whether every partition has its marker now."""
         now_ms = self._scheduler.now_ms()
         marker = control_batch(
             COMMIT if ending.is_commit else ABORT,
@@ -44,17 +142,15 @@ class TransactionService:
             producer_epoch=ending.producer_epoch,
             timestamp_ms=now_ms,
         )
-        missing = frozenset(place for place in sorted(ending.partitions) if not self._mark(place, marker, now_ms))
-        if missing:
-            # decided it is; as in Kafka the markers follow as soon as they can be written
-            rest = replace(ending, partitions=missing)
-            self._scheduler.call_at(now_ms + RETRY_MS, lambda: self.finish(rest))
-            return
-        if ending.groups:
-            self.offsets.complete(ending.producer_id, commit=ending.is_commit)
-        self.coordinator.complete(ending)
+        is_done = True
+        for place in sorted(ending.partitions):
+            if self._mark(place, marker, now_ms):
+                self.coordinator.marked(ending.transactional_id, place)
+            else:
+                is_done = False
+        return is_done
 
-    def _mark(self, place: tuple[str, int], marker: bytearray, now_ms: int) -> bool:
+    def _mark(self, place: TopicPartition, marker: bytearray, now_ms: int) -> bool:
         """Whether a partition has its marker, or is not there any more."""
         name, index = place
         topic = self._cluster.topics.get(name)
@@ -66,24 +162,69 @@ class TransactionService:
             _LOG.error("the marker of a transaction could not be written to %s-%s: %s", *place, appended.error_message)
         return not appended.error
 
-    def after_call(self) -> None:
-        """To be called after every call to the coordinator: sets the timer."""
+    # -- being kept
+
+    def state(self, transactional_id: str) -> dict[str, Any] | None:
+        """What is to be kept of a transactional id, None where there is nothing."""
+        transaction = self.coordinator.transactions.get(transactional_id)
+        return None if transaction is None else kept(transaction)
+
+    def restore(self, transactional_id: str, value: dict[str, Any] | None) -> None:
+        """Let a transactional id be as it was kept, None for unknown."""
+        transaction = None if value is None else restored(transactional_id, value)
+        self.coordinator.restore(transactional_id, transaction, self._scheduler.now_ms() + RETRY_MS)
         self._alarm.set(self.coordinator.next_deadline_ms())
+        if self.coordinator.ending_of(transactional_id) is not None:
+            self._complete_later(transactional_id)
+
+    def resume(self) -> None:
+        """Go on after a restart: what was decided is ended, and what no transaction knows of does not stay open."""
+        for transactional_id in list(self.coordinator.transactions):
+            self._complete(transactional_id)
+        self._end_unknown()
+        known = {one.producer_id for one in self.coordinator.transactions.values() if one.groups}
+        for producer_id in self.offsets.pending_producers():
+            if producer_id not in known:
+                self._forget_pending(producer_id)
+
+    def _forget_pending(self, producer_id: int) -> None:
+        try:
+            self.offsets.complete(producer_id, commit=False)
+        except OSError as error:
+            _LOG.error("positions of a transaction that is unknown could not be forgotten: %s", error)
+
+    def _end_unknown(self) -> None:
+        """End what is open in logs and in no transaction: its marker is damaged, or the memory of it is gone."""
+        transactions = self.coordinator.transactions.values()
+        known = {(one.producer_id, place) for one in transactions for place in one.partitions}
+        committed = {one.producer_id for one in transactions if one.state is TransactionState.COMPLETE_COMMIT}
+        now_ms = self._scheduler.now_ms()
+        for topic in self._cluster.topics.values():
+            for partition in topic.partitions:
+                place = topic.name, partition.index
+                for producer_id in [one for one in partition.log.transactions.ongoing if (one, place) not in known]:
+                    epoch = partition.log.producers.entries[producer_id].epoch
+                    verdict = COMMIT if producer_id in committed else ABORT
+                    marker = control_batch(verdict, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=now_ms)
+                    self._mark(place, marker, now_ms)
+
+    def _tell(self, transactional_id: str) -> None:
+        """What is kept is told; without a reader the transaction is none the worse."""
+        transaction = self.coordinator.transactions.get(transactional_id)
+        if not self.records.is_told or transaction is None:
+            return
+        try:
+            value = log_value(transaction, self._scheduler.now_ms())
+            self.records.append(transactional_id, log_key(transactional_id), value)
+        except OSError as error:
+            _LOG.error("what has become of transaction %s is not told: %s", transactional_id, error)
+
+    # -- time
 
     def _tick(self) -> None:
         for ending in self.coordinator.expired(self._scheduler.now_ms()):
-            self.finish(ending)
-        self.after_call()
-
-
-def abort_open_transactions(cluster: ClusterState) -> None:
-    """Abort what is open in logs that were read back from disk: the memory of their coordinator is gone."""
-    for partition in cluster.partitions():
-        for producer_id in list(partition.log.transactions.ongoing):
-            epoch = partition.log.producers.entries[producer_id].epoch
-            marker = control_batch(ABORT, producer_id=producer_id, producer_epoch=epoch)
-            appended = partition.log.append_marker(marker, leader_epoch=partition.leader_epoch, now_ms=NO_TIMESTAMP)
-            if appended.error:
-                _LOG.error(
-                    "an open transaction could not be aborted: %s; make room in data_dir", appended.error_message
-                )
+            try:
+                self.finish(ending)
+            except OSError as error:
+                _LOG.error("a transaction that takes too long could not be ended: %s", error)
+        self._alarm.set(self.coordinator.next_deadline_ms())

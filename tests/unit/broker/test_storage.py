@@ -20,6 +20,7 @@ from kclient_quota.broker.storage.framing import FRAME_BYTES
 from kclient_quota.broker.storage.journal import MIN_STALE_LINES, Journal
 from kclient_quota.broker.storage.log_files import LogFiles
 from kclient_quota.broker.storage.topic_files import PartitionStore
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.batches import parse_header
@@ -58,7 +59,11 @@ class Life:
         )
         self.groups = GroupService(self.cluster, None)
         self.shares = ShareService(self.cluster, ManualScheduler())
-        self.storage.restore(self.cluster, self.groups, self.shares)
+        self.scheduler = ManualScheduler()
+        self.transactions = TransactionService(self.cluster, self.scheduler)
+        self.transactions.offsets = self.groups.offsets
+        self.storage.restore(self.cluster, self.groups, self.shares, self.transactions)
+        self.transactions.resume()
 
     def log(self, topic="t", partition=0):
         return self.cluster.topics[topic].partitions[partition].log

@@ -86,7 +86,7 @@ def test_a_transaction_from_begin_to_end(coordinator, is_commit):
     assert ending == Ending(ID, *producer, is_commit, frozenset({("t", 0), ("t", 1)}), frozenset({"g"}))
     assert coordinator.end(ID, *producer, is_commit=is_commit) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert coordinator.initialize(ID, TIMEOUT_MS).error is ErrorCode.CONCURRENT_TRANSACTIONS
-    coordinator.complete(ending)
+    coordinator.complete(ID)
     assert coordinator.end(ID, *producer, is_commit=is_commit) is ErrorCode.NONE, "a repetition"
     assert coordinator.end(ID, *producer, is_commit=not is_commit) is ErrorCode.INVALID_TXN_STATE
     assert not coordinator.has_partition(ID, ("t", 0))
@@ -113,7 +113,7 @@ def test_a_new_producer_aborts_what_the_former_left_open_and_fences_it(coordinat
     producer_id, epoch = ongoing(coordinator)
     ending = coordinator.fence(ID)
     assert (ending.producer_epoch, ending.is_commit) == (epoch + 1, False)
-    coordinator.complete(ending)
+    coordinator.complete(ID)
     assert coordinator.initialize(ID, TIMEOUT_MS).producer_epoch == epoch + 2
     assert coordinator.end(ID, producer_id, epoch, is_commit=True) is ErrorCode.PRODUCER_FENCED
     assert coordinator.fence(ID) is None
@@ -127,7 +127,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(coordinator):
     assert coordinator.expired(60_999) == []
     (ending,) = coordinator.expired(61_000)
     assert (ending.is_commit, ending.producer_epoch) == (False, epoch + 1)
-    coordinator.complete(ending)
+    coordinator.complete(ID)
     assert coordinator.end(ID, producer_id, epoch, is_commit=True) is ErrorCode.PRODUCER_FENCED
     assert coordinator.expired(10**9) == []
 

@@ -20,8 +20,7 @@ from uuid import UUID
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import NO_LEADER, ClusterState, Partition, Topic
 from kclient_quota.broker.configs.topic_names import is_valid_topic_name
-from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.offsets_topic import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from kclient_quota.broker.internal_topics import INTERNAL_TOPICS, internal_topic
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
@@ -266,8 +265,8 @@ def _describe_by_name(context: Context, name: str, *, may_create: bool) -> Metad
         return MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     if topic is None and may_create:
         context.mutations.record(cluster.default_partitions, context.now_ms)
-        if name == CONSUMER_OFFSETS:
-            context.services.get(GroupService).topic.topic()
+        if name in INTERNAL_TOPICS:
+            internal_topic(cluster, name)
         else:
             cluster.create_topic(name, cluster.default_partitions)
     if topic is None:

@@ -29,6 +29,7 @@ from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
 from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     DeleteGroupsRequest,
@@ -89,8 +90,8 @@ def _coordinator(context: Context, key_type: int, key: str) -> FindCoordinatorRe
         )
     if key_type in {GROUP_KEY, TRANSACTION_KEY}:
         service = context.services.get(GroupService)
-        if key_type == GROUP_KEY and service.topic.is_told:
-            service.topic.topic()
+        told = service.topic if key_type == GROUP_KEY else context.services.get(TransactionService)
+        told.records.prepare()
         broker_id = service.coordinator_id(key)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not supported"

@@ -20,7 +20,7 @@ Topics whose `cleanup.policy` is `compact` are compacted as Kafka's `LogCleaner`
 those that `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` make due, up to the segment that is written to
 (`segment.ms`, `segment.bytes`), the first open transaction and `min.compaction.lag.ms`; tombstones stay for
 `delete.retention.ms`.
-Internal topics (`__consumer_offsets`) take nothing but from administrators' tools.
+Internal topics (`__consumer_offsets`, `__transaction_state`) take nothing but from administrators' tools.
 Gaps: no conversion of compression. Compaction leaves batches alone that inflate to more than 1 MiB, and transaction
 markers; on a disk it leaves the files of a log alone in which a batch is damaged.
 """
@@ -30,8 +30,8 @@ from functools import partial
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import BROKER, TOPIC, Partition, Topic
-from kclient_quota.broker.groups.offsets_topic import INTERNAL_TOPICS
 from kclient_quota.broker.handlers.records.transactions import initialize, transactions
+from kclient_quota.broker.internal_topics import INTERNAL_TOPICS
 from kclient_quota.broker.log.log_config import Appended
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
@@ -183,8 +183,7 @@ def _transaction_refusal(
     service = transactions(context)
     coordinator, producer = service.coordinator, (header.producer_id, header.producer_epoch)
     if context.api_version >= _ADDS_PARTITIONS_SINCE:
-        error = coordinator.add(transactional_id, *producer, context.now_ms, partitions=[partition])
-        service.after_call()
+        error = service.add(transactional_id, *producer, context.now_ms, partitions=[partition], bumps=True)
         if error:
             return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
     else:

@@ -13,8 +13,11 @@ Versions: AddPartitionsToTxn and AddOffsetsToTxn 1 KIP-219; 2 PRODUCER_FENCED; 3
 TRANSACTION_ABORTABLE (KIP-890), as AddOffsetsToTxn 4; 5 the next epoch. AddPartitionsToTxn 4 several transactions and
 verification, for brokers; 5 TRANSACTION_ABORTABLE. TxnOffsetCommit 1 KIP-219; 2 leader epochs; 3 flexible, the group's
 generation (KIP-447); 4 TRANSACTION_ABORTABLE; 5 needs no AddOffsetsToTxn.
-Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); transactional ids are not kept across
-restarts: what was open is aborted, the producer has to initialize again.
+What happens to transactions can be read in `__transaction_state`, which is made when the first coordinator of one is
+looked for. With a data directory a restart keeps transactional ids, epochs and open transactions: their producers go
+on, and what was being ended is ended.
+Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); transactional ids never expire
+(`transactional.id.expiration.ms` has no effect).
 """
 
 from functools import partial
@@ -75,7 +78,7 @@ def initialize(context: Context, request: InitProducerIdRequest) -> Initialized:
         service.finish(ending)
     expected = (request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
     answer = service.coordinator.initialize(transactional_id, request.transaction_timeout_ms, expected)
-    service.after_call()
+    service.keep()
     return Initialized(_code(context, answer.error), answer.producer_id, answer.producer_epoch)
 
 
@@ -155,15 +158,13 @@ def _add_partitions(
 ) -> ErrorCode:
     if not is_coordinator(context, asked.transactional_id):
         return ErrorCode.NOT_COORDINATOR
-    service = transactions(context)
-    error = service.coordinator.add(
+    error = transactions(context).add(
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,
         context.now_ms,
         partitions=wanted,
     )
-    service.after_call()
     return _code(context, error)
 
 
@@ -172,15 +173,13 @@ async def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) 
     """Take the offsets of a group into the transaction."""
     if not is_coordinator(context, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    service = transactions(context)
-    error = service.coordinator.add(
+    error = transactions(context).add(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         context.now_ms,
         groups=[request.group_id],
     )
-    service.after_call()
     return AddOffsetsToTxnResponse(error_code=_code(context, error))
 
 
@@ -217,11 +216,13 @@ def _commit_refusal(context: Context, request: TxnOffsetCommitRequest) -> ErrorC
         transactional=True,
     )
     if error is ErrorCode.NONE:
-        coordinator = transactions(context).coordinator
+        of_transactions = transactions(context)
+        coordinator = of_transactions.coordinator
         producer = request.producer_id, request.producer_epoch
         if context.api_version >= _BUMPS_SINCE:
-            error = coordinator.add(request.transactional_id, *producer, context.now_ms, groups=[request.group_id])
-            transactions(context).after_call()
+            error = of_transactions.add(
+                request.transactional_id, *producer, context.now_ms, groups=[request.group_id], bumps=True
+            )
         else:
             error = coordinator.check(request.transactional_id, *producer)
         if error is ErrorCode.PRODUCER_FENCED:
@@ -266,7 +267,6 @@ async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     )
     if isinstance(answer, Ending):
         service.finish(answer)
-        service.after_call()
     elif answer:
         return EndTxnResponse(error_code=_code(context, answer))
     transaction = service.coordinator.transactions[request.transactional_id]

@@ -1,0 +1,109 @@
+"""Topics that brokers write about themselves: `__consumer_offsets` and `__transaction_state`.
+
+They hold Apache Kafka's records, so that what reads Kafka's topics reads these. They are told, not read back: a restart
+restores groups and transactions from where `broker.storage` keeps them.
+"""
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kclient_telemetry.java import java_hash
+
+from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Topic
+from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.wire.records import Record, build_batch
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+COORDINATOR_PARTITIONS = 50
+"""How many shares groups and transactional ids are divided into (Kafka: `offsets.topic.num.partitions` and
+`transaction.state.log.num.partitions`)."""
+_MOST_REPLICAS = 3
+_SEGMENT_BYTES = "104857600"
+_CONFIGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        CONSUMER_OFFSETS: {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": _SEGMENT_BYTES,
+        },
+        TRANSACTION_STATE: {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": _SEGMENT_BYTES,
+            "unclean.leader.election.enable": "false",
+        },
+    }
+)
+INTERNAL_TOPICS = frozenset(_CONFIGS)
+
+
+def internal_topic(cluster: ClusterState, name: str) -> Topic:
+    """The topic, made if need be; each of its partitions is led by the broker that coordinates its share."""
+    found = cluster.topics.get(name)
+    if found is not None:
+        return found
+    for key, value in _CONFIGS[name].items():
+        cluster.set_config(TOPIC, name, key, value)
+    ids = sorted(cluster.brokers)
+    replicas = min(_MOST_REPLICAS, len(ids))
+    assignment = {
+        share: [ids[(share + step) % len(ids)] for step in range(replicas)] for share in range(COORDINATOR_PARTITIONS)
+    }
+    return cluster.create_topic(name, COORDINATOR_PARTITIONS, replication_factor=replicas, assignment=assignment)
+
+
+class InternalTopic:
+    """Writes one of them; it is made when the first coordinator is looked for.
+
+    Args:
+        name: one of `INTERNAL_TOPICS`.
+        cluster: has the topic.
+        scheduler: the time of records.
+
+    Attributes:
+        is_told: whether anything is written; not while what is kept on a disk is read back.
+    """
+
+    def __init__(self, name: str, cluster: ClusterState, scheduler: Scheduler) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._scheduler = scheduler
+        self.is_told = False
+
+    def prepare(self) -> None:
+        """Let the topic be there."""
+        if self.is_told:
+            internal_topic(self._cluster, self._name)
+
+    def append(self, about: str, key: bytes, value: bytes | None) -> None:
+        """Write a record into the share of a group or transactional id.
+
+        Raises:
+            OSError: it could not be kept.
+        """
+        partitions, now_ms = internal_topic(self._cluster, self._name).partitions, self._scheduler.now_ms()
+        partition = partitions[share_of(about) % len(partitions)]
+        batch = build_batch([Record(value, key, timestamp_ms=now_ms)])
+        appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        if appended.error:
+            raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
+
+
+def share_of(key: str) -> int:
+    """The share that a group or a transactional id falls into.
+
+    Kafka: `Utils.abs(key.hashCode()) % partitions`.
+    """
+    code = java_hash(key)
+    # the absolute value as a signed int, 0 for the smallest of all
+    return (min(code, (1 << 32) - code) & 0x7FFFFFFF) % COORDINATOR_PARTITIONS
+
+
+def wire_string(text: str | None) -> bytes:
+    """A nullable string before flexible versions."""
+    if text is None:
+        return b"\xff\xff"
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded

@@ -1,0 +1,127 @@
+"""Transactions across restarts: what is open stays so, what was decided is ended, and time goes on."""
+
+import pytest
+
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset
+from kclient_quota.broker.transactions.kept_transactions import kept, restored
+from kclient_quota.broker.transactions.transaction_coordinator import Transaction, TransactionState
+from kclient_quota.broker.transactions.transaction_service import RETRY_MS
+from kclient_quota.wire.batches import TRANSACTIONAL
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.records import Record, build_batch
+from tests.unit.broker.test_storage import Life
+
+ID, TIMEOUT_MS = "x", 60_000
+
+
+def opened(life, *, group=None):
+    """A transaction with a batch in `t`; its producer."""
+    life.create()
+    made = life.transactions.coordinator.initialize(ID, TIMEOUT_MS)
+    producer = made.producer_id, made.producer_epoch
+    groups = [] if group is None else [group]
+    now_ms = life.scheduler.now_ms()
+    assert life.transactions.add(ID, *producer, now_ms, partitions=[("t", 0)], groups=groups) is ErrorCode.NONE
+    written = build_batch(
+        [Record(b"v")],
+        producer_id=made.producer_id,
+        producer_epoch=made.producer_epoch,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+    )
+    assert not life.log().append(written, leader_epoch=0, now_ms=now_ms).error
+    return producer
+
+
+def end(life, producer, *, is_commit=True):
+    life.transactions.finish(life.transactions.coordinator.end(ID, *producer, is_commit=is_commit))
+
+
+@pytest.mark.parametrize("state", list(TransactionState))
+def test_a_transaction_is_what_it_was(state):
+    told = Transaction(ID, 7, 1_000, 3, 2, state, {("t", 1), ("t", 0), ("u", 5)}, {"g"}, 12, (7, 2))
+    assert restored(ID, kept(told)) == told
+    told = Transaction(ID, 7, 1_000, state=state)
+    assert restored(ID, kept(told)) == told
+
+
+def test_an_open_transaction_times_out_when_it_would_have(tmp_path):
+    life = Life(tmp_path)
+    producer_id, epoch = opened(life)
+    began_ms = life.scheduler.now_ms()
+    life.storage.close()
+
+    again = Life(tmp_path)
+    coordinator = again.transactions.coordinator
+    assert coordinator.next_deadline_ms() == began_ms + TIMEOUT_MS
+    again.scheduler.pass_ms(TIMEOUT_MS - 1)
+    assert again.log().transactions.ongoing
+    again.scheduler.pass_ms(1)
+    assert not again.log().transactions.ongoing
+    assert coordinator.check(ID, producer_id, epoch) is ErrorCode.PRODUCER_FENCED
+    again.storage.close()
+
+
+def test_a_transaction_that_is_too_old_is_ended_soon_after_the_restart(tmp_path):
+    life = Life(tmp_path)
+    opened(life)
+    coordinator = life.transactions.coordinator
+    coordinator.transactions[ID].started_ms -= 2 * TIMEOUT_MS
+    life.cluster.changed("transaction", ID)
+    life.cluster.save()
+    life.storage.close()
+    again = Life(tmp_path)
+    again.scheduler.pass_ms(RETRY_MS)
+    assert again.transactions.coordinator.transactions[ID].state is TransactionState.COMPLETE_ABORT
+    again.storage.close()
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_marker_that_is_damaged_is_written_anew(tmp_path, is_commit):
+    life = Life(tmp_path)
+    end(life, opened(life), is_commit=is_commit)
+    life.storage.close()
+    (file,) = tmp_path.glob("logs/*/0/*.log")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+    again = Life(tmp_path)
+    log = again.log()
+    assert log.damage_at(1) == (1, 1)
+    assert (log.last_stable_offset, log.end_offset) == (3, 3)
+    aborted = [(one.first_offset, one.last_offset) for one in log.transactions.aborted]
+    assert aborted == ([] if is_commit else [(0, 2)])
+    again.storage.close()
+
+
+def test_positions_of_a_transaction_are_committed_by_it_unless_a_later_commit_has_won(tmp_path):
+    life = Life(tmp_path)
+    producer = opened(life, group="g")
+    for group in ("g", "h"):
+        life.groups.commit_pending(producer[0], group, "t", 0, CommittedOffset(5, 0, "note"))
+    life.groups.commit("h", "t", 0, CommittedOffset(9))
+    life.storage.close()
+
+    again = Life(tmp_path)
+    assert all(again.groups.offsets.has_pending(group, "t", 0) for group in ("g", "h"))
+    assert again.groups.committed("g", "t", 0) is None
+    end(again, producer)
+    again.storage.close()
+
+    last = Life(tmp_path)
+    assert not any(last.groups.offsets.has_pending(group, "t", 0) for group in ("g", "h"))
+    assert last.groups.committed("g", "t", 0) == CommittedOffset(5, 0, "note")
+    assert last.groups.committed("h", "t", 0) == CommittedOffset(9)
+    last.storage.close()
+
+
+def test_positions_of_a_transaction_that_nobody_knows_are_forgotten(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.groups.commit_pending(99, "g", "t", 0, CommittedOffset(5))
+    life.storage.close()
+    again = Life(tmp_path)
+    assert not again.groups.offsets.has_pending("g", "t", 0)
+    assert not list(again.storage._journal.items("pending"))
+    again.storage.close()
