@@ -85,7 +85,7 @@ def measure(client: str, only: Sequence[str] = (), runs: int = 1) -> None:
     command = [sys.executable, "-m", *CLIENTS[client]]
     results = certify(select(only), command, runs=runs, say=lambda line: print(line, file=sys.stderr, flush=True))
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
-    made = card.card(client, rows, f"{versions(client)}; commit {report.commit()}")
+    made = card.card(client, rows, f"{versions(client)}; commit {report.commit()}", runs=runs)
     path = CARDS / f"{client}.json"
     if only and path.exists():
         former = json.loads(path.read_text())

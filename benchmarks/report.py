@@ -114,12 +114,22 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """Which state of the code was measured, with a `+` where it had been changed since."""
+    """Which state of the code was measured: the newest commit that is on main, with a `+` where more was done since.
+
+    A branch's own commits are others once they are on main, and nobody could look them up.
+    """
+    head = _git("rev-parse", "HEAD")
+    base = _git("merge-base", "HEAD", "main") or _git("merge-base", "HEAD", "origin/main") or head
+    changed = base != head or _git("status", "--porcelain", "--untracked-files=no")
+    return f"{base[:10]}{'+' if changed else ''}" if base else "unknown"
+
+
+def _git(*arguments: str) -> str:
+    """What git says; nothing where it does not know."""
     told = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--abbrev=10"],
-        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+        ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )  # fmt: skip
-    return told.stdout.strip() or "unknown"
+    return told.stdout.strip() if told.returncode == 0 else ""
 
 
 _WORST = ("lost", "duplicated", "failed", "failed_yet_stored", "repeated", "skipped", "rebalances")

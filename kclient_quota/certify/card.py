@@ -26,9 +26,12 @@ _BELOW: Final = " " * 11
 Card = Mapping[str, Any]
 
 
-def card(client: str, rows: Sequence[tuple[str, str, str, float]], versions: str) -> dict[str, Any]:
-    """What is kept of a run: rows of scene, grade, reason and seconds."""
-    scenes = {name: {"grade": grade, "why": why, "seconds": round(seconds, 1)} for name, grade, why, seconds in rows}
+def card(client: str, rows: Sequence[tuple[str, str, str, float]], versions: str, *, runs: int = 1) -> dict[str, Any]:
+    """What is kept of a run: rows of scene, grade, reason and seconds, and how often each was played."""
+    scenes = {
+        name: {"grade": grade, "why": why, "seconds": round(seconds, 1), "runs": runs}
+        for name, grade, why, seconds in rows
+    }
     return {"client": client, "versions": versions, "scenes": scenes}
 
 

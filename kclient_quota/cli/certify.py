@@ -104,7 +104,8 @@ def _client(options: argparse.Namespace) -> int:
     scenes = select(options.only)
     results = certify(scenes, options.command, side_by_side=options.side_by_side, runs=options.runs, say=_say)
     rows = [(found.scene.name, found.verdict.grade.value, found.verdict.why, found.seconds) for found in results]
-    made = card.card(options.name or " ".join(options.command), rows, f"Python {platform.python_version()}")
+    name = options.name or " ".join(options.command)
+    made = card.card(name, rows, f"Python {platform.python_version()}", runs=options.runs)
     _show(made, options.json)
     if options.badge is not None:
         _write(options.badge, card.badge(made))
