@@ -1,7 +1,7 @@
 """What Kafka's window allows a share consumer that is never refused, and what ours gets of it, in virtual time.
 
-`python -m benchmarks.share_bound [--minutes 20]`. A batch that is recorded stays in the window for 11 s at the least: its
-sample goes 11 s after its last event. So what is sent within any 11 s is in the window together. If it all began in
+`python -m benchmarks.share_bound [--minutes 20]`. A batch that is recorded stays in the window for 11 s at the least:
+its sample goes 11 s after its last event. So what is sent within any 11 s is in the window together. If it all began in
 these 11 s the window is shorter than 11 s; if the window began before, it is shorter than 12 s, but then it holds one
 batch more, which opened it. So n batches, each worth t seconds of the quota, need n t < 11, or (n + 1) t < 12: nobody
 has more than n t / 11 of the quota for long.

@@ -2,9 +2,9 @@
 
 `python -m benchmarks.share_groups` fills a topic for each cell of client x quota x batch size, gives the group to one
 share consumer, alone on its quota, and counts: records delivered, records the group's start offset has passed that
-nobody was ever given ("archived unseen"), delivery counts above 1, seconds. All cells run side by side on one broker;
-a cell ends when its group has settled every record, or after eight minutes. The raw rows are kept as JSON under
-`benchmarks/results/`. Needs Java.
+nobody was ever given ("archived unseen"), delivery counts above 1, the part of the quota in payload and in bytes as
+Kafka counts them, seconds. All cells run side by side on one broker; a cell ends when its group has settled every
+record, or after eight minutes. The raw rows are kept as JSON under `benchmarks/results/`. Needs Java.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks import java_peer, report
+from benchmarks.share_bound import counted_bytes
 from kclient_quota.certify.filling import fill
 from kclient_quota.certify.scenes.preparing import configure_group
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -51,6 +52,7 @@ _COLUMNS = (
     "count > 1",
     "highest",
     "of quota",
+    "as counted",
     "s",
 )
 
@@ -170,8 +172,15 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         again = sum(number for count, number in counts.items() if count > 1)
         quota = f"{row['byte_rate'] // 1000} kB/s" if row["byte_rate"] else "none"
         cells = [row["client"], quota, row["batches"], row["records"], row["delivered"], row["archived_unseen"]]
-        body.append([str(cell) for cell in [*cells, again, max(counts, default=0), share, row["seconds"]]])
+        counted = share if row["of_quota"] is None else f"{row['of_quota'] * _framing(row['batches']):.2f}"
+        body.append([str(cell) for cell in [*cells, again, max(counts, default=0), share, counted, row["seconds"]]])
     return body
+
+
+def _framing(batches: str) -> float:
+    """How many times a batch's payload Kafka counts."""
+    records = _RECORDS_A_BATCH[batches]
+    return counted_bytes(records) / (records * _VALUE_BYTES)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

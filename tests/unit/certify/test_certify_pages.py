@@ -1,6 +1,8 @@
 """The table of clients says what was measured, for the scenes that there are."""
 
 import json
+import re
+import subprocess
 
 import pytest
 
@@ -28,6 +30,21 @@ def test_a_scene_is_failed_on_purpose_and_passed_by_another_client_or_says_why_n
     assert json.loads(certify_clients.WRONG.read_text())["scenes"][scene.name]["grade"] == "fail"
     passing = {made["client"] for made in certify_clients.cards() if made["scenes"][scene.name]["grade"] == "pass"}
     assert passing - {"kclient-quota"} or scene.nobody
+
+
+def test_cards_name_commits_that_a_reader_finds() -> None:
+    """In what was cloned with its history."""
+    cards = [*certify_clients.cards(), *certify_brokers.cards(), json.loads(certify_clients.WRONG.read_text())]
+    named = {found for made in cards for found in re.findall(r"commit (\w+)", made["versions"])}
+    assert named
+    if _git("rev-parse", "--is-shallow-repository") == "false":
+        assert {commit for commit in named if _git("merge-base", commit, "HEAD")[:10] != commit} == set()
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], cwd=certify_clients.ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def test_versions_are_found() -> None:
