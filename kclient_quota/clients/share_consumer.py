@@ -30,7 +30,7 @@ from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetch_sizes import MOST_FETCH_BYTES, sizes_for
+from kclient_quota.pacing.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
 from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
 
 logger = logging.getLogger("kclient_quota")
@@ -306,7 +306,7 @@ def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, A
     """With fetches that bring one batch each, unless the user has set their size."""
     if (limit.byte_rate is None and not learn) or any(key in conf for key in _SIZE_KEYS):
         return dict(conf)
-    sizes = sizes_for(limit.byte_rate).conf
+    sizes = sizes_that_stay(limit.byte_rate).conf
     return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}
 
 

@@ -13,6 +13,8 @@ OVERHEAD_BYTES: Final = 150.0
 """A produce request and its batch's header."""
 COMPRESSED_OVERHEAD_BYTES: Final = 350.0
 """The same, and what the first message of a compressed batch takes more than the later ones."""
+LITTLE: Final = 0.95
+"""What takes so much of its raw bytes, framing included, does not compress, whatever `compression.type` says."""
 TRUST: Final = 4.0
 """For how many observations what is assumed of the overhead counts."""
 DEAR: Final = 2.0
@@ -32,10 +34,11 @@ class BatchCost:
         part: bytes on the wire for each raw byte in it.
     """
 
-    __slots__ = ("_assumed", "_batches", "_raw", "_sums", "_wire", "overhead", "part")
+    __slots__ = ("_batches", "_compressed", "_raw", "_sums", "_wire", "overhead", "part")
 
     def __init__(self, *, compressed: bool = False) -> None:
-        self.overhead = self._assumed = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
+        self._compressed = compressed
+        self.overhead = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
         self.part = 1.0
         self.forget()
 
@@ -46,6 +49,11 @@ class BatchCost:
     def raw(self, wire_bytes: float) -> float:
         """How many raw bytes one batch holds that takes so many on the wire; may be below zero."""
         return (wire_bytes - self.overhead) / self.part
+
+    @property
+    def compresses(self) -> bool:
+        """Whether compression is set, and messages have not shown that it makes nothing of them."""
+        return self._compressed and self._wire <= LITTLE * self._raw
 
     def is_dear(self, wire_bytes: float, raw_bytes: float, batches: float) -> bool:
         """Whether these bytes on the wire are too many for so many raw ones in so many batches."""
@@ -69,7 +77,8 @@ class BatchCost:
         count, sum_x, sum_xx, sum_y, sum_xy = self._sums
         spread = sum_xx - sum_x * sum_x / count
         doubt = TRUST * (sum_x / count) ** 2 / 100.0
-        slope = (sum_xy - sum_x * sum_y / count + doubt * self._assumed) / (spread + doubt)
+        assumed = COMPRESSED_OVERHEAD_BYTES if self.compresses else OVERHEAD_BYTES
+        slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
         # All that was seen must come out right, however it is divided.
         most = 0.9 * self._wire / self._batches
         overhead = min(max(slope, LEAST_OVERHEAD), MOST_OVERHEAD, most)

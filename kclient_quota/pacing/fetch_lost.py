@@ -5,7 +5,10 @@ received when its partition is revoked, or another position is sought, was paid 
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
+
+from kclient_quota.pacing.fetch_sizes import BATCH_BYTES, CUT
 
 
 class LostFetches:
@@ -31,10 +34,11 @@ class LostFetches:
 
         Args:
             statistics: one event of librdkafka's, decoded; its brokers have `rxpartial`.
-            fetch_bytes: asked for at once; what is left of them after whole batches is cut off.
-            batch_bytes: of a batch, on average.
+            fetch_bytes: asked for at once; what is left of them after whole batches is cut off, on average `CUT` of a
+                batch, or half of what was asked for where that is less.
+            batch_bytes: of a batch, on average; infinite while unknown, when a producer's default is taken.
         """
-        left = fetch_bytes % batch_bytes if fetch_bytes >= batch_bytes > 0 else 0.0
+        left = min(CUT * (batch_bytes if batch_bytes < inf else BATCH_BYTES), fetch_bytes / 2)
         for name, broker in statistics.get("brokers", {}).items():
             cut = int(broker.get("rxpartial", 0))
             before = self._cut.get(name, 0)

@@ -1,10 +1,16 @@
 """How large a consumer's fetches are and how much it queues: librdkafka fixes both when a client is made.
 
 A broker returns a fetch's first batch whole, however large, and cuts later ones at the byte limit: what is cut was paid
-for and is thrown away. So the best fetch asks for less than a batch and gets exactly one. But one fetch at a time is on
-its way to a broker: where a batch is less than what the quota r allows in a round trip, fetches must be of several. Of
-F bytes half a batch of B is thrown away then, a part of B / 2F; and what comes in lumps of F leaves a part of F / 11r
-unused, in a window of 11 s. The least is lost where both are the same: F = sqrt(5.5 r B).
+for and is thrown away. So a fetch that asks for one byte gets exactly one batch, whatever batches there are, and
+nothing of it is ever thrown away. Asking for half a batch, or an eighth, only looks as good: batches are never equal,
+and what follows a small one is cut off (of exponentially spread sizes 6 and 0.6 % of all bytes).
+
+But one fetch at a time is on its way to a broker, and each has a framing of its own, H bytes. So fetches are of several
+batches where one in a round trip is less than the quota r allows, and where batches are so small beside H that framing
+costs more. Of F bytes a part C of a batch of B bytes is cut off, half of it where all are alike, all of it where sizes
+are exponentially spread; and what comes in lumps of F leaves a part of F / 11r unused, in a window of 11 s. In all
+(C B + H) / F + F / 11r, least for F = sqrt(11 r (C B + H)). Where a single batch would keep up no more than a hundredth
+may be thrown away: then F is 125 batches or more, if that loses less than H for each of them.
 
 A limit that must be learnt may be anything, and is shared with nobody knows whom. So its fetches begin with so little
 that each gets one batch, whose size is the producers' choice, and grow with what is really received.
@@ -14,24 +20,37 @@ Where nothing limits, sizes are librdkafka's own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, Final
 
 from kclient_quota.config import whole_number
 
 ROUND_TRIP_MS: Final = 3
 """Taken for the round trip until one is known."""
-BATCH_BYTES: Final = 16_384
-"""Taken for a batch until one is known: a producer's default `batch.size`."""
 SPARE_MS: Final = 10
 """A fetch goes out so much earlier than it must: librdkafka looks that often whether the queue has room."""
+BATCH_BYTES: Final = 16_384
+"""Taken for a batch where none is looked at: a producer's default `batch.size`."""
 LEAST_FETCH_MS: Final = 100
-"""A fetch that is to bring one batch asks for no more than this: where quotas are tiny batches may be, too."""
-LUMP: Final = 5.5
-"""Half of the 11 samples in a broker's window, in seconds: see above."""
+"""What a fetch asks for at most that is to bring one such batch: where quotas are tiny batches may be, too."""
+ONE_BATCH: Final = 1
+"""What a fetch asks for that is to bring one batch."""
+LEAST_MOST_BYTES: Final = 1_000
+"""The least that librdkafka takes for `message.max.bytes`, and so for `fetch.max.bytes`."""
+CUT: Final = 3 / 4
+"""C above: what part of a batch a fetch of several ends within, between those that are alike and exponential ones."""
+MANY: Final = 125
+"""So many batches in a fetch throw less than a hundredth away, even of exponentially spread ones."""
+LONGEST_LUMP_MS: Final = 750
+"""So many must not stand for more of the quota's time: what comes in longer lumps has to be spaced by the window."""
+FRAME_BYTES: Final = 60
+"""What a fetch's response takes whatever is in it."""
+PARTITION_BYTES: Final = 37
+"""And for each partition that is asked for, whether there is anything in it or not."""
+LUMP: Final = 11
+"""Samples in a broker's window, in seconds: see above."""
 LEARNING_FETCH_MS: Final = 20
-"""The same where the limit must be learnt."""
-LEAST_FETCH_BYTES: Final = 1_000
+"""What a fetch asks for, in time, where the limit must be learnt."""
 LEARNING_FETCH_BYTES: Final = 4_096
 """What one fetch asks for at least where the limit must be learnt."""
 LEARNING_QUEUE_BYTES: Final = 18 * 1_024
@@ -70,11 +89,12 @@ class FetchSizes:
         """Librdkafka's configuration; nothing where it is the default."""
         if self == OPEN:
             return {}
+        most = max(self.fetch_bytes, LEAST_MOST_BYTES)
         return {
             "fetch.message.max.bytes": self.fetch_bytes,
             # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
-            "message.max.bytes": self.fetch_bytes,
-            "fetch.max.bytes": self.fetch_bytes,
+            "message.max.bytes": most,
+            "fetch.max.bytes": most,
             "queued.max.messages.kbytes": self.queue_bytes // 1_024,
             # How soon librdkafka notices that the queue has room again.
             "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else 10,
@@ -101,25 +121,60 @@ OPEN: Final = FetchSizes()
 
 
 def sizes_for(
-    byte_rate: float | None, round_trip_ms: float = ROUND_TRIP_MS, batch_bytes: float = BATCH_BYTES
+    byte_rate: float | None,
+    round_trip_ms: float = ROUND_TRIP_MS,
+    batch_bytes: float = inf,
+    *,
+    partitions: int = 1,
 ) -> FetchSizes:
     """Sizes for a limit of so many bytes per second and broker; None where it must be learnt.
 
     Args:
         byte_rate: as above.
         round_trip_ms: to the brokers.
-        batch_bytes: how large batches are.
+        batch_bytes: how large batches are, on average; infinite as long as that is not known: one shows it.
+        partitions: how many are fetched from one broker.
     """
     if byte_rate is None:
         return FetchSizes(LEARNING_FETCH_BYTES, LEARNING_QUEUE_BYTES)
     in_round_trip = byte_rate * round_trip_ms / 1000
     needed = 1.3 * in_round_trip + byte_rate * SPARE_MS / 1000
-    if 1.1 * in_round_trip <= batch_bytes:
-        fetch_bytes = min(batch_bytes / 2, byte_rate * LEAST_FETCH_MS / 1000)
-    else:
-        fetch_bytes = max(needed, sqrt(LUMP * byte_rate * batch_bytes))
-    fetch_bytes = min(max(fetch_bytes, LEAST_FETCH_BYTES), MOST_FETCH_BYTES)
-    return FetchSizes(int(fetch_bytes), max(1, int(needed) // 1024) * 1024)
+    fetch_bytes: float = ONE_BATCH
+    if batch_bytes < inf:
+        framing = FRAME_BYTES + PARTITION_BYTES * partitions
+        best = sqrt(LUMP * byte_rate * (CUT * batch_bytes + framing))
+        if keeps_up(byte_rate, round_trip_ms, batch_bytes):
+            fetch_bytes = _one_or_many(byte_rate, batch_bytes, framing, max(best, MANY * batch_bytes))
+        else:
+            fetch_bytes = max(needed, best)
+    return FetchSizes(int(min(fetch_bytes, MOST_FETCH_BYTES)), max(1, int(needed) // 1024) * 1024)
+
+
+def sizes_that_stay(byte_rate: float | None) -> FetchSizes:
+    """Sizes for a client whose sizes are never changed, so that they must do for batches of any size.
+
+    Args:
+        byte_rate: as that of `sizes_for`.
+    """
+    if byte_rate is None:
+        return sizes_for(None)
+    sizes = sizes_for(byte_rate, batch_bytes=BATCH_BYTES)
+    half = min(BATCH_BYTES / 2, byte_rate * LEAST_FETCH_MS / 1000)
+    return FetchSizes(max(sizes.fetch_bytes, int(half), LEAST_MOST_BYTES), sizes.queue_bytes)
+
+
+def keeps_up(byte_rate: float, round_trip_ms: float, batch_bytes: float) -> bool:
+    """Whether fetches of one batch each bring as many bytes per second as the limit allows."""
+    return 1.1 * byte_rate * round_trip_ms / 1000 <= batch_bytes
+
+
+def _one_or_many(byte_rate: float, batch_bytes: float, framing: float, many_bytes: float) -> float:
+    """Which loses less: fetches of one batch each, or of `many_bytes`."""
+    if many_bytes * 1000 > LONGEST_LUMP_MS * byte_rate:
+        return ONE_BATCH
+    one_loses = framing / (batch_bytes + framing) + batch_bytes / LUMP / byte_rate
+    many_lose = (CUT * batch_bytes + framing) / many_bytes + many_bytes / LUMP / byte_rate
+    return ONE_BATCH if one_loses <= many_lose else many_bytes
 
 
 def sizes_while_learning(byte_rate: float) -> FetchSizes:
@@ -146,8 +201,9 @@ def with_sizes(
     Returns:
         the configuration and the sizes that hold.
     """
-    chosen = (sizes_for(byte_rate) if learn or byte_rate is not None else OPEN).conf
     by_hand = bool(conf.keys() & {*_SIZE_KEYS})
+    sizes = sizes_that_stay if by_hand else sizes_for
+    chosen = (sizes(byte_rate) if learn or byte_rate is not None else OPEN).conf
     if conf.keys() & {*_SIZE_KEYS[:-1]}:
         for key in _SIZE_KEYS[:-1]:
             chosen.pop(key, None)

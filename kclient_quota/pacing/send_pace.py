@@ -15,6 +15,11 @@ from kclient_quota.pacing.pacer import Pacer
 WINDOW_SAMPLES: Final = 11
 WORTH: Final = 0.0075
 """Part of the messages per second that is given up for having them sooner."""
+FRAMING_WORTH: Final = 2.5
+"""Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
+allowed times the part of all bytes that framing takes of messages alone in their batches: noise of 1,000 bytes, of
+which that is a tenth, for 0.24 s over twelve partitions in place of 0.73, for 3 % of the messages. Of twice as much it
+is 0.40 s and 1.5 %; half as much would leave 0.95 of the ideal where names are long."""
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
 milliseconds late with what comes after a grant, and batches would be smaller by that (58 orders instead of 64)."""
@@ -77,6 +82,7 @@ class SendPace:
         "_limit",
         "_linger_ms",
         "_max_delay_ms",
+        "_message_raw",
         "_nearest_ms",
         "_owed",
         "_pacer",
@@ -112,6 +118,7 @@ class SendPace:
         self._held_ms = 0
         self._held_at_ms = 0
         self._last_wire = 0
+        self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
         self._granted_batches = 0
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
         self._unsent = 0  # raw bytes whose delivery was not known then
@@ -187,13 +194,22 @@ class SendPace:
             return 1000.0 * least  # of an infinite rate 0
         samples = WINDOW_SAMPLES
         alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
-        most = self._max_delay_ms / 1000 / max(places, 1.0)
+        most = self._worth_waiting_ms / 1000 / max(places, 1.0)
         best = min(sqrt(samples * alone), most)
         price = best / samples + alone / best
         price += WORTH * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
         every_ms = max(self._way_ms / self._in_flight, self._pacer.every_ms)
         return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
+
+    @property
+    def _worth_waiting_ms(self) -> float:
+        """How long a message may wait for a fuller batch: no longer than what that buys is worth."""
+        allowed_ms = self._max_delay_ms
+        if not self._message_raw or self._cost.compresses:
+            return allowed_ms
+        framing = self._cost.overhead / self._cost.wire(self._message_raw)
+        return min(allowed_ms, FRAMING_WORTH * framing * max(allowed_ms, MAX_DELAY_MS))
 
     def lump_bytes(self, places: int) -> int:
         """The raw bytes of the largest batch to send at once, while messages for so many partitions wait."""
@@ -233,9 +249,11 @@ class SendPace:
 
     # What the queue and the adapter tell
 
-    def on_granted(self, raw_bytes: int, now_ms: int) -> None:
-        """A batch of so much goes now."""
+    def on_granted(self, raw_bytes: int, now_ms: int, messages: int = 1) -> None:
+        """A batch of so much goes now, in so many messages."""
         wire = self.wire_of(raw_bytes)
+        each = raw_bytes / messages
+        self._message_raw += (each - self._message_raw) * (TREND if self._message_raw else 1.0)
         self._pacer.on_sent(wire, now_ms)
         self._last_wire = wire
         self._owed -= wire

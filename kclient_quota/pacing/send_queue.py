@@ -235,7 +235,7 @@ class SendQueue:
         messages = waits.turns.take(most)
         raw_bytes = sum(message.raw_bytes for message in messages)
         wire_bytes = self.pace.wire_of(raw_bytes)
-        self.pace.on_granted(raw_bytes, now_ms)
+        self.pace.on_granted(raw_bytes, now_ms, len(messages))
         if not waits.lane.strict:
             self._fair.charge(waits.lane.name, wire_bytes / waits.lane.weight)
         for message in messages:

@@ -169,7 +169,7 @@ class ConsumerWorld:
         consumer.sources = [_Source(consumer, node, managers[node], bins) for node in nodes]
         if not plain:
             limit = None if scenario.learns(number) else scenario.quota
-            sizes = sizes_for(limit)
+            sizes = sizes_for(limit, scenario.network.round_trip_ms, self._batch)
             consumer.backoff_ms = sizes.conf["fetch.queue.backoff.ms"]
             consumer.fetch_bytes, consumer.queue_bytes = sizes.fetch_bytes, sizes.queue_bytes
             consumer.pacer = FetchPacer(limit, sizes, begin_ms)

@@ -243,7 +243,7 @@ class ProducerWorld:
     def _hand(self, lane: _Lane, messages: int, now_ms: int) -> None:
         """Librdkafka makes one request of a grant."""
         raw_bytes = messages * self._raw_bytes
-        lane.pace.on_granted(raw_bytes, now_ms)
+        lane.pace.on_granted(raw_bytes, now_ms, messages)
         lane.waiting -= messages
         nbytes = messages * self._record_bytes + REQUEST_WIRE_BYTES
         lane.requests.append((nbytes, raw_bytes))

@@ -186,12 +186,10 @@ class ConsumerCore:
         """One statistics event, decoded."""
         self.heartbeat.on_poll(now_ms)
         elapsed_ms, self._heard_at_ms = now_ms - self._heard_at_ms, now_ms
-        received = 0
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 answered = self._responses.get(delta.node_id, 0)
                 self._responses[delta.node_id] = answered + delta.responses - delta.throttled
-                received = max(received, delta.response_bytes)
             self._metrics.record(
                 delta.node_id,
                 responses=delta.responses,
@@ -200,11 +198,12 @@ class ConsumerCore:
                 max_ms=delta.throttled_max_ms,
                 now_ms=now_ms,
             )
-        self._sizing.look(statistics, self._pacer.paces, received, elapsed_ms)
+        seen = fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms))
+        self._sizing.look(statistics, seen, elapsed_ms)
         self._lost.on_statistics(statistics, self.sizes.fetch_bytes, self._sizing.batch_bytes)
         self._forgotten.clear()
         self._apply_limit(now_ms)
-        self._pacer.on_statistics(fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms)))
+        self._pacer.on_statistics(seen)
         self._count_brokers()
         self._note_messages(int(statistics.get("rxmsgs", 0)), now_ms)
         self._note_stalls(now_ms)

@@ -1,24 +1,40 @@
-"""Which sizes a consumer's fetches and its queue should have: by the limit, the distance, and how large batches are."""
+"""Which sizes a consumer's fetches and its queue should have: by the limit, the distance, and how large batches are.
 
+How large they are is seen while each fetch brings one of them, so that is how everybody begins; of larger fetches
+nobody could tell how much of them is cut off.
+"""
+
+from collections import Counter
 from collections.abc import Collection, Mapping
+from math import inf
 from typing import Any, Final
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_sizes import (
-    BATCH_BYTES,
+    FRAME_BYTES,
+    ONE_BATCH,
     OPEN,
+    PARTITION_BYTES,
     ROUND_TRIP_MS,
     FetchSizes,
+    keeps_up,
     sizes_for,
     sizes_while_learning,
 )
+from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.wire.batches import HEADER_BYTES
 
 STAY_MS: Final = 5_000
 """Sizes are not changed again before so much has been seen of them."""
 LOOKS: Final = 2
 """Statistics that tell how large batches are; the first response that they know of may be another one."""
-ENDLESS: Final = float("inf")
+FORGET: Final = 0.9
+"""What batches seen before still count for at the next statistics: an average over some seconds, since sizes vary."""
+HELD_BACK: Final = 0.5
+"""Who receives less than so much of what it may has nothing to gain by less framing, which costs another client."""
+PATIENCE: Final = 8
+"""Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
 
 
 class Sizing:
@@ -37,45 +53,64 @@ class Sizing:
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
         self._knows_round_trip = False
-        self._batch_bytes = float(BATCH_BYTES)
+        self._totals: dict[int, tuple[int, int]] = {}  # bytes and responses by broker, at the last statistics
+        self._bytes = self._batches = 0.0  # received lately, one batch in each response
         self._looks = 0
+        self._partitions = 1
         self._received_per_s = 0.0
+        self._held_back = 0  # statistics in a row in which much of the limit came
 
     @property
     def batch_bytes(self) -> float:
-        """Bytes of a batch, as far as is known."""
-        return self._batch_bytes
+        """Bytes of a batch on average; infinite as long as that is not known."""
+        return self._bytes / self._batches if self._looks >= LOOKS else inf
 
-    def look(
-        self, statistics: Mapping[str, Any], paces: Mapping[int, BrokerPace], received: int, elapsed_ms: int
-    ) -> None:
+    def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
         """Learn the round trip, and how large batches are.
 
         Args:
             statistics: an event, decoded.
-            paces: of brokers that are fetched from.
-            received: most bytes that came from one of them since the last event.
-            elapsed_ms: how long that is.
+            seen: what it says about fetching.
+            elapsed_ms: how long it is since the last one.
         """
-        if elapsed_ms > 0:
-            self._received_per_s = received * 1000.0 / elapsed_ms
+        fetched_from = Counter(seen.leaders.values())
+        self._partitions = max(fetched_from.values(), default=1)
         shortest = [
             broker["rtt"]["min"] / 1000
             for broker in statistics.get("brokers", {}).values()
-            if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in paces
+            if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in fetched_from
         ]
         if shortest:
             # The shortest has waited neither for messages nor for the quota.
-            known = self._round_trip_ms if self._knows_round_trip else ENDLESS
+            known = self._round_trip_ms if self._knows_round_trip else inf
             self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
-        response = max((pace.batch for pace in paces.values()), default=0.0)
-        if response and self.sizes.fetch_bytes <= BATCH_BYTES:
+        before, self._totals = self._totals, dict(seen.received)
+        received = 0
+        for node in fetched_from.keys() & seen.received.keys():
+            total, answered = seen.received[node]
+            # The first that is known of a client of librdkafka's has told about its cluster, too.
+            total_before, answered_before = before.get(node, (total, answered))
+            if total >= total_before:
+                received = max(received, total - total_before)
+                self._look_at(total - total_before, answered - answered_before)
+        if elapsed_ms > 0:
+            self._received_per_s = received * 1000.0 / elapsed_ms
+
+    def _look_at(self, nbytes: int, responses: int) -> None:
+        """Learn how large batches are, of so many bytes in so many responses of one broker."""
+        if responses <= 0:
+            return
+        framing = FRAME_BYTES + PARTITION_BYTES * self._partitions
+        each = nbytes / responses - framing
+        if each <= HEADER_BYTES:
+            return  # nothing has come
+        if self.sizes.fetch_bytes == ONE_BATCH:
             self._looks += 1
-        if response > 1.1 * self.sizes.fetch_bytes:
-            self._batch_bytes = response
-        elif response >= 0.9 * self.sizes.fetch_bytes and self.sizes.fetch_bytes <= self._batch_bytes / 2:
-            # Half a batch was asked for, and no more has come: batches are smaller than was thought.
-            self._batch_bytes = response / 4
+            self._bytes = self._bytes * FORGET + each * responses
+            self._batches = self._batches * FORGET + responses
+        elif each > 1.1 * self.sizes.fetch_bytes:
+            # Larger than what was asked for: each response is one batch again.
+            self._bytes, self._batches = each, 1.0
 
     def other(self, limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> FetchSizes | None:
         """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
@@ -86,17 +121,28 @@ class Sizing:
             return None
         self._stays_until_ms = now_ms + STAY_MS
         self.sizes = wanted
+        self._totals.clear()
         return wanted
 
     def _wanted(self, limit: Limit, paces: Collection[BrokerPace]) -> FetchSizes:
-        if limit.byte_rate is not None:
-            near = sizes_for(limit.byte_rate, min(self._round_trip_ms, ROUND_TRIP_MS), self._batch_bytes)
-            if near.fetch_bytes <= BATCH_BYTES and self._looks < LOOKS:
-                # Whatever the distance asks for: of larger fetches nobody could tell how much of them is cut off.
-                return near
-            return sizes_for(limit.byte_rate, self._round_trip_ms, self._batch_bytes)
-        learnt = min((pace.rate for pace in paces), default=ENDLESS)
-        if learnt < ENDLESS:
+        byte_rate = limit.byte_rate
+        if byte_rate is not None:
+            share = min((pace.rate for pace in paces), default=byte_rate)
+            self._held_back = self._held_back + 1 if self._received_per_s >= HELD_BACK * share else 0
+            batch_bytes = self.batch_bytes
+            if batch_bytes == inf:
+                # Whatever the distance asks for.
+                return sizes_for(byte_rate, min(self._round_trip_ms, ROUND_TRIP_MS))
+            wanted = sizes_for(byte_rate, self._round_trip_ms, batch_bytes, partitions=self._partitions)
+            if (
+                self.sizes.fetch_bytes == ONE_BATCH
+                and self._held_back < PATIENCE
+                and keeps_up(byte_rate, self._round_trip_ms, batch_bytes)
+            ):
+                return sizes_for(byte_rate, self._round_trip_ms)
+            return wanted
+        learnt = min((pace.rate for pace in paces), default=inf)
+        if learnt < inf:
             return sizes_while_learning(learnt)
         if limit.known or self.sizes == OPEN:
             return OPEN

@@ -2,50 +2,125 @@
 
 from typing import Any
 
-from kclient_quota.clients.consumer.sizing import LOOKS, Sizing
+from kclient_quota.clients.consumer.sizing import LOOKS, PATIENCE, Sizing
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import OPEN, sizes_for
+from kclient_quota.pacing.fetch_sizes import ONE_BATCH, OPEN, sizes_for
+from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
 
 QUOTA = 200_000.0
 LIMIT = Limit(QUOTA, None, LimitSource.CLUSTER)
 FAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 80_000}}}}
+NEAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 300}}}}
+FRAMING = 97
+SECOND = 4
 
 
-def paces(batch: float = 0.0) -> dict[int, BrokerPace]:
-    pace = BrokerPace(QUOTA, FetchWindow(), 0)
-    pace.batch = batch
-    return {1: pace}
+class Reader:
+    """A consumer's statistics, four a second: so many responses came in each, of batches of so many bytes."""
 
+    def __init__(self, sizes: Any, statistics: dict[str, Any] = FAR) -> None:
+        self.sizing = Sizing(sizes, 0)
+        self.statistics = statistics
+        self.now_ms = 0
+        self.total = self.responses = 0
+        self.paces = {1: BrokerPace(QUOTA, FetchWindow(), 0)}
 
-def looked(sizing: Sizing, batch: float, times: int) -> Sizing:
-    for _ in range(times):
-        sizing.look(FAR, paces(batch), 0, 250)
-    return sizing
+    def look(self, *batches: float) -> None:
+        self.now_ms += 250
+        for batch in batches:
+            self.total += round(batch) + FRAMING
+            self.responses += 1
+        seen = FetchStatistics(self.now_ms, 0, 0, {1: (self.total, self.responses)}, {("t", 0): 1})
+        self.sizing.look(self.statistics, seen, 250)
+
+    def other(self, limit: Limit = LIMIT) -> Any:
+        wanted = self.sizing.other(limit, self.paces.values(), self.now_ms)
+        if wanted is not None:
+            self.total = self.responses = 0
+        return wanted
 
 
 def test_a_distant_brokers_batches_are_looked_at_before_fetches_are_made_larger() -> None:
     """Fetches of several assumed batches would cut the last of those that there are, which are larger: a third."""
-    sizing = looked(Sizing(sizes_for(QUOTA), 0), 0.0, 5)
-    assert sizing.other(LIMIT, paces().values(), 1_000) is None
-    looked(sizing, 100_000, LOOKS)
-    wanted = sizing.other(LIMIT, paces(100_000).values(), 2_000)
+    reader = Reader(sizes_for(QUOTA))
+    for _ in range(5):
+        reader.look()
+    assert reader.other() is None
+    for _ in range(LOOKS + 1):
+        reader.look(100_000)
+    wanted = reader.other()
     assert wanted is not None
-    assert wanted.fetch_bytes <= 50_000
+    assert wanted.fetch_bytes == ONE_BATCH
     assert wanted.queue_bytes >= QUOTA * 0.08
-    assert looked(sizing, 100_000, 10).other(LIMIT, paces(100_000).values(), 20_000) is None
+    for _ in range(10 * SECOND):
+        reader.look(100_000)
+        assert reader.other() is None
 
 
 def test_a_quota_that_comes_late_and_far_away_begins_with_fetches_that_show_how_large_batches_are() -> None:
-    sizing = looked(Sizing(OPEN, 0), 1_000_000, 20)
-    assert sizing.other(LIMIT, paces(1_000_000).values(), 10_000) == sizes_for(QUOTA)
-    looked(sizing, 16_500, LOOKS)
-    assert sizing.other(LIMIT, paces(16_500).values(), 20_000) == sizes_for(QUOTA, 80, 16_500)
+    reader = Reader(OPEN)
+    for _ in range(20):
+        reader.look(1_000_000)
+    assert reader.other() == sizes_for(QUOTA)
+    for _ in range(5 * SECOND):
+        reader.look(15_900, 15_900)
+    assert reader.other() == sizes_for(QUOTA, 80, 15_900)
 
 
-def test_where_fetches_must_be_of_several_batches_anyway_the_distance_counts_at_once() -> None:
+def test_however_large_the_quota_batches_are_looked_at_first() -> None:
+    """Fetches for batches of 16 kB would throw away a tenth where they are of 250 kB."""
     limit = Limit(20_000_000.0, None, LimitSource.CLUSTER)
-    sizing = looked(Sizing(sizes_for(limit.byte_rate), 0), 0.0, 1)
-    assert sizing.other(limit, paces().values(), 1_000) == sizes_for(limit.byte_rate, 80)
+    reader = Reader(sizes_for(limit.byte_rate), NEAR)
+    for _ in range(LOOKS + 1):
+        reader.look(*[250_000] * 20)
+    assert reader.other(limit) is None
+    assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
+
+
+def test_sizes_of_batches_are_averaged() -> None:
+    """One that keeps up on average does so although most batches are small."""
+    reader = Reader(sizes_for(QUOTA), NEAR)
+    for _ in range(10):
+        reader.look(100, 100, 100, 100, 5_000)
+    assert 1_000 < reader.sizing.batch_bytes < 1_200
+
+
+def test_empty_responses_are_no_batches() -> None:
+    reader = Reader(sizes_for(QUOTA), NEAR)
+    for _ in range(10):
+        reader.look(5_000)
+        reader.look(0)
+    assert 4_990 < reader.sizing.batch_bytes < 5_010
+
+
+def test_fetches_of_many_small_batches_only_where_the_quota_is_short() -> None:
+    """To change sizes takes another client of librdkafka's: not for whom nothing holds back."""
+    idle = Reader(sizes_for(QUOTA), NEAR)
+    for _ in range(20 * SECOND):
+        idle.look(300, 300)
+        assert idle.other() is None
+    busy = Reader(sizes_for(QUOTA), NEAR)
+    changed = []
+    for number in range(20 * SECOND):
+        many = busy.sizing.sizes.fetch_bytes != ONE_BATCH
+        busy.look(*([busy.sizing.sizes.fetch_bytes] * 2 if many else [300] * 120))
+        if busy.other() is not None:
+            changed.append((number, busy.sizing.sizes.fetch_bytes))
+    assert len(changed) == 1
+    assert PATIENCE <= changed[0][0] <= 2 * PATIENCE
+    assert 30_000 <= changed[0][1] <= 60_000
+
+
+def test_batches_that_have_become_larger_than_fetches_are_fetched_one_by_one() -> None:
+    reader = Reader(sizes_for(QUOTA), NEAR)
+    for _ in range(5 * SECOND):
+        reader.look(*[300] * 120)
+        reader.other()
+    assert reader.sizing.sizes.fetch_bytes > ONE_BATCH
+    for _ in range(6 * SECOND):
+        reader.look(100_000)
+        reader.other()
+    assert reader.sizing.sizes.fetch_bytes == ONE_BATCH

@@ -71,7 +71,7 @@ class World:
         self, brokers: list[Broker], limit: float | None, *, sizes: FetchSizes | None = None, start_ms: int = 5_000
     ) -> None:
         self.brokers = brokers
-        self.sizes = sizes or sizes_for(limit)
+        self.sizes = sizes or sizes_for(limit, ROUND_TRIP_MS, max(broker.batch + BATCH_HEADER for broker in brokers))
         self.now_ms = start_ms
         self.pacer = FetchPacer(limit, self.sizes, start_ms)
         self.queue: deque[tuple[int, int]] = deque()

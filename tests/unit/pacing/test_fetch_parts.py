@@ -1,5 +1,7 @@
 """What the pacer is made of: sizes, the window, the share, the stall watch."""
 
+import random
+from collections.abc import Callable, Sequence
 from math import inf
 
 import pytest
@@ -7,7 +9,16 @@ import pytest
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
-from kclient_quota.pacing.fetch_sizes import OPEN, FetchSizes, sizes_for, sizes_while_learning, with_sizes
+from kclient_quota.pacing.fetch_sizes import (
+    ONE_BATCH,
+    OPEN,
+    FetchSizes,
+    keeps_up,
+    sizes_for,
+    sizes_that_stay,
+    sizes_while_learning,
+    with_sizes,
+)
 from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.pacing.known_share import KnownShare
 from kclient_quota.quota.rate import SampledRate
@@ -15,17 +26,17 @@ from kclient_quota.quota.rate import SampledRate
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("byte_rate", "fetch_bytes", "kbytes"),
-    [(1_000_000, 8_192, 13), (100_000, 8_192, 1), (1_000, 1_000, 1), (10, 1_000, 1), (1e12, 52_428_800, 13_574_218)],
-)
-def test_a_fetch_brings_one_batch_where_that_keeps_up(byte_rate: float, fetch_bytes: int, kbytes: int) -> None:
-    sizes = sizes_for(byte_rate)
-    conf = sizes.conf
-    assert conf["fetch.message.max.bytes"] == conf["fetch.max.bytes"] == conf["message.max.bytes"] == fetch_bytes
-    assert conf["queued.max.messages.kbytes"] == kbytes
-    assert sizes == FetchSizes(fetch_bytes, kbytes * 1024)
-    assert sizes.hold_back(byte_rate)
+@pytest.mark.parametrize(("byte_rate", "kbytes"), [(1_000_000, 13), (100_000, 1), (1_000, 1), (10, 1), (4_000_000, 54)])
+def test_a_fetch_brings_one_batch_until_it_is_known_how_large_they_are_and_where_that_keeps_up(
+    byte_rate: float, kbytes: int
+) -> None:
+    for sizes in (sizes_for(byte_rate), sizes_for(byte_rate, 3, 16_384)):
+        conf = sizes.conf
+        assert conf["fetch.message.max.bytes"] == ONE_BATCH
+        assert conf["fetch.max.bytes"] == conf["message.max.bytes"] == 1_000  # librdkafka takes no less
+        assert conf["queued.max.messages.kbytes"] == kbytes
+        assert sizes == FetchSizes(ONE_BATCH, kbytes * 1024)
+        assert sizes.hold_back(byte_rate)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +47,75 @@ def test_a_fetch_of_several_batches_keeps_up_and_loses_little(
     byte_rate: float, round_trip_ms: float, batch_bytes: float
 ) -> None:
     sizes = sizes_for(byte_rate, round_trip_ms, batch_bytes)
+    assert not keeps_up(byte_rate, round_trip_ms, batch_bytes)
     assert min(sizes.fetch_bytes, sizes.queue_bytes) * 1_000 >= 1.2 * byte_rate * round_trip_ms
     cut, unused = batch_bytes / 2 / sizes.fetch_bytes, sizes.fetch_bytes / 11 / byte_rate
     assert cut + unused < 0.06
     assert cut <= unused * 1.01
+
+
+def test_no_fetch_asks_for_more_than_a_broker_gives() -> None:
+    assert sizes_for(1e12, 3, 1e6).fetch_bytes == 52_428_800
+
+
+def played(fetch_bytes: int, batches: Sequence[int]) -> tuple[float, float]:
+    """What part of the bytes sent is thrown away, and what is neither that nor framing.
+
+    The first batch of a fetch comes whole, and a later one that exceeds the limit in part; each response has 97 bytes
+    beside them.
+    """
+    sent = lost = used = 0
+    whole = 0  # of the fetch that is on its way
+    for batch in batches:
+        if whole and whole + batch > fetch_bytes:
+            lost += max(0, fetch_bytes - whole)
+            sent += max(fetch_bytes, whole) + 97
+            used += whole
+            whole = 0
+        whole += batch
+    return lost / sent, used / sent
+
+
+def batches_of(batch_bytes: int, spread: str) -> list[int]:
+    chance = random.Random(1)
+    size: dict[str, Callable[[], float]] = {
+        "even": lambda: batch_bytes,
+        "uniform": lambda: chance.uniform(0, 2 * batch_bytes),
+        "exponential": lambda: chance.expovariate(1 / batch_bytes),
+    }
+    return [max(80, round(size[spread]())) for _ in range(4_000)]
+
+
+@pytest.mark.parametrize("byte_rate", [20_000, 51_200, 1_048_576, 5_000_000])
+@pytest.mark.parametrize("batch_bytes", [200, 1_000, 4_000, 16_384, 65_536, 250_000, 1_000_000])
+@pytest.mark.parametrize("spread", ["even", "uniform", "exponential"])
+def test_a_hundredth_at_most_is_thrown_away_where_fetches_of_one_batch_keep_up(
+    byte_rate: float, batch_bytes: int, spread: str
+) -> None:
+    round_trip_ms = 0.8 * batch_bytes / byte_rate * 1_000
+    batches = batches_of(batch_bytes, spread)
+    sizes = sizes_for(byte_rate, round_trip_ms, sum(batches) / len(batches))
+    lost, _ = played(sizes.fetch_bytes, batches)
+    assert lost < 0.01
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch_bytes", "least"),
+    [(51_200, 200, 0.98), (1_048_576, 200, 0.99), (1_048_576, 1_000, 0.99)],
+)
+def test_fetches_of_many_batches_where_framing_would_cost_more(
+    byte_rate: float, batch_bytes: int, least: float
+) -> None:
+    """One by one, batches of 200 bytes would leave 0.67 for what is in them, those of 1,000 bytes 0.91."""
+    sizes = sizes_for(byte_rate, 0.1, batch_bytes)
+    _, used = played(sizes.fetch_bytes, batches_of(batch_bytes, "uniform"))
+    assert used >= least
+    assert sizes.fetch_bytes <= 0.75 * byte_rate
+
+
+def test_the_more_partitions_every_response_names_the_more_batches_are_to_be_in_it() -> None:
+    assert sizes_for(4_000_000, 0.1, 16_384, partitions=1).fetch_bytes == ONE_BATCH
+    assert sizes_for(4_000_000, 0.1, 16_384, partitions=100).fetch_bytes > 16_384
 
 
 def test_nothing_is_changed_where_nothing_limits() -> None:
@@ -76,6 +152,7 @@ def test_sizes_do_as_well_as_others_that_are_not_much_larger_or_smaller() -> Non
     assert sizes_for(100_000).like(sizes_for(300_000))
     assert not sizes_for(1_000_000).like(sizes_for(1_000_000, 80))
     assert not sizes_for(20_000_000, 80).like(sizes_for(1_000_000))
+    assert not sizes_for(1_000_000).like(sizes_for(1_000_000, 3, 500))
     assert not OPEN.like(sizes_for(20_000_000))
     assert sizes_for(1_000).like(sizes_for(100))
     assert FetchSizes(1, 1, by_hand=True).like(OPEN)
@@ -96,6 +173,15 @@ def test_a_queue_of_the_users_own_is_left_alone() -> None:
     assert conf["queued.max.messages.kbytes"] == "64"
     assert (sizes.queue_bytes, sizes.by_hand) == (64 * 1024, True)
     assert conf["fetch.message.max.bytes"] == 8_192
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "fetch_bytes"),
+    [(None, 4_096), (10, 1_000), (50_000, 5_000), (100_000, 8_192), (1_000_000, 8_192)],
+)
+def test_sizes_that_stay_must_do_for_batches_of_any_size(byte_rate: float | None, fetch_bytes: int) -> None:
+    assert sizes_that_stay(byte_rate).fetch_bytes == fetch_bytes
+    assert sizes_that_stay(20_000_000).fetch_bytes > 1_000_000
 
 
 def test_a_queue_that_takes_too_long_to_fill_cannot_be_followed() -> None:
