@@ -1,8 +1,9 @@
 """`python -m benchmarks.laws constants [--write]`, `python -m benchmarks.laws rivals`: the laws put to the test.
 
 `constants` halves and doubles each constant of the laws in virtual time, plays the scenes of its side, and prints the
-scene that suffers most; `--write` puts the table into `docs/explanation/pacing-constants.md`. Of parts near 1 the
-distance to 1 is halved and doubled. `rivals` plays two laws of others in place of the learnt one (`benchmarks.rivals`).
+scene that suffers most; `--write` puts the table into `docs/explanation/pacing-constants.md`, `--module claim` only
+that module's lines. Of parts near 1 the distance to 1 is halved and doubled. `rivals` plays two laws of others in place
+of the learnt one (`benchmarks.rivals`).
 """
 
 import argparse
@@ -52,7 +53,14 @@ FETCHED: Final = {
     "1 learns": Scenario(consume=True, quota=100_000, told=False),
     "4 learn": Scenario(clients=4, consume=True, quota=100_000, told=False, seconds=90),
 }
-SCENES: Final = {"known": KNOWN, "learnt": LEARNT, "fetch": FETCHED}
+BESIDE: Final = {
+    "1 beside 1 plain, 51,200 B/s": Scenario(plain=1, quota=51_200, seconds=280, warm_up_ms=180_000),
+    "1 beside 1 plain, 1 MiB/s": Scenario(plain=1, quota=1_048_576, seconds=280, warm_up_ms=180_000),
+    "1 beside 3 plain": Scenario(plain=3, quota=1_048_576, seconds=280, warm_up_ms=180_000),
+    "3 beside 1 plain": Scenario(clients=3, plain=1, quota=1_048_576, seconds=280, warm_up_ms=180_000),
+    "8 alone, 1 MiB/s": Scenario(clients=8, quota=1_048_576, seconds=90),
+}
+SCENES: Final = {"known": KNOWN, "learnt": LEARNT, "fetch": FETCHED, "beside": BESIDE}
 
 _KNOWN_SHARE: Final = """
     TARGET INCREASE_PER_S MOST_INCREASE_PER_S CALM_MS CALM_DOUBLING_MS HARSH_THROTTLE_MS LEAST_DECREASE MOST_DECREASE
@@ -71,6 +79,7 @@ CONSTANTS: Final = {
     "fetch_share": ("fetch", "TARGET OWN_PART PRICE MOST_FALL MOST_RISE MOST_LEAP"),
     "fetch_broker": ("fetch", "SAVED_MS BIG_BATCH_MS JITTER BATCH_FADE"),
     "fetch": ("fetch", "GRANT_MS SLACK"),
+    "claim": ("beside", "LET_OFF_MS PATIENCE_MS LASTS_MS MUTED MOST_PART STEP FALLS WORSE TREND"),
 }
 """What can be tuned, by module of `kclient_quota.pacing`, with the side whose scenes are played."""
 
@@ -81,7 +90,7 @@ class Figure:
 
     Attributes:
         utilisation: part of the quota used.
-        jain: fairness; 1 is equal shares.
+        jain: fairness; 1 is equal shares. Beside plain clients: what ours have of an equal share, 1 at most.
         p99_s: throttle time of all responses.
         settles_s: after the last change, or the start.
     """
@@ -105,6 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.laws", description=__doc__)
     parser.add_argument("what", choices=("constants", "rivals"))
     parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
+    parser.add_argument("--module", choices=tuple(CONSTANTS), help="only the constants of this one")
     parser.add_argument("--jobs", type=int, default=None)
     options = parser.parse_args()
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -114,13 +124,16 @@ def main() -> int:
             ):
                 print(f"{scene:<26} {name:<10} {figure}", flush=True)
             return 0
-        names = [(module, name) for module, (_, names) in CONSTANTS.items() for name in names.split()]
+        modules = [options.module] if options.module else list(CONSTANTS)
+        names = [(module, name) for module in modules for name in CONSTANTS[module][1].split()]
         rows = []
         for row in pool.map(_row, names):
             print(row, flush=True)
             rows.append(row)
     if options.write:
-        PAGE.write_text(HEAD + "\n".join(rows) + "\n")
+        before = PAGE.read_text().splitlines() if options.module and PAGE.exists() else []
+        kept = [line for line in before if line.startswith("| `") and not line.startswith(f"| `{options.module}.")]
+        PAGE.write_text(HEAD + "\n".join(kept + rows) + "\n")
     return 0
 
 
@@ -128,9 +141,10 @@ HEAD: Final = """# The constants of the laws
 
 `python -m benchmarks.laws constants --write` makes this page. Each constant is halved and doubled in virtual time (of a
 part near 1: its distance to 1), and the scene of its side that suffers most is shown: part of the quota used, Jain's
-index, p99 throttle time, time until clients have settled. *Nothing here* means that no scene that is played gets worse
-by a hundredth: the constant guards against what is not played here (clocks that jump, distances, hiccups), or may go.
-`python -m benchmarks.laws rivals` plays the laws of others in place of the learnt one.
+index (beside plain clients: what ours have of an equal share), p99 throttle time, time until clients have settled.
+*Nothing here* means that no scene that is played gets worse by a hundredth: the constant guards against what is not
+played here (clocks that jump, distances, hiccups), or may go. `python -m benchmarks.laws rivals` plays the
+laws of others in place of the learnt one.
 
 | constant | value | halved | doubled | scene | as it is | halved | doubled |
 |---|---|---|---|---|---|---|---|
@@ -209,9 +223,11 @@ def _played(scenario: Scenario) -> Figure:
     ]
     longest_s = scenario.seconds
     settled = [each.settling[-1].after_ms if each.settling else 0 for each in found]
+    equal = scenario.clients / (scenario.clients + scenario.plain)
+    fair = [each.jain if each.plain is None else min(1.0, (1 - each.plain.used) / equal) for each in found]
     return Figure(
         fmean(each.utilisation for each in found),
-        fmean(each.jain for each in found),
+        fmean(fair),
         max(each.throttle_p99_ms for each in found) / 1000,
         fmean(longest_s if after_ms is None else after_ms / 1000 for after_ms in settled),
     )

@@ -114,20 +114,20 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -
 
 
 async def test_a_produce_that_waited_for_max_block_ms_is_refused(broker: EmbeddedBroker) -> None:
-    producer = await throttled(broker, 60_000, **{"max.block.ms": 500})
+    producer = await throttled(broker, 300_000, **{"max.block.ms": 500})
     waiting = await producer.produce("orders", b"000001")
     begin = time.monotonic()
     assert await producer.flush(60) == 0
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
     error = waiting.exception()
     assert isinstance(error, QuotaThrottledError)
-    assert 50_000 < error.retry_after_ms <= 60_000
+    assert 200_000 < error.retry_after_ms <= 300_000
     full = [producer.produce("orders", b"%06d" % number) for number in range(2, 1_012)]
     results = await asyncio.gather(*full, return_exceptions=True)
     assert sum(isinstance(result, QuotaThrottledError) for result in results) <= 10
     begin = time.monotonic()
     await producer.close()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
     futures = [result for result in results if isinstance(result, asyncio.Future)]
     assert all(isinstance(future.exception(), QuotaThrottledError) for future in futures)
     with pytest.raises(RuntimeError, match="closed"):
