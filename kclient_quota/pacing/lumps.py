@@ -23,8 +23,8 @@ SPARE_MS: Final = 150
 the window is never expected to become longer than what a sample is kept but for this."""
 ROOM_MS: Final = 60
 """How much longer the window is than it must be: a broker may look `fetch_window.SLACK_MS` earlier or later."""
-LUMP_MS: Final = 400
-"""A batch that stands for more time than this is taken in lumps, and others evenly: they fill the window as well."""
+LARGE: Final = 0.04
+"""Batches that stand for more than this part of the shortest window are taken in lumps; others fill it evenly as well."""
 SAVED_BATCHES: Final = 2
 """What was not used is made up for by so many batches at most."""
 OPEN_MS: Final = 850
@@ -84,6 +84,11 @@ class Lumps:
     def _begin(self, now_ms: int, due_ms: int) -> None:
         self._at_ms = now_ms
         self._due_ms = due_ms
+
+    def are_for(self, byte_rate: float, batch: float) -> bool:
+        """Whether batches of so many bytes are to be taken so, and lumps are samples of their own."""
+        least_ms = self._kept_ms - self._window_ms
+        return self._kept_ms > LUMPS * self._window_ms and batch * 1000.0 >= LARGE * least_ms * byte_rate
 
     def every_ms(self, byte_rate: float, batch: float) -> int:
         """From one lump to the next: so long that the window takes as many batches as it ever does."""

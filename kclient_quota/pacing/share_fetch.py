@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import TARGET
-from kclient_quota.pacing.lumps import LUMP_MS, Lumps
+from kclient_quota.pacing.lumps import Lumps
 from kclient_quota.pacing.share_window import UNSURE_MS, ShareWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
@@ -108,7 +108,7 @@ class _Account:
     def in_lumps(self) -> bool:
         """Whether batches are so large that they are not taken evenly."""
         pace = self.pace
-        return pace.share.limit is not None and pace.batch * 1000.0 >= LUMP_MS * self.byte_rate
+        return pace.share.limit is not None and self.lumps.are_for(self.byte_rate, pace.batch)
 
     def _fits_at_ms(self, asking: int, now_ms: int) -> int:
         """When all that may be under way and one batch more fit into the window."""

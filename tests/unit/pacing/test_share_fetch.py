@@ -145,6 +145,14 @@ def test_two_of_one_process_share_an_account() -> None:
     assert broker.refused == 0
 
 
+def test_windows_that_are_set_otherwise_are_filled_as_well() -> None:
+    broker, pacer = Broker(20_000), SharePacer(20_000, samples=11, window_ms=10_000)
+    broker.window = SampledRate(11, 10_000)
+    _run(broker, [pacer], [15_300] * 1_000, 300)
+    assert broker.refused == 0
+    assert broker.sent / 300 / broker.byte_rate >= 0.97
+
+
 @pytest.mark.parametrize("batch", [3_000, 15_300, 26_000, 38_000], ids=lambda batch: f"{batch} B")
 @pytest.mark.parametrize("seed", range(3))
 def test_on_a_busy_machine_nothing_is_refused(batch: int, seed: int) -> None:
