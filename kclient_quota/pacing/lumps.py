@@ -24,7 +24,7 @@ the window is never expected to become longer than what a sample is kept but for
 ROOM_MS: Final = 60
 """How much longer the window is than it must be: a broker may look `fetch_window.SLACK_MS` earlier or later."""
 LARGE: Final = 0.04
-"""Batches that stand for more than this part of the shortest window are taken in lumps; others fill it evenly as well."""
+"""Batches that stand for more than this part of the shortest window are taken in lumps; others fill it evenly."""
 SAVED_BATCHES: Final = 2
 """What was not used is made up for by so many batches at most."""
 OPEN_MS: Final = 850
