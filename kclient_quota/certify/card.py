@@ -123,9 +123,15 @@ def page(cards: Sequence[Card]) -> str:
             f"<small>{escape(scene.source)}</small></th>{cells}</tr>"
         )
     scores = "".join(f"<td data-client={_quoted(made['client'])}>{escape(score(made))}</td>" for made in cards)
-    versions = "".join(f"<li>{escape(made['client'])}: {escape(made['versions'])}</li>" for made in cards)
+    versions = "".join(f"<li>{escape(made['client'])}: {escape(made['versions'])}{_often(made)}</li>" for made in cards)
     width = _SCENE_REM + _CLIENT_REM * len(cards)
     return _PAGE.format(heads=heads, rows="\n".join(rows), scores=scores, versions=versions, width=width)
+
+
+def _often(made: Card) -> str:
+    """How often each scene was played at the least, where that is more than once."""
+    runs = min((row.get("runs", 1) for row in made["scenes"].values()), default=1)
+    return f"; each scene {runs} times" if runs > 1 else ""
 
 
 def _quoted(name: str) -> str:
