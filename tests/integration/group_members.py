@@ -7,8 +7,8 @@ from confluent_kafka import Producer
 DEADLINE_S = 20
 
 
-def until(condition, *consumers, seconds=DEADLINE_S):
-    """Poll the consumers until the condition holds; what they received meanwhile."""
+def until(condition, *consumers, seconds=DEADLINE_S, on_message=None):
+    """Poll the consumers until the condition holds; what they received meanwhile, each told to `on_message`."""
     deadline, received = time.monotonic() + seconds, []
     while not condition(received):
         assert time.monotonic() < deadline, f"not within {seconds} s; {len(received)} messages"
@@ -17,6 +17,8 @@ def until(condition, *consumers, seconds=DEADLINE_S):
             if message is not None:
                 assert message.error() is None, message.error()
                 received.append(message)
+                if on_message is not None:
+                    on_message(each, message)
     return received
 
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.request.controls import IGNORE
 from tests.integration.group_members import assigned, fill, until
+from tests.integration.rolled_group import roll
 
 CONSUMER_GROUP_HEARTBEAT, JOIN_GROUP = 68, 11
 
@@ -133,6 +134,11 @@ def test_a_group_changes_its_protocol_when_it_is_empty(broker):
     with consumer(broker) as modern:
         got = until(lambda got: len(got) == 4, modern)
         assert sorted(int(m.value()) for m in got) == [12, 13, 14, 15]
+
+
+def test_members_move_to_the_other_protocol_and_back_one_by_one(broker):
+    old = {"protocol": "classic", "partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 100}
+    roll(broker, lambda: consumer(broker, **old), lambda: consumer(broker))
 
 
 def test_administration(broker):

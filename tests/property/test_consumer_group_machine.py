@@ -1,5 +1,6 @@
 """KIP-848: in any order of events no partition has two readers, and left alone a group settles, balanced."""
 
+import struct
 from uuid import UUID
 
 from hypothesis import given, settings
@@ -7,7 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kclient_quota.broker.groups.assignors import assign_range, assign_uniform
+from kclient_quota.broker.groups.classic_members import ClassicMembers
+from kclient_quota.broker.groups.classic_requests import Join, Leaver, Sync
 from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.embedded_protocol import read_assignment
+from kclient_quota.broker.groups.migration import MigrationPolicy
 from kclient_quota.wire.error_codes import ErrorCode
 
 SESSION_MS = 10_000
@@ -30,17 +35,61 @@ class Reader:
         return f"{self.name}{self.restarts}"
 
 
+class ClassicReader(Reader):
+    """A client of the classic protocol, which gives up what it has to before it asks again."""
+
+    @property
+    def metadata(self):
+        """`ConsumerProtocolSubscription` 1, each partition that it reads by itself."""
+        names = {topic_id: name.encode() for name, topic_id in IDS.items()}
+        topics = b"".join(struct.pack(">h1s", 1, name.encode()) for name in self.topics)
+        owned = b"".join(struct.pack(">h1sii", 1, names[topic_id], 1, index) for topic_id, index in self.reading)
+        head = struct.pack(">hi", 1, len(self.topics)) + topics + struct.pack(">i", -1)
+        return head + struct.pack(">i", len(self.reading)) + owned
+
+    def join(self, machine):
+        group = machine.coordinator.groups.get("g")
+        if group is None or not group.members:
+            return  # it would be a classic group
+        protocols = (("range", self.metadata),)
+        said = Join("g", self.member_id, None, "c", "h", SESSION_MS, 8_000, "consumer", protocols)
+        answer = machine.classic.join(group, said, "fresh", machine.topics, machine.now_ms)
+        assert answer.error is ErrorCode.NONE
+        self.epoch = answer.generation_id
+        synced = machine.classic.sync(group, Sync("g", self.epoch, self.member_id), machine.now_ms)
+        assert synced.error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
+        if synced.error is ErrorCode.NONE:
+            self.told = frozenset((IDS[name], index) for name, index in read_assignment(synced.assignment))
+
+    def beat(self, machine):
+        group = machine.coordinator.groups.get("g")
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        if self.epoch:
+            error = machine.classic.heartbeat(group, self.member_id, None, self.epoch, machine.now_ms)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join(machine)
+        elif error is not ErrorCode.NONE:
+            self.stop()
+
+    def leave(self, machine):
+        left = machine.classic.leave(machine.coordinator.groups["g"], [Leaver(self.member_id)])
+        assert left == [ErrorCode.NONE]
+
+
 class ConsumerGroups(RuleBasedStateMachine):
-    """Four clients, one of them static."""
+    """Six clients, one of them static, two of them of the classic protocol."""
 
     def __init__(self):
         super().__init__()
-        self.coordinator = ConsumerGroupCoordinator(ConsumerGroupConfig(session_timeout_ms=SESSION_MS))
+        config = ConsumerGroupConfig(session_timeout_ms=SESSION_MS, migration_policy=MigrationPolicy.UPGRADE)
+        self.coordinator = ConsumerGroupCoordinator(config)
+        self.classic = ClassicMembers(self.coordinator)
         self.readers = [Reader("a", None), Reader("b", None), Reader("c", None), Reader("s", "i")]
+        self.readers += [ClassicReader("k", None), ClassicReader("l", None)]
         self.counts = {"t": 3, "u": 1}
         self.now_ms = 0
 
-    numbers = st.integers(0, 3)
+    numbers = st.integers(0, 5)
 
     @property
     def topics(self):
@@ -53,6 +102,9 @@ class ConsumerGroups(RuleBasedStateMachine):
     @rule(number=numbers)
     def beat(self, number):
         reader = self.readers[number]
+        if isinstance(reader, ClassicReader):
+            reader.beat(self)
+            return
         if reader.epoch == 0:
             result = self.send(reader, 0, rebalance_timeout_ms=8_000, topics=reader.topics, owned=frozenset())
         else:
@@ -72,6 +124,9 @@ class ConsumerGroups(RuleBasedStateMachine):
         reader = self.readers[number]
         if reader.epoch > 0:
             reader.topics = frozenset({"u"}) if "t" in reader.topics else frozenset({"t", "u"})
+            if isinstance(reader, ClassicReader):
+                reader.join(self)
+                return
             result = self.send(reader, reader.epoch, topics=reader.topics, owned=reader.reading)
             if result.error is not ErrorCode.NONE:
                 reader.stop()
@@ -83,7 +138,10 @@ class ConsumerGroups(RuleBasedStateMachine):
     def leave(self, number):
         reader = self.readers[number]
         if reader.epoch > 0:
-            self.send(reader, -2 if reader.instance else -1)
+            if isinstance(reader, ClassicReader):
+                reader.leave(self)
+            else:
+                self.send(reader, -2 if reader.instance else -1)
             reader.stop()
             reader.restarts += 1
 
@@ -116,6 +174,9 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def teardown(self):
         alive = [number for number, reader in enumerate(self.readers) if reader.epoch > 0]
+        for number in alive:
+            if isinstance(self.readers[number], ClassicReader):
+                self.readers[number].join(self)  # its heartbeats see no new partitions, as in Kafka
         for _ in range(12):
             for number in alive:
                 self.beat(number)

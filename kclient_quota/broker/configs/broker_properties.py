@@ -24,6 +24,7 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "fetch.max.bytes": Property(str(FETCH_MAX_BYTES), INT, 1024),
     "group.consumer.heartbeat.interval.ms": Property("5000", INT, 1),
     "group.consumer.max.size": Property("2147483647", INT, 1),
+    "group.consumer.migration.policy": Property("bidirectional", STRING),
     "group.consumer.session.timeout.ms": Property("45000", INT, 1),
     "group.initial.rebalance.delay.ms": Property("0", INT),
     "group.max.session.timeout.ms": Property("1800000", INT),

@@ -46,6 +46,8 @@ _BROKER: Final[Mapping[str, str]] = {
     "connections.max.reauth.ms": "After so long a client has to authenticate again (KIP-368); 0 is never.",
     "fetch.max.bytes": "The most bytes of records in one answer to a fetch.",
     "group.consumer.max.size": "So many members may be in a consumer group (KIP-848).",
+    "group.consumer.migration.policy": "Which groups with members may turn from the classic to the consumer protocol "
+    "and back: `disabled`, `upgrade`, `downgrade` or `bidirectional`.",
     "group.initial.rebalance.delay.ms": "How long the first member of a classic group waits for others.",
     "group.max.session.timeout.ms": "The longest session that a member of a classic group may ask for.",
     "group.max.size": "So many members may be in a classic group.",

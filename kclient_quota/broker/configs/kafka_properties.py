@@ -66,7 +66,6 @@ _READ_ONLY: Final = (
     ("group.consumer.max.assignment.interval.ms", "15000", INT),
     ("group.consumer.max.heartbeat.interval.ms", "15000", INT),
     ("group.consumer.max.session.timeout.ms", "60000", INT),
-    ("group.consumer.migration.policy", "bidirectional", STRING),
     ("group.consumer.min.assignment.interval.ms", "0", INT),
     ("group.consumer.min.heartbeat.interval.ms", "5000", INT),
     ("group.consumer.min.session.timeout.ms", "45000", INT),

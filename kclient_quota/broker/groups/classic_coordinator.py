@@ -29,6 +29,7 @@ from kclient_quota.broker.groups.classic_requests import (
     Sync,
     SyncResult,
 )
+from kclient_quota.broker.groups.classic_validation import validate_commit, validate_sync
 from kclient_quota.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -132,7 +133,7 @@ class GroupCoordinator:
         group = self.groups.get(request.group_id)
         if group is None or not group.members:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        error = _validate_sync(group, request)
+        error = validate_sync(group, request)
         if error is not ErrorCode.NONE:
             return SyncResult(error)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -204,7 +205,7 @@ class GroupCoordinator:
             if generation_id >= 0:
                 return ErrorCode.ILLEGAL_GENERATION
             group = self.get_or_create(group_id)
-        error = _validate_commit(group, member_id, group_instance_id, generation_id, transactional=transactional)
+        error = validate_commit(group, member_id, group_instance_id, generation_id, transactional=transactional)
         if error is ErrorCode.NONE and not transactional and member_id in group.members:
             self._rebalancer.reschedule_heartbeat(group, group.members[member_id], now_ms)
         return error
@@ -234,6 +235,23 @@ class GroupCoordinator:
             self._rebalancer.timers.cancel(("sync", group_id, ""))
         return error
 
+    # -- groups that turn from one protocol to the other (KIP-848)
+
+    def release(self, group_id: str) -> ClassicGroup:
+        """Give a group away; whoever waits in it is told to join again."""
+        group = self.groups.pop(group_id)
+        self._rebalancer.release(group)
+        self._settled_groups[group_id] = None
+        return group
+
+    def adopt(self, group: ClassicGroup, now_ms: int, *, rebalances: bool) -> None:
+        """Take over a stable group, whose members are to join anew if it `rebalances`."""
+        group.settled = self._settled_groups
+        self.groups[group.group_id] = group
+        self._rebalancer.adopt(group, now_ms)
+        if rebalances:
+            self._rebalancer.prepare_rebalance(group, now_ms)
+
     # -- joining
 
     def _settled(self, answer: ResultT | Pending, kind: type[ResultT]) -> ResultT | Pending:
@@ -248,11 +266,17 @@ class GroupCoordinator:
     def _validate_join(self, request: Join) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if not self.config.min_session_timeout_ms <= request.session_timeout_ms <= self.config.max_session_timeout_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
+        error = self.validate_session(request.session_timeout_ms)
+        if error is not ErrorCode.NONE:
+            return error
         if request.member_id != UNKNOWN_MEMBER_ID and request.group_id not in self.groups:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
+
+    def validate_session(self, timeout_ms: int) -> ErrorCode:
+        """Whether a member may ask for sessions of this length."""
+        is_valid = self.config.min_session_timeout_ms <= timeout_ms <= self.config.max_session_timeout_ms
+        return ErrorCode.NONE if is_valid else ErrorCode.INVALID_SESSION_TIMEOUT
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         member = group.members.get(member_id)
@@ -360,40 +384,3 @@ class GroupCoordinator:
                 return error
         self._rebalancer.remove_member(group, member_id)
         return ErrorCode.NONE
-
-
-def _validate_sync(group: ClassicGroup, request: Sync) -> ErrorCode:
-    error = group.validate_member(request.member_id, request.group_instance_id)
-    if error is not ErrorCode.NONE:
-        return error
-    if request.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    if request.protocol_type not in {None, group.protocol_type} or (
-        group.protocol_name is not None and request.protocol_name not in {None, group.protocol_name}
-    ):
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.NONE
-
-
-def _validate_commit(
-    group: ClassicGroup,
-    member_id: str,
-    group_instance_id: str | None,
-    generation_id: int,
-    *,
-    transactional: bool,
-) -> ErrorCode:
-    if generation_id < 0 and group.state is GroupState.EMPTY:
-        # A consumer that assigns its partitions itself, or one without members at all.
-        return ErrorCode.NONE
-    if generation_id >= 0 or member_id != UNKNOWN_MEMBER_ID or group_instance_id is not None:
-        error = group.validate_member(member_id, group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-    elif not transactional:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if not transactional and group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE

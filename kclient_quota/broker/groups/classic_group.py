@@ -4,12 +4,12 @@ Follows Kafka 4's `ClassicGroup` and `ClassicGroupState`. Nothing here waits or 
 for an answer holds a ticket, and `broker.coordinator` hands the answer out under that ticket.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from kclient_quota.broker.groups.embedded_protocol import read_subscription
 from kclient_quota.wire.error_codes import ErrorCode
 
 UNKNOWN_MEMBER_ID = ""
@@ -228,21 +228,5 @@ class ClassicGroup:
             return False
         if self.protocol_name is None:
             return True
-        subscriptions = [subscribed_topics(member.metadata(self.protocol_name)) for member in self.members.values()]
-        return any(topics is None or topic in topics for topics in subscriptions)
-
-
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topics in the metadata of Kafka's consumer protocol (ConsumerProtocolSubscription, any version), or None."""
-    try:
-        (count,) = struct.unpack_from(">i", metadata, 2)
-        offset, topics = 6, set()
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, offset)
-            if length < 0:
-                return None
-            topics.add(metadata[offset + 2 : offset + 2 + length].decode())
-            offset += 2 + length
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return frozenset(topics) if offset <= len(metadata) else None
+        said = [read_subscription(member.metadata(self.protocol_name)) for member in self.members.values()]
+        return any(subscription is None or topic in subscription.topics for subscription in said)

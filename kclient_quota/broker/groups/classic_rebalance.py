@@ -128,6 +128,23 @@ class Rebalancer:
                 self.remove_member(group, member_id)
             self.prepare_rebalance(group, now_ms)
 
+    # -- groups that come and go
+
+    def release(self, group: ClassicGroup) -> None:
+        """Forget a group's deadlines; whoever waits in it is told to join again."""
+        for kind in ("join", "sync"):
+            self.timers.cancel((kind, group.group_id, ""))
+        for member_id in (*group.members, *group.pending_join):
+            self.timers.cancel(("heartbeat", group.group_id, member_id))
+        for member in group.members.values():
+            self.complete_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            self.complete_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def adopt(self, group: ClassicGroup, now_ms: int) -> None:
+        """Watch over the sessions of a group's members."""
+        for member in group.members.values():
+            self.reschedule_heartbeat(group, member, now_ms)
+
     # -- members that go
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:

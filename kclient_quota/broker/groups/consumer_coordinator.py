@@ -5,6 +5,7 @@ topics and partitions are assigned with the next one. Nothing waits: a member le
 heartbeat.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -20,12 +21,17 @@ from kclient_quota.broker.groups.consumer_group import (
     MemberState,
     Topics,
 )
+from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kclient_quota.broker.groups.classic_group import ClassicGroup
+
+_TIMERS = ("session", "rebalance", "join", "sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2_147_483_647
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    max_classic_size: int = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class ConsumerGroupCoordinator:
     Args:
         config: time-outs.
         config_of: those of one group, by its id, where they may differ.
+        upgraded: the group that a classic one becomes when a member of the new protocol joins it; None for none.
     """
 
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
@@ -95,6 +104,19 @@ class ConsumerGroupCoordinator:
         self.config_of: Callable[[str], ConsumerGroupConfig] = lambda _group_id: self.config
         self.groups: dict[str, ConsumerGroup] = {}
         self._timers: Timers[tuple[str, str, str]] = Timers()
+        self.upgraded: Callable[[str, int], ConsumerGroup | None] = lambda _group_id, _now_ms: None
+        self._turned: list[tuple[ClassicGroup, bool]] = []
+
+    def take_turned(self) -> list[tuple["ClassicGroup", bool]]:
+        """Groups that have become classic ones since the last call, and whether their members are to join anew."""
+        turned, self._turned = self._turned, []
+        return turned
+
+    def adopt(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Take over a group that was a classic one."""
+        self.groups[group.group_id] = group
+        for member in group.members.values():
+            self.schedule(group, member, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` next has something to do."""
@@ -106,7 +128,7 @@ class ConsumerGroupCoordinator:
             _, group_id, member_id = key
             group = self.groups.get(group_id)
             if group is not None and member_id in group.members:
-                self._remove(group, member_id)
+                self.remove(group, member_id)
 
     def heartbeat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
         """ConsumerGroupHeartbeat.
@@ -126,9 +148,33 @@ class ConsumerGroupCoordinator:
             return refused.result
 
     def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
-        group = self._group(beat)
+        group = self._group(beat, now_ms)
         member = self._member(group, beat, beat.member_id or fresh_id)
-        updated = _update(member, beat)
+        updated = self.advance(group, member, _update(member, beat), beat.owned, topics)
+        self.schedule(group, updated, now_ms)
+        told = updated.assigned if beat.is_full or updated.assigned != member.assigned else None
+        return BeatResult(ErrorCode.NONE, None, updated.member_id, updated.member_epoch, told)
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        owned: Assignment | None,
+        topics: Topics,
+    ) -> ConsumerMember:
+        """Let a member be in its group as it is now, and take its next step.
+
+        Args:
+            group: the group; gets a new target assignment, if anything of it has changed.
+            member: as it was.
+            updated: as it is.
+            owned: partitions the member says it has; None when it says nothing new.
+            topics: the topics there are.
+
+        Returns:
+            The member after the step.
+        """
         changed = member.member_id not in group.members
         changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
         group.put(updated)
@@ -142,14 +188,14 @@ class ConsumerGroupCoordinator:
         if group.epoch > group.assignment_epoch:
             subscriptions = {name: _topic_ids(one, group.metadata) for name, one in group.members.items()}
             group.update_target(subscriptions, dict(group.metadata.values()))
-        updated = group.reconcile(updated, beat.owned)
+        updated = group.reconcile(updated, owned)
         group.put(updated)
-        self._schedule(group, updated, now_ms)
-        told = updated.assigned if beat.is_full or updated.assigned != member.assigned else None
-        return BeatResult(ErrorCode.NONE, None, updated.member_id, updated.member_epoch, told)
+        return updated
 
-    def _group(self, beat: Beat) -> ConsumerGroup:
+    def _group(self, beat: Beat, now_ms: int) -> ConsumerGroup:
         group = self.groups.get(beat.group_id)
+        if group is None and beat.member_epoch == JOIN_EPOCH:
+            group = self.upgraded(beat.group_id, now_ms)
         if group is None:
             if beat.member_epoch != JOIN_EPOCH:
                 raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
@@ -175,9 +221,9 @@ class ConsumerGroupCoordinator:
         if beat.member_epoch == JOIN_EPOCH:
             if former is None or former.member_id == member_id:
                 return ConsumerMember(member_id)
-            if former.member_epoch != LEAVE_STATIC_EPOCH:
+            if former.member_epoch != LEAVE_STATIC_EPOCH and former.classic is None:
                 raise _Refused(ErrorCode.UNRELEASED_INSTANCE_ID, f"Static member {instance_id} is still in use.")
-            self._cancel(group, former.member_id)
+            self.cancel(group, former.member_id)
             return group.replace_static(former, member_id)
         if former is None:
             raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -195,7 +241,7 @@ class ConsumerGroupCoordinator:
         if beat.member_epoch == LEAVE_STATIC_EPOCH:
             group.put(replace(member, member_epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING))
         else:
-            self._remove(group, member.member_id)
+            self.remove(group, member.member_id)
         return BeatResult(ErrorCode.NONE, None, member.member_id, beat.member_epoch)
 
     # -- what committing has to ask
@@ -207,26 +253,58 @@ class ConsumerGroupCoordinator:
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member.member_epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if member.member_epoch == member_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     # -- deadlines
 
-    def _schedule(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        session = ("session", group.group_id, member.member_id)
-        rebalance = ("rebalance", group.group_id, member.member_id)
-        self._timers.schedule(session, now_ms + self.config_of(group.group_id).session_timeout_ms)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._timers.cancel(rebalance)
-        elif self._timers.deadline_ms(rebalance) is None:
-            self._timers.schedule(rebalance, now_ms + member.rebalance_timeout_ms)
+    def schedule(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """A sign of life: its session ends a session time-out from now, its rebalance when it takes too long."""
+        timeout_ms = self.config_of(group.group_id).session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self._timers.schedule(("session", group.group_id, member.member_id), now_ms + timeout_ms)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
+            self._timers.cancel(("rebalance", group.group_id, member.member_id))
+        else:
+            self.expect("rebalance", group, member, now_ms)
 
-    def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
-        for kind in ("session", "rebalance"):
+    def expect(self, kind: str, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """Give the member up if it has not got to something within its rebalance time-out from when that began."""
+        key = kind, group.group_id, member.member_id
+        if self._timers.deadline_ms(key) is None:
+            self._timers.schedule(key, now_ms + member.rebalance_timeout_ms)
+
+    def cancel(self, group: ConsumerGroup, member_id: str, kinds: Collection[str] = _TIMERS) -> None:
+        """Forget deadlines of a member."""
+        for kind in kinds:
             self._timers.cancel((kind, group.group_id, member_id))
 
-    def _remove(self, group: ConsumerGroup, member_id: str) -> None:
-        self._cancel(group, member_id)
-        group.remove(member_id)
+    def remove(self, group: ConsumerGroup, member_id: str) -> None:
+        """Take a member out of its group, which is a classic one if only classic members are left."""
+        if self.may_turn_classic(group, member_id):
+            self.turn_classic(group, member_id)
+        else:
+            self.cancel(group, member_id)
+            group.remove(member_id)
+
+    # -- groups that turn from one protocol to the other
+
+    def may_turn_classic(self, group: ConsumerGroup, leaving_id: str | None) -> bool:
+        """Whether only classic members are left, without the one that leaves, and the group may be one of theirs."""
+        return (
+            group.is_classic_without(leaving_id)
+            and self.config.migration_policy.downgrades
+            and len(group.members) - (leaving_id is not None) <= self.config.max_classic_size
+        )
+
+    def turn_classic(self, group: ConsumerGroup, leaving_id: str | None) -> None:
+        """Give a group away as a classic one; its members are to join anew if one leaves."""
+        for member_id in group.members:
+            self.cancel(group, member_id)
+        del self.groups[group.group_id]
+        self._turned.append((to_classic_group(group, leaving_id), leaving_id is not None))
 
 
 def _validate(beat: Beat) -> None:
@@ -291,6 +369,7 @@ def _update(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         topics=member.topics if beat.topics is None else beat.topics,
         regex=member.regex if beat.regex is None else beat.regex or None,
         assignor=beat.assignor or member.assignor,
+        classic=None,
     )
 
 

@@ -3,12 +3,13 @@
 Follows Kafka 4's `ConsumerGroup`, `ConsumerGroupMember` and `CurrentAssignmentBuilder`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment, TopicIdPartition
+from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 NOTHING: Assignment = frozenset()
@@ -26,6 +27,20 @@ class MemberState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicMemberMetadata:
+    """What is known of a member that speaks the classic protocol, by Kafka's name.
+
+    Attributes:
+        protocols: (name, metadata) in the member's order of preference.
+        version: of the embedded protocol, as it speaks it.
+    """
+
+    session_timeout_ms: int
+    protocols: Protocols
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """One member.
 
@@ -36,6 +51,7 @@ class ConsumerMember:
         regex: a regular expression it subscribes to, or None.
         assigned: partitions it may read.
         revoking: partitions it still has to give up.
+        classic: of a member that speaks the classic protocol; else None.
     """
 
     member_id: str
@@ -52,6 +68,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = NOTHING
     revoking: Assignment = NOTHING
+    classic: ClassicMemberMetadata | None = None
 
     def at_epoch(self, epoch: int) -> "ConsumerMember":
         """The member with another epoch, its former one remembered."""
@@ -105,6 +122,27 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads `topic`."""
         return topic in self.metadata
+
+    def is_classic_without(self, member_id: str | None) -> bool:
+        """Whether, but for one, there are members that speak the classic protocol, and no others."""
+        others = [member for name, member in self.members.items() if name != member_id]
+        return bool(others) and all(member.classic is not None for member in others)
+
+    def supports_classic(self, protocol_type: str, names: Collection[str]) -> bool:
+        """Whether a classic member with these protocols has one in common with all the other classic ones."""
+        sides = [member.classic for member in self.members.values() if member.classic is not None]
+        common = [name for name in names if all(name in dict(side.protocols) for side in sides)]
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and bool(common)
+
+    def may_go_on(self, member: ConsumerMember) -> bool:
+        """Whether all that the member waits for has been given up by others."""
+        missing = self.target.get(member.member_id, NOTHING) - member.assigned
+        return missing.isdisjoint(self._held())
+
+    def partitions_named(self, assigned: Assignment) -> list[tuple[str, int]]:
+        """Partitions by the names that their topics have."""
+        names = {topic_id: name for name, (topic_id, _) in self.metadata.items()}
+        return [(names[topic_id], index) for topic_id, index in assigned if topic_id in names]
 
     def put(self, member: ConsumerMember) -> None:
         """Add or update a member; one that comes back with another instance id, or none, gives up the former."""

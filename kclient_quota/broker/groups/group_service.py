@@ -7,10 +7,13 @@ from typing import TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.groups.classic_requests import JoinResult, Pending, SyncResult
+from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE
+from kclient_quota.broker.groups.classic_members import ClassicMembers
+from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore, PendingOffset, Position
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
+from kclient_quota.broker.groups.migration import MigrationPolicy, to_consumer_group
 from kclient_quota.broker.groups.offsets_topic import OffsetsTopic
 from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.broker.request.context import Alarm, Scheduler
@@ -36,6 +39,8 @@ class GroupService:
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups.config_of = self._consumer_config_of
+        self.consumer_groups.upgraded = self._upgraded
+        self.classic_members = ClassicMembers(self.consumer_groups)
         self.topic = OffsetsTopic(cluster, scheduler)
         self.offsets = OffsetStore([self.topic.committed])
         self._cluster = cluster
@@ -80,6 +85,73 @@ class GroupService:
         if classic is None:
             return True
         return self.coordinator.delete(group_id) is ErrorCode.NONE
+
+    # -- members of the classic protocol, in groups of either
+
+    async def join(self, request: Join, fresh_id: str, now_ms: int) -> JoinResult:
+        """JoinGroup; `fresh_id` is a random part for a member's id."""
+        if self.make_room_for_classic_group(request.group_id):
+            return await self.settle(self.coordinator.join(request, fresh_id, now_ms))
+        error = self.coordinator.validate_session(request.session_timeout_ms)
+        if error is not ErrorCode.NONE:
+            return JoinResult(error, request.member_id)
+        group = self.consumer_groups.groups[request.group_id]
+        answer = self.classic_members.join(group, request, fresh_id, self._cluster.directory, now_ms)
+        self.after_call()
+        return answer
+
+    async def sync(self, request: Sync, now_ms: int) -> SyncResult:
+        """SyncGroup."""
+        group = self.consumer_group(request.group_id)
+        if group is None:
+            return await self.settle(self.coordinator.sync(request, now_ms))
+        answer = self.classic_members.sync(group, request, now_ms)
+        self.after_call()
+        return answer
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, now_ms: int
+    ) -> ErrorCode:
+        """Heartbeat."""
+        group = self.consumer_group(group_id)
+        identity = member_id, group_instance_id, generation_id
+        if group is None:
+            error = self.coordinator.heartbeat(group_id, *identity, now_ms)
+        else:
+            error = self.classic_members.heartbeat(group, *identity, now_ms)
+        self.after_call()
+        return error
+
+    def leave(self, group_id: str, leavers: list[Leaver], now_ms: int) -> list[ErrorCode] | ErrorCode:
+        """LeaveGroup: one error per leaver, or one for the whole request."""
+        group = self.consumer_group(group_id)
+        if group is None:
+            errors = self.coordinator.leave(group_id, leavers, now_ms)
+        else:
+            errors = self.classic_members.leave(group, leavers)
+        self.after_call()
+        return errors
+
+    # -- groups that turn from one protocol to the other
+
+    def may_be_upgraded(self, group_id: str) -> bool:
+        """Whether a member of the new protocol may join the classic group of this name."""
+        classic, config = self.coordinator.groups[group_id], self.consumer_groups.config
+        return (
+            config.migration_policy.upgrades
+            and classic.protocol_type == CONSUMER_PROTOCOL_TYPE
+            and len(classic.members) <= config.max_size
+            and to_consumer_group(classic, self._cluster.directory) is not None
+        )
+
+    def _upgraded(self, group_id: str, now_ms: int) -> ConsumerGroup | None:
+        if group_id not in self.coordinator.groups or not self.may_be_upgraded(group_id):
+            return None
+        group = to_consumer_group(self.coordinator.release(group_id), self._cluster.directory)
+        if group is not None:
+            self.consumer_groups.adopt(group, now_ms)
+            _LOG.info("group %s has become one of the consumer protocol", group_id)
+        return group
 
     # -- offsets
 
@@ -173,6 +245,9 @@ class GroupService:
 
     def after_call(self) -> None:
         """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
+        for group, rebalances in self.consumer_groups.take_turned():
+            self.coordinator.adopt(group, self._scheduler.now_ms(), rebalances=rebalances)
+            _LOG.info("group %s has become one of the classic protocol", group.group_id)
         self._alarm.set(self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
         self._tell_of_groups()
         for completion in self.coordinator.take_completions():
@@ -219,4 +294,6 @@ def _consumer_config(values: Mapping[str, str]) -> ConsumerGroupConfig:
         int(values.get("group.consumer.session.timeout.ms", default.session_timeout_ms)),
         int(values.get("group.consumer.heartbeat.interval.ms", default.heartbeat_interval_ms)),
         int(values.get("group.consumer.max.size", default.max_size)),
+        MigrationPolicy.of(values.get("group.consumer.migration.policy", default.migration_policy)),
+        int(values.get("group.max.size", default.max_classic_size)),
     )

@@ -9,8 +9,8 @@ from kclient_quota.broker.groups.classic_group import (
     ClassicGroup,
     GroupState,
     Member,
-    subscribed_topics,
 )
+from kclient_quota.broker.groups.embedded_protocol import read_assignment, read_subscription, write_assignment
 from kclient_quota.broker.timers import Timers
 
 
@@ -37,7 +37,8 @@ def test_only_the_transitions_of_the_table_are_taken(source, target):
 
 def test_the_subscription_of_every_version_is_read():
     for version in range(4):
-        assert subscribed_topics(subscription("a", "ü", version=version)) == {"a", "ü"}
+        said = read_subscription(subscription("a", "ü", version=version))
+        assert (said.version, said.topics, said.owned, said.rack_id) == (version, {"a", "ü"}, frozenset(), None)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,26 @@ def test_the_subscription_of_every_version_is_read():
     [b"", b"\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\xff\xff", b"\0\0\0\0\0\1\0\5ab", b"\0\0\0\0\0\1\0\1\xff"],
 )
 def test_an_unreadable_subscription_is_none(metadata):
-    assert subscribed_topics(metadata) is None
+    assert read_subscription(metadata) is None
+
+
+def test_what_a_subscription_says_beside_topics_is_read():
+    owned = struct.pack(">ih1siii", 1, 1, b"a", 2, 5, 7)
+    metadata = subscription("a", "b", version=3) + owned + struct.pack(">ih2s", 9, 2, b"az")
+    said = read_subscription(metadata + b"what comes with later versions")
+    assert (said.owned, said.rack_id) == ({("a", 5), ("a", 7)}, "az")
+    assert read_subscription(subscription("a", version=0) + owned).owned == frozenset()
+    assert read_subscription(metadata[:-1]) is None
+
+
+def test_an_assignment_is_read_as_it_was_written():
+    told = {("a", 1), ("a", 0), ("ü", 5)}
+    for version in (-1, 0, 3, 9):
+        assert read_assignment(write_assignment(version, told)) == told
+    assert write_assignment(1, {("t", 3)}) == struct.pack(">hih1siii", 1, 1, 1, b"t", 1, 3, -1)
+    assert read_assignment(b"") == frozenset()
+    for damaged in (b"\0", write_assignment(0, told)[:9], b"\0\0\x7f\xff\xff\xff"):
+        assert read_assignment(damaged) is None
 
 
 def test_whose_topics_are_subscribed():

@@ -6,6 +6,8 @@ KIP-62, KIP-134 (initial delay, here 0 by default), KIP-345 (static members), KI
 (batched FindCoordinator), KIP-814 (static leader skips its assignment).
 
 Behaviour: groups are spread over the brokers by Kafka's hash of the group id; any other broker answers NOT_COORDINATOR.
+In a group with members of the consumer protocol (KIP-848) JoinGroup, SyncGroup and Heartbeat give classic members the
+steps of that protocol, and nobody leads; LeaveGroup takes members of either protocol out.
 Versions: throttle time since 1 and KIP-219 since 2 in all but JoinGroup (2, 3) and DeleteGroups (0, 1).
 FindCoordinator 1 transactions; 3 flexible; 4 several keys; 5 TRANSACTION_ABORTABLE; 6 share groups. JoinGroup 1
 rebalance time-out; 4 KIP-394; 5 instance id; 6 flexible; 7 protocol type in answers (KIP-559); 8 reason (KIP-800); 9
@@ -117,8 +119,6 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
         return _join_response(JoinResult(ErrorCode.NOT_COORDINATOR, request.member_id), context.api_version)
-    if not service.make_room_for_classic_group(request.group_id):
-        return _join_response(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id), context.api_version)
     join = Join(
         request.group_id,
         request.member_id,
@@ -132,8 +132,7 @@ async def join_group(context: Context, request: JoinGroupRequest) -> JoinGroupRe
         requires_known_member_id=context.api_version >= MEMBER_ID_REQUIRED_SINCE,
         supports_skipping_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
     )
-    answer = service.coordinator.join(join, str(uuid4()), context.now_ms)
-    return _join_response(await service.settle(answer), context.api_version)
+    return _join_response(await service.join(join, str(uuid4()), context.now_ms), context.api_version)
 
 
 def _join_response(result: JoinResult, version: int) -> JoinGroupResponse:
@@ -170,7 +169,7 @@ async def sync_group(context: Context, request: SyncGroupRequest) -> SyncGroupRe
         request.protocol_name,
         tuple((assignment.member_id, bytes(assignment.assignment)) for assignment in request.assignments),
     )
-    return _sync_response(await service.settle(service.coordinator.sync(sync, context.now_ms)))
+    return _sync_response(await service.sync(sync, context.now_ms))
 
 
 def _sync_response(result: SyncResult) -> SyncGroupResponse:
@@ -187,11 +186,9 @@ async def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatRes
     """Take a sign of life."""
     if not is_coordinator(context, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    service = context.services.get(GroupService)
-    error = service.coordinator.heartbeat(
+    error = context.services.get(GroupService).heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, context.now_ms
     )
-    service.after_call()
     return HeartbeatResponse(error_code=error)
 
 
@@ -203,8 +200,7 @@ async def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGrou
     batched = context.api_version >= LEAVE_BATCHED_SINCE
     leavers = [Leaver(m.member_id, m.group_instance_id) for m in request.members] if batched else []
     service = context.services.get(GroupService)
-    errors = service.coordinator.leave(request.group_id, leavers or [Leaver(request.member_id)], context.now_ms)
-    service.after_call()
+    errors = service.leave(request.group_id, leavers or [Leaver(request.member_id)], context.now_ms)
     if isinstance(errors, ErrorCode):
         return LeaveGroupResponse(error_code=errors)
     if not batched:

@@ -7,9 +7,10 @@ Behaviour: assignors `uniform` (the default) and `range`; session time-out and h
 partitions are found with the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
 Versions: ConsumerGroupHeartbeat 1 regular expressions are resolved here, member ids are the client's (KIP-1082).
 ConsumerGroupDescribe 1 type of member (KIP-1099).
-Gaps: no migration of members between the classic protocol and this one: the protocol in use keeps the other out
-(INCONSISTENT_GROUP_PROTOCOL, GROUP_ID_NOT_FOUND) until the group is empty; no rack awareness; regular expressions are
-matched as by RE2, in linear time, in Python's syntax.
+A classic group becomes one of these when a member of this protocol joins it, its members go on with the requests they
+know (`groups.classic_members`), and it is a classic group again when only they are left
+(`group.consumer.migration.policy`).
+Gaps: no rack awareness; regular expressions are matched as by RE2, in linear time, in Python's syntax.
 """
 
 from functools import partial
@@ -18,7 +19,7 @@ from uuid import uuid4
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.assignors import Assignment, by_topic
 from kclient_quota.broker.groups.consumer_coordinator import Beat, BeatResult
-from kclient_quota.broker.groups.consumer_group import NOTHING, ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
@@ -32,7 +33,7 @@ from kclient_quota.wire.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 
-MEMBER_TYPE_CONSUMER = 1
+MEMBER_TYPE_CLASSIC, MEMBER_TYPE_CONSUMER = 0, 1
 
 
 @handler(ConsumerGroupHeartbeatRequest, min_version=0, max_version=1)
@@ -43,7 +44,8 @@ async def consumer_group_heartbeat(
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    if not service.make_room_for_consumer_group(request.group_id):
+    is_room = service.make_room_for_consumer_group(request.group_id)
+    if not is_room and (request.member_epoch != JOIN_EPOCH or not service.may_be_upgraded(request.group_id)):
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a consumer group."
         )
@@ -139,7 +141,7 @@ def _described_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerG
         subscribed_topic_regex=member.regex,
         assignment=_assignment(group, member.assigned),
         target_assignment=_assignment(group, group.target.get(member.member_id, NOTHING)),
-        member_type=MEMBER_TYPE_CONSUMER,
+        member_type=MEMBER_TYPE_CONSUMER if member.classic is None else MEMBER_TYPE_CLASSIC,
     )
 
 

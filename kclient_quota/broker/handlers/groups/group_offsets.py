@@ -63,7 +63,8 @@ def _commit_refusal(context: Context, request: OffsetCommitRequest) -> ErrorCode
     service = context.services.get(GroupService)
     generation = request.generation_id_or_member_epoch
     group = service.consumer_group(request.group_id)
-    if group is not None and group.members and context.api_version < MEMBER_EPOCH_SINCE:
+    member = None if group is None else group.members.get(request.member_id)
+    if member is not None and member.classic is None and context.api_version < MEMBER_EPOCH_SINCE:
         return ErrorCode.UNSUPPORTED_VERSION
     known = group is not None or request.group_id in service.coordinator.groups
     error = service.validate_offset_commit(

@@ -1,0 +1,52 @@
+"""A group that goes over to another protocol while it reads: each member is replaced by one of the other protocol."""
+
+from contextlib import ExitStack
+
+from confluent_kafka import KafkaException
+
+from tests.integration.group_members import assigned, fill, until
+
+PARTITIONS, ROUND = 4, 40
+
+
+def roll(broker, open_old, open_new, seconds=60):
+    """Two members of the old protocol become two of the new one, and these again two of the old.
+
+    Every message is committed as soon as it comes.
+
+    Args:
+        broker: has topic `t` of four partitions.
+        open_old: opens a consumer of one protocol.
+        open_new: of the other.
+        seconds: what each step may take.
+    """
+    received, refused, sent = [], set(), 0
+
+    def read(members):
+        """A round of messages, and every partition somebody's."""
+        nonlocal sent
+        fill(broker, ROUND, start=sent)
+        sent += ROUND
+        until(lambda _: all_read(members), *members, seconds=seconds, on_message=take)
+
+    def all_read(members):
+        held = [partition for member in members for partition in assigned(member)]
+        return len(set(received)) == sent and len(held) == len(set(held)) == PARTITIONS
+
+    def take(member, message):
+        received.append(int(message.value()))
+        try:
+            member.commit(message=message, asynchronous=False)
+        except KafkaException:
+            refused.add(received[-1])
+
+    with ExitStack() as stack:
+        members = [stack.enter_context(open_old()) for _ in range(2)]
+        read(members)
+        for open_next in (open_new, open_new, open_old, open_old):
+            members.append(stack.enter_context(open_next()))
+            read(members)
+            members.pop(0).close()
+        read(members)
+    assert set(received) == set(range(sent)), "nothing is lost"
+    assert {number for number in received if received.count(number) > 1} <= refused, "nothing committed comes again"
