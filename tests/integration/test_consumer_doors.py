@@ -261,9 +261,9 @@ def test_the_users_callbacks_are_still_called(broker: EmbeddedBroker, topic: str
         },
     )
     begin = time.monotonic()
-    while time.monotonic() - begin < 4:
+    while time.monotonic() - begin < 60 and (len(heard["stats"]) < 3 or not heard["throttle"]):
         consumer.poll(0.1)
-    assert 3 <= len(heard["stats"]) <= 6
+    assert 3 <= len(heard["stats"]) <= 1 + (time.monotonic() - begin) / 0.7
     assert '"brokers"' in heard["stats"][0]
     assert heard["throttle"][0].throttle_time > 0
     consumer.commit()

@@ -75,7 +75,7 @@ class Reader:
             assert message.offset() == self.next[partition]
             self.next[partition] += 1
 
-    def until(self, condition: Any, seconds: float = 30) -> None:
+    def until(self, condition: Any, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, (self.next, self.consumer.quota_state())
@@ -119,7 +119,7 @@ def test_it_is_followed_at_once_and_sizes_go_back_when_it_has_gone(cluster: Embe
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy: str) -> None:
-    conf = {"partition.assignment.strategy": strategy, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 300}
+    conf = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 300}
     first, second = Reader(cluster, 100_000, **conf), Reader(cluster, 100_000, **conf)
     first.consumer.subscribe(["orders"])
     first.until(lambda: first.received >= 30)
@@ -128,7 +128,7 @@ def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy
     first.quota.limit = second.quota.limit = 1_500_000
     seen: dict[int, set[int]] = {number: set(range(first.next[number])) for number in range(PARTITIONS)}
     second.consumer.subscribe(["orders"])
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     shared = False
     while any(len(found) < EACH for found in seen.values()):
         assert time.monotonic() < deadline, {number: len(found) for number, found in seen.items()}
