@@ -9,10 +9,13 @@ from typing import Final
 
 FORGET: Final = 0.9
 """What an observation still counts for when the next one is made."""
-OVERHEAD_BYTES: Final = 150.0
-"""A produce request and its batch's header."""
-COMPRESSED_OVERHEAD_BYTES: Final = 350.0
-"""The same, and what the first message of a compressed batch takes more than the later ones."""
+FRAMING_BYTES: Final = 90.0
+"""A produce request and its batch's header, without the names of topic and client that it carries."""
+NAMES_BYTES: Final = 60.0
+"""Taken for those names until they are known."""
+OVERHEAD_BYTES: Final = FRAMING_BYTES + NAMES_BYTES
+FIRST_BYTES: Final = 200.0
+"""What the first message of a compressed batch takes more than the later ones, but never more than it is itself."""
 LITTLE: Final = 0.95
 """What takes so much of its raw bytes, framing included, does not compress, whatever `compression.type` says."""
 TRUST: Final = 4.0
@@ -30,17 +33,19 @@ class BatchCost:
         compressed: whether `compression.type` is set.
 
     Attributes:
+        names_bytes: of the topic and the client.id, which every request carries.
         overhead: bytes on the wire that a batch takes whatever it holds.
         part: bytes on the wire for each raw byte in it.
     """
 
-    __slots__ = ("_batches", "_compressed", "_raw", "_sums", "_wire", "overhead", "part")
+    __slots__ = ("_batches", "_compressed", "_raw", "_sums", "_wire", "names_bytes", "overhead", "part")
 
     def __init__(self, *, compressed: bool = False) -> None:
         self._compressed = compressed
-        self.overhead = COMPRESSED_OVERHEAD_BYTES if compressed else OVERHEAD_BYTES
-        self.part = 1.0
         self.forget()
+        self.names_bytes = NAMES_BYTES
+        self.overhead = self._assumed(FIRST_BYTES)
+        self.part = 1.0
 
     def wire(self, raw_bytes: float, batches: int = 1) -> float:
         """What `raw_bytes` of messages in so many batches take on the wire."""
@@ -64,8 +69,13 @@ class BatchCost:
         self._sums = [0.0] * 5
         self._batches = self._raw = self._wire = 0.0
 
-    def observe(self, batches: int, raw_bytes: int, wire_bytes: int) -> None:
-        """So many batches of so many raw bytes have taken so many on the wire."""
+    def _assumed(self, message_bytes: float) -> float:
+        """What a batch takes whatever it holds, as far as that is known without having seen any."""
+        first = min(FIRST_BYTES, message_bytes) if self.compresses else 0.0
+        return FRAMING_BYTES + self.names_bytes + first
+
+    def observe(self, batches: int, raw_bytes: int, wire_bytes: int, message_bytes: float = FIRST_BYTES) -> None:
+        """So many batches of so many raw bytes, in messages of `message_bytes` each, have taken so many on the wire."""
         if batches <= 0 or raw_bytes <= 0 or wire_bytes <= 0:
             return
         self._batches = self._batches * FORGET + batches
@@ -77,8 +87,7 @@ class BatchCost:
         count, sum_x, sum_xx, sum_y, sum_xy = self._sums
         spread = sum_xx - sum_x * sum_x / count
         doubt = TRUST * (sum_x / count) ** 2 / 100.0
-        assumed = COMPRESSED_OVERHEAD_BYTES if self.compresses else OVERHEAD_BYTES
-        slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
+        slope = (sum_xy - sum_x * sum_y / count + doubt * self._assumed(message_bytes)) / (spread + doubt)
         # All that was seen must come out right, however it is divided.
         most = 0.9 * self._wire / self._batches
         overhead = min(max(slope, LEAST_OVERHEAD), MOST_OVERHEAD, most)

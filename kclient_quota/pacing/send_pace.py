@@ -9,11 +9,11 @@ from collections import deque
 from math import inf, sqrt
 from typing import Final
 
-from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.pacer import Pacer
 
 WINDOW_SAMPLES: Final = 11
-WORTH: Final = 0.0075
+WORTH: Final = 0.006
 """Part of the messages per second that is given up for having them sooner."""
 FRAMING_WORTH: Final = 2.5
 """Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
@@ -61,6 +61,7 @@ class SendPace:
         linger_ms: for how long librdkafka holds messages back to fill a batch.
         max_delay_ms: how long a message may wait for a fuller batch.
         in_flight: how many requests librdkafka has on their way to one broker at most.
+        client_bytes: of the `client.id`, which every request carries; None where it is not known.
 
     Attributes:
         stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
@@ -70,6 +71,7 @@ class SendPace:
 
     __slots__ = (
         "_batches",
+        "_client_bytes",
         "_cost",
         "_drains",
         "_flying",
@@ -107,6 +109,7 @@ class SendPace:
         linger_ms: int = 0,
         max_delay_ms: int = MAX_DELAY_MS,
         in_flight: int = IN_FLIGHT,
+        client_bytes: int | None = None,
     ) -> None:
         self._pacer = pacer
         self._cost = BatchCost() if cost is None else cost
@@ -114,6 +117,7 @@ class SendPace:
         self._linger_ms = linger_ms
         self._max_delay_ms = max_delay_ms
         self._in_flight = in_flight
+        self._client_bytes = client_bytes
         self._progress_at_ms = NEVER_MS
         self._held_ms = 0
         self._held_at_ms = 0
@@ -249,9 +253,12 @@ class SendPace:
 
     # What the queue and the adapter tell
 
-    def on_granted(self, raw_bytes: int, now_ms: int, messages: int = 1) -> None:
-        """A batch of so much goes now, in so many messages."""
+    def on_granted(self, raw_bytes: int, now_ms: int, messages: int = 1, topic: str | None = None) -> None:
+        """A batch of so much goes now, in so many messages of a topic."""
         wire = self.wire_of(raw_bytes)
+        if topic is not None and self._client_bytes is not None:
+            names = self._client_bytes + len(topic.encode())
+            self._cost.names_bytes += (names - self._cost.names_bytes) * (TREND if self._message_raw else 1.0)
         each = raw_bytes / messages
         self._message_raw += (each - self._message_raw) * (TREND if self._message_raw else 1.0)
         self._pacer.on_sent(wire, now_ms)
@@ -329,7 +336,7 @@ class SendPace:
         self._seen = (self._granted_batches, self.granted)
         self._unsent = self.outstanding
         if learns:
-            self._cost.observe(batches, raw, wire_bytes)
+            self._cost.observe(batches, raw, wire_bytes, self._message_raw or FIRST_BYTES)
         self._owed += wire_bytes
         if self._owed > 0:
             self._pacer.on_late_count(int(self._owed), now_ms)

@@ -235,13 +235,13 @@ class SendQueue:
         messages = waits.turns.take(most)
         raw_bytes = sum(message.raw_bytes for message in messages)
         wire_bytes = self.pace.wire_of(raw_bytes)
-        self.pace.on_granted(raw_bytes, now_ms, len(messages))
+        first = messages[0]
+        self.pace.on_granted(raw_bytes, now_ms, len(messages), first.topic)
         if not waits.lane.strict:
             self._fair.charge(waits.lane.name, wire_bytes / waits.lane.weight)
         for message in messages:
             self._forget(waits, message)
         self._fill(waits)
-        first = messages[0]
         return Grant(first.topic, first.partition, messages, raw_bytes, wire_bytes, waits.lane.name)
 
     def _next_lane(self) -> Waits | None:

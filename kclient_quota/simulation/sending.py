@@ -24,6 +24,7 @@ from kclient_quota.simulation.model import Network
 from kclient_quota.simulation.outcome import CLIENT_ID, PRINCIPAL, START_MS, Events, Randomness, Way, managers_of
 
 STATISTICS_MS: Final = 1_000
+TOPIC: Final = "orders"
 MOST_IN_FLIGHT: Final = 5
 """Requests that an idempotent producer has on their way to one broker."""
 IDLE_MS: Final = 50
@@ -175,6 +176,7 @@ class SendingWorld:
             limit,
             linger_ms=network.linger_ms,
             max_delay_ms=cell.max_delay_ms,
+            client_bytes=cell.batching.names_bytes - len(TOPIC),
         )
         self.queue = SendQueue(self.pace, cell.lanes)
         self._managers = managers_of(cell.quota, PRODUCER_BYTE_RATE)
@@ -249,7 +251,7 @@ class SendingWorld:
         if self._places:
             partition = self._places[int(self._random() * len(self._places))]
         nbytes = self._batchings[source.lane].raw_bytes
-        return Waiting("orders", partition, nbytes, now_ms, None, None, source.lane, source.tenant)
+        return Waiting(TOPIC, partition, nbytes, now_ms, None, None, source.lane, source.tenant)
 
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""

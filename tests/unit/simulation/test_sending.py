@@ -161,12 +161,15 @@ def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message
     assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
 
 
-@pytest.mark.parametrize("partitions", [1, 12])
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_weighted_lanes_divide_bytes_on_the_wire_by_their_weights(codec, partitions):
+@pytest.mark.parametrize(
+    ("data", "codec", "partitions"),
+    [("orders", "none", 1), ("orders", "zstd", 12), ("readings", "none", 100), ("readings", "zstd", 12)],
+)
+def test_weighted_lanes_divide_bytes_on_the_wire_by_their_weights(data, codec, partitions):
+    """Batches of a lane with three times the weight hold three times as much, and so take less for each message."""
     lanes = (Lane("orders", weight=3), Lane("bulk"), Lane("logs", weight=2))
     sources = tuple(Source(lane=lane.name) for lane in lanes)
-    cell = Cell(Batching("orders", codec), partitions, QUOTA, sources=sources, lanes=lanes, seconds=45)
+    cell = Cell(Batching(data, codec), partitions, QUOTA, sources=sources, lanes=lanes, seconds=45)
     sent = SendingWorld(cell, random.Random(1)).run()
     total = sum(sent.lane_bytes.values())
     for lane in lanes:

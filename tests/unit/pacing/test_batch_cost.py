@@ -1,0 +1,37 @@
+"""What is assumed of a batch's bytes on the wire before anything, or enough of it, has been seen."""
+
+import pytest
+
+from kclient_quota.pacing.batch_cost import BatchCost
+
+
+def test_names_of_topic_and_client_are_known_to_be_in_every_request():
+    short, long = BatchCost(), BatchCost()
+    short.names_bytes, long.names_bytes = 20, 120
+    for cost in (short, long):
+        cost.observe(10, 10_000, 10_000 + 10 * round(90 + cost.names_bytes))
+    assert short.overhead == pytest.approx(110)
+    assert long.overhead == pytest.approx(210)
+    assert short.part == long.part == pytest.approx(1.0)
+
+
+def test_the_first_message_of_a_compressed_batch_takes_no_more_than_it_is():
+    found = []
+    for message_bytes in (30, 300, 10_000):
+        cost = BatchCost(compressed=True)
+        cost.observe(10, 10 * message_bytes * 20, 10 * message_bytes * 10, message_bytes)
+        found.append(cost.overhead)
+    assert found == pytest.approx([180, 350, 350])
+
+
+def test_what_does_not_compress_is_reckoned_as_if_it_were_not_compressed():
+    cost = BatchCost(compressed=True)
+    assert cost.compresses
+    assert cost.overhead == 350
+    cost.observe(10, 10_000, 11_500)
+    assert not cost.compresses
+    assert cost.overhead == pytest.approx(150)
+    for _ in range(50):
+        cost.observe(10, 10_000, 3_000)
+    assert cost.compresses
+    assert not BatchCost().compresses
