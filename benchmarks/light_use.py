@@ -2,17 +2,19 @@
 
 `python -m benchmarks.light_use` sends evenly at parts of a quota that Apache Kafka enforces, and prints, for messages
 offered at the same times by both clients, each in a process of its own, the median and the 99th percentile from calling
-`produce()` to the delivery report, what the broker recorded as a part of the quota, and messages a request.
+`produce()` to the delivery report, and what the broker recorded as a part of the quota. Clients that are compared run
+at the same time, so that whatever else the machine does befalls both; `--side-by-side 2` runs nothing else beside them.
 """
 
 import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks import cell as children
-from benchmarks import figures
+from benchmarks import figures, report
 from benchmarks.ledger import value_of
 from benchmarks.payloads import SIZES, key_of
 from benchmarks.producing import producer_class
@@ -26,6 +28,7 @@ PARTITIONS: Final = (1, 12)
 PARTS: Final = (0.3, 0.79)
 WARM_UP_S: Final = 5
 SIDE_BY_SIDE: Final = 4
+RESULTS: Final = Path(__file__).parent / "results" / "light-use.json"
 
 
 class Run(NamedTuple):
@@ -81,13 +84,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=40, help="time of each (default: %(default)s)")
+    parser.add_argument(
+        "--side-by-side", type=int, default=SIDE_BY_SIDE, help="clients at a time (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures are kept (default: %(default)s)")
     options = parser.parse_args(arguments)
+    before = report.machine()
     runs = [Run(client, *where) for where in _places() for client in CLIENTS]
-    with ApacheKafka() as cluster, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with ApacheKafka() as cluster, ThreadPoolExecutor(options.side_by_side) as pool:
         for each in runs:
             cluster.create_topic(each.name, each.partitions)
             cluster.set_quota(client_id=each.name, producer_byte_rate=QUOTA)
         found = dict(zip(runs, pool.map(lambda each: _measured(cluster, each, options.seconds), runs), strict=True))
+    rows = [{**each._asdict(), **row} for each, row in found.items()]
+    report.write_json(options.json, {"machine": before, "commit": report.commit(), "rows": rows})
     print("data    partitions  of quota  client  messages   p50 ms   p99 ms  recorded")
     for each, row in found.items():
         where = f"{each.data:<8}{each.partitions:>9}  {each.part:>8.2f}  {each.client:<6}"

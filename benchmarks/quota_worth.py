@@ -3,9 +3,9 @@
 `python -m benchmarks.quota_worth` plays every cell of {readings of 20 bytes, orders of 290, noise of 1,000, documents
 of 10,000} x {none, lz4, zstd} x {keys over 1, 3, 12, 100 partitions, no keys} x {51,200 B/s, 1 MiB/s} for a minute, and
 prints messages per second, the ideal, their ratio, the 99th percentile from `produce()` returning to the report, of the
-time inside `produce()`, and throttles. The ideal is the best over all batches of n that arrive for a partition within
-the delay allowed: 0.995 of the quota, less the price of lumps, divided by what librdkafka's own batches of n take,
-the names of topic and client that every request carries included.
+time inside `produce()`, throttles, and what part of the quota is recorded, and is payload. The ideal is the best over
+all batches of n that arrive for a partition within the delay allowed: 0.995 of the quota, less the price of lumps,
+divided by what librdkafka's own batches of n take, the names of topic and client that every request carries included.
 
 `--real` measures two dozen of them on Apache Kafka instead, beside the peers, and keeps every figure in
 `benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks import report, worth_cells
 from benchmarks.scenes import OURS
-from kclient_quota.simulation.batching import Batching, ideal
+from kclient_quota.simulation.batching import NAMES_BYTES, Batching, ideal
 from kclient_quota.simulation.sending import Cell, SendingWorld
 
 DATA: Final = ("readings", "orders", "noise", "documents")
@@ -51,6 +51,7 @@ class Row(NamedTuple):
     throttles: int
     longest_throttle_ms: int
     used: float
+    payload: float
 
     @property
     def ratio(self) -> float:
@@ -62,19 +63,26 @@ class Row(NamedTuple):
             f"{self.data:<9} {self.compression:<4} {_where(self.partitions):>9}"
             f" {self.quota:>9.0f} B/s {self.max_delay_ms:>5} ms"
             f" {self.ours:>8.1f} {self.ideal:>8.1f} {self.ratio:>6.3f} {self.p99_ms:>6} {self.blocked_p99_ms:>6}"
-            f" {self.throttles:>4} {self.longest_throttle_ms:>5} {self.used:>6.3f}"
+            f" {self.throttles:>4} {self.longest_throttle_ms:>5} {self.used:>6.3f} {self.payload:>7.3f}"
         )
 
 
 HEAD: Final = (
-    "data      comp      where         quota    delay     ours    ideal  ratio    p99  call  thr. longest   used"
+    "data      comp      where         quota    delay     ours    ideal  ratio    p99  call"
+    "  thr. longest   used payload"
 )
 
 
-def play(cell: tuple[str, str, int, float], max_delay_ms: int = 1_000, seconds: int = 75, seed: int = 1) -> Row:
+def play(
+    cell: tuple[str, str, int, float],
+    max_delay_ms: int = 1_000,
+    seconds: int = 75,
+    seed: int = 1,
+    names_bytes: int = NAMES_BYTES,
+) -> Row:
     """One cell in virtual time; figures from 15 s after the start."""
     data, compression, partitions, quota = cell
-    batching = Batching(data, compression)
+    batching = Batching(data, compression, names_bytes)
     sent = SendingWorld(
         Cell(batching, partitions, quota, max_delay_ms=max_delay_ms, seconds=seconds), random.Random(seed)
     ).run()
@@ -89,6 +97,7 @@ def play(cell: tuple[str, str, int, float], max_delay_ms: int = 1_000, seconds: 
         len(sent.throttles),
         max((throttle_ms for _, throttle_ms in sent.throttles), default=0),
         sent.wire_bytes / quota / sent.seconds,
+        sent.payload_bytes / quota / sent.seconds,
     )
 
 
@@ -151,6 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-delay-ms", type=int, default=1_000, help="quota.max.delay.ms (default: %(default)s)")
+    parser.add_argument(
+        "--names", type=int, default=NAMES_BYTES, help="bytes of topic and client.id together (default: %(default)s)"
+    )
     parser.add_argument("--seconds", type=int, default=75, help="time of each (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose line contains this")
     parser.add_argument("--jobs", type=int, default=2)
@@ -165,9 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         real(wanted, options.client or worth_cells.CLIENTS, options.seconds, options.json)
         return
     rows = []
+    played = partial(play, max_delay_ms=options.max_delay_ms, seconds=options.seconds, names_bytes=options.names)
     print(HEAD)
     with ProcessPoolExecutor(options.jobs) as pool:
-        for row in pool.map(partial(play, max_delay_ms=options.max_delay_ms, seconds=options.seconds), wanted):
+        for row in pool.map(played, wanted):
             print(row, flush=True)
             rows.append(row)
     if rows:

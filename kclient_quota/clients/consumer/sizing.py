@@ -33,6 +33,10 @@ FORGET: Final = 0.9
 """What batches seen before still count for at the next statistics: an average over some seconds, since sizes vary."""
 HELD_BACK: Final = 0.5
 """Who receives less than so much of what it may has nothing to gain by less framing, which costs another client."""
+BUSY_PER_S: Final = 200
+"""Nor has who gets fewer responses per second; whoever gets as many may get no more for the time that each takes."""
+LEAST_ROUND_TRIP_MS: Final = 1.0
+"""What a fetch takes both sides, however near they are: the shortest round trip says some microseconds."""
 PATIENCE: Final = 8
 """Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
 
@@ -57,7 +61,7 @@ class Sizing:
         self._bytes = self._batches = 0.0  # received lately, one batch in each response
         self._looks = 0
         self._partitions = 1
-        self._received_per_s = 0.0
+        self._received_per_s = self._responses_per_s = 0.0
         self._held_back = 0  # statistics in a row in which much of the limit came
 
     @property
@@ -85,16 +89,18 @@ class Sizing:
             known = self._round_trip_ms if self._knows_round_trip else inf
             self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
         before, self._totals = self._totals, dict(seen.received)
-        received = 0
+        received = responses = 0
         for node in fetched_from.keys() & seen.received.keys():
             total, answered = seen.received[node]
             # The first that is known of a client of librdkafka's has told about its cluster, too.
             total_before, answered_before = before.get(node, (total, answered))
             if total >= total_before:
                 received = max(received, total - total_before)
+                responses = max(responses, answered - answered_before)
                 self._look_at(total - total_before, answered - answered_before)
         if elapsed_ms > 0:
             self._received_per_s = received * 1000.0 / elapsed_ms
+            self._responses_per_s = responses * 1000.0 / elapsed_ms
 
     def _look_at(self, nbytes: int, responses: int) -> None:
         """Learn how large batches are, of so many bytes in so many responses of one broker."""
@@ -128,19 +134,18 @@ class Sizing:
         byte_rate = limit.byte_rate
         if byte_rate is not None:
             share = min((pace.rate for pace in paces), default=byte_rate)
-            self._held_back = self._held_back + 1 if self._received_per_s >= HELD_BACK * share else 0
+            is_busy = self._received_per_s >= HELD_BACK * share or self._responses_per_s >= BUSY_PER_S
+            self._held_back = self._held_back + 1 if is_busy else 0
             batch_bytes = self.batch_bytes
+            round_trip_ms = self._round_trip_ms
             if batch_bytes == inf:
                 # Whatever the distance asks for.
-                return sizes_for(byte_rate, min(self._round_trip_ms, ROUND_TRIP_MS))
-            wanted = sizes_for(byte_rate, self._round_trip_ms, batch_bytes, partitions=self._partitions)
-            if (
-                self.sizes.fetch_bytes == ONE_BATCH
-                and self._held_back < PATIENCE
-                and keeps_up(byte_rate, self._round_trip_ms, batch_bytes)
-            ):
-                return sizes_for(byte_rate, self._round_trip_ms)
-            return wanted
+                return sizes_for(byte_rate, min(round_trip_ms, ROUND_TRIP_MS))
+            patient = self.sizes.fetch_bytes == ONE_BATCH and self._held_back < PATIENCE
+            if patient and keeps_up(byte_rate, round_trip_ms, batch_bytes):
+                return sizes_for(byte_rate, round_trip_ms)
+            round_trip_ms = max(round_trip_ms, LEAST_ROUND_TRIP_MS)
+            return sizes_for(byte_rate, round_trip_ms, batch_bytes, partitions=self._partitions)
         learnt = min((pace.rate for pace in paces), default=inf)
         if learnt < inf:
             return sizes_while_learning(learnt)

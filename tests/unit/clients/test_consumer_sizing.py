@@ -13,7 +13,7 @@ from kclient_quota.pacing.fetch_window import FetchWindow
 QUOTA = 200_000.0
 LIMIT = Limit(QUOTA, None, LimitSource.CLUSTER)
 FAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 80_000}}}}
-NEAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 300}}}}
+NEAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 4}}}}
 FRAMING = 97
 SECOND = 4
 
@@ -112,6 +112,17 @@ def test_fetches_of_many_small_batches_only_where_the_quota_is_short() -> None:
     assert len(changed) == 1
     assert PATIENCE <= changed[0][0] <= 2 * PATIENCE
     assert 30_000 <= changed[0][1] <= 60_000
+
+
+def test_who_gets_hundreds_of_tiny_batches_a_second_gets_many_at_once() -> None:
+    """A fetch takes a millisecond or two however near the broker is, and the quota would never be used."""
+    limit = Limit(1_048_576.0, None, LimitSource.CLUSTER)
+    reader = Reader(sizes_for(limit.byte_rate), NEAR)
+    reader.paces[1] = BrokerPace(limit.byte_rate, FetchWindow(), 0)
+    for _ in range(LOOKS + PATIENCE + 1):
+        reader.look(*[150] * 110)
+        reader.other(limit)
+    assert reader.sizing.sizes.fetch_bytes > 125 * 150
 
 
 def test_batches_that_have_become_larger_than_fetches_are_fetched_one_by_one() -> None:
