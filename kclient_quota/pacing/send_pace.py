@@ -13,7 +13,7 @@ from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.pacer import Pacer
 
 WINDOW_SAMPLES: Final = 11
-WORTH: Final = 0.005
+WORTH: Final = 0.006
 """Part of the messages per second that is given up for having them sooner."""
 FRAMING_WORTH: Final = 2.5
 """Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
