@@ -43,6 +43,8 @@ MANY: Final = 125
 """So many batches in a fetch throw less than a hundredth away, even of exponentially spread ones."""
 LONGEST_LUMP_MS: Final = 750
 """So many must not stand for more of the quota's time: what comes in longer lumps has to be spaced by the window."""
+HEADER_BYTES: Final = 61
+"""Of a batch; `wire.batches` says so too, but brings a codec that a client need not load."""
 FRAME_BYTES: Final = 60
 """What a fetch's response takes whatever is in it."""
 PARTITION_BYTES: Final = 37

@@ -13,6 +13,7 @@ from kclient_quota.clients.limits import Limit
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_sizes import (
     FRAME_BYTES,
+    HEADER_BYTES,
     ONE_BATCH,
     OPEN,
     PARTITION_BYTES,
@@ -23,7 +24,6 @@ from kclient_quota.pacing.fetch_sizes import (
     sizes_while_learning,
 )
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
-from kclient_quota.wire.batches import HEADER_BYTES
 
 STAY_MS: Final = 5_000
 """Sizes are not changed again before so much has been seen of them."""
