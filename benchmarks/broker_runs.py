@@ -1,4 +1,4 @@
-"""Start-up, throughput and CPU of brokers that live in a Python process, driven by plain confluent-kafka."""
+"""Start-up, throughput and CPU of brokers for tests, each in a process of its own, driven by plain confluent-kafka."""
 
 import json
 import subprocess
@@ -14,9 +14,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.broker_host import PARTITIONS, TOPIC
 from benchmarks.processes import CpuTime
+from benchmarks.scenes import TEST_BROKERS
 
-_VALUE = b"x" * 1024
+_LARGE, _SMALL = b"x" * 1024, b"x" * 100
 _MB = 1_000_000
+
+
+_RATES = ("produce_mb_per_s", "fetch_mb_per_s")
 
 
 @dataclass
@@ -29,29 +33,34 @@ class _Moved:
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Medians over `rounds` fresh brokers of each kind, `messages` of 1 KiB produced and fetched."""
-    return {
-        name: _medians([_round(name, spec["messages"]) for _ in range(spec["rounds"])]) for name in ("embedded", "mock")
-    }
+    """Medians over `rounds` fresh brokers of each kind, in turn, `messages` of 1 KiB and of 100 bytes moved."""
+    names = [name for name in TEST_BROKERS if name != "kfake" or spec["kfake"] is not None]
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for _ in range(spec["rounds"]):
+        for name in names:
+            command = [spec["kfake"]] if name == "kfake" else [sys.executable, "-m", "benchmarks.broker_host", name]
+            large = _round(command, spec["messages"], _LARGE)
+            small = _round(command, spec["messages"], _SMALL)
+            counted = {key.replace("_mb_", "_messages_"): small[key] * _MB / len(_SMALL) for key in _RATES}
+            rounds[name].append({**large, **counted})
+    return {name: _medians(one) for name, one in rounds.items()}
 
 
 def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {key: median(one[key] for one in rounds) for key in rounds[0]}
 
 
-def _round(name: str, messages: int) -> dict[str, float]:
-    with _host(name) as (process_id, hello):
+def _round(command: list[str], messages: int, value: bytes) -> dict[str, float]:
+    with _host(command) as (process_id, hello):
         cpu = CpuTime(process_id)
-        produced = _measured(cpu, "produce", _produce(hello["bootstrap"], messages))
-        fetched = _measured(cpu, "fetch", _fetch(hello["bootstrap"], messages))
+        produced = _measured(cpu, "produce", _produce(hello["bootstrap"], messages, value))
+        fetched = _measured(cpu, "fetch", _fetch(hello["bootstrap"], messages * len(value) / _MB))
     return {"start_ms": hello["start_ms"], **produced, **fetched}
 
 
 @contextmanager
-def _host(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.broker_host", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as host:
+def _host(command: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdin is not None
         assert host.stdout is not None
         try:
@@ -74,23 +83,24 @@ def _measured(cpu: CpuTime, name: str, work: Iterator[_Moved]) -> dict[str, floa
     return {f"{name}_mb_per_s": moved.timed_mb / moved.seconds, f"{name}_cpu_s_per_mb": used / moved.total_mb}
 
 
-def _produce(bootstrap: str, messages: int) -> Iterator[_Moved]:
+def _produce(bootstrap: str, messages: int, value: bytes) -> Iterator[_Moved]:
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": messages + 1000})
     for partition in range(PARTITIONS):
-        producer.produce(TOPIC, _VALUE, partition=partition)
+        producer.produce(TOPIC, value, partition=partition)
     producer.flush(30)
     yield _Moved()
     begin = time.perf_counter()
     for number in range(messages):
-        producer.produce(TOPIC, _VALUE, partition=number % PARTITIONS)
+        producer.produce(TOPIC, value, partition=number % PARTITIONS)
     if producer.flush(120) > 0:
         raise RuntimeError("the broker did not take every message")
-    megabytes = messages * len(_VALUE) / _MB
+    megabytes = messages * len(value) / _MB
     yield _Moved(megabytes, megabytes, time.perf_counter() - begin)
 
 
-def _fetch(bootstrap: str, messages: int) -> Iterator[_Moved]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+def _fetch(bootstrap: str, megabytes: float) -> Iterator[_Moved]:
+    # by default it rests for a second whenever it has fetched 100,000 messages ahead, whatever the broker does
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "fetch.queue.backoff.ms": 1})
     try:
         starts, stored = [], 0
         for number in range(PARTITIONS):
@@ -100,7 +110,7 @@ def _fetch(bootstrap: str, messages: int) -> Iterator[_Moved]:
         yield _Moved()
         moved = _Moved()
         # the mock keeps only a few megabytes a partition, so the log is read again until enough was moved
-        while moved.total_mb < messages * len(_VALUE) / _MB:
+        while moved.total_mb < megabytes:
             consumer.assign(starts)
             _read(consumer, stored, moved)
         yield moved

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks import cell as children
-from benchmarks import figures, java_peer
+from benchmarks import figures, go_peer, java_peer
 from benchmarks.cell import measure
 from benchmarks.filling import shape
 from benchmarks.payloads import mean_size
@@ -179,8 +179,10 @@ def _call_rates(cluster: ApacheKafka, scene: CallScene, variant: str, client_id:
 
 
 def broker(scene: BrokerScene, say: Say) -> dict[str, Any]:
-    """Start-up, throughput and CPU of the embedded broker beside librdkafka's mock."""
-    result = measure("broker_runs", {"messages": scene.messages, "rounds": scene.rounds}, timeout_s=900)
+    """Start-up, throughput and CPU of the embedded broker beside librdkafka's mock and kfake."""
+    kfake = go_peer.built()
+    spec = {"messages": scene.messages, "rounds": scene.rounds, "kfake": None if kfake is None else str(kfake)}
+    result = measure("broker_runs", spec, timeout_s=1800)
     say(f"measured {scene.name}")
     return {"scene": scene.name, **result}
 

@@ -99,12 +99,16 @@ class CallScene:
     variants: tuple[str, ...] = ("plain", "ours", "ours-gated")
 
 
+TEST_BROKERS = ("embedded", "mock", "kfake")
+"""The embedded broker, librdkafka's mock and franz-go's; the last where Go is there."""
+
+
 @dataclass(frozen=True)
 class BrokerScene:
-    """The embedded broker itself, beside librdkafka's built-in mock.
+    """The embedded broker itself, beside librdkafka's built-in mock and franz-go's kfake.
 
     Attributes:
-        messages: how many messages of 1 KiB a run moves.
+        messages: how many messages of 1 KiB, and then of 100 bytes, a run moves.
         rounds: how often; the median counts.
     """
 
