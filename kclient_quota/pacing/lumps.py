@@ -19,18 +19,22 @@ LUMPS: Final = 8
 """So many pass through the window. With nine the room is 50 ms on either side, which a busy machine needs for itself;
 with seven a part of the window is empty."""
 SPARE_MS: Final = 150
-"""Eight lumps last so much longer than a sample is kept, for the answers of a lump and for polls that come late; and
-the window is never expected to become longer than what a sample is kept but for this."""
+"""Eight lumps last so much longer than a sample is kept, for the answers of a lump and for polls that come late."""
+TIGHT_MS: Final = 230
+"""The window is filled to so much less than it can be long: `share_window.STALL_MS`, `fetch_window.SLACK_MS` twice."""
+LARGE: Final = 0.04
+"""Batches that stand for less than this part of the shortest window come evenly in any case: they fill it as well."""
 ROOM_MS: Final = 60
 """How much longer the window is than it must be: a broker may look `fetch_window.SLACK_MS` earlier or later."""
-LARGE: Final = 0.04
-"""Batches that stand for more than this part of the shortest window are taken in lumps; others fill it evenly."""
 SAVED_BATCHES: Final = 2
 """What was not used is made up for by so many batches at most."""
-OPEN_MS: Final = 850
-"""So long what a lump may have is taken: later it could open a sample of its own, just before the next lump's."""
-BEHIND: Final = 1
-"""Who has saved so many batches could not take them in time and takes them when it can."""
+OPEN_MS: Final = 500
+"""So long what a lump may have is taken. What comes later would stay in the window beyond the next lumps, and eight of
+them would not fill it for good."""
+AWAY_MS: Final = 150
+"""An application that asks less often than that is slow: it cannot take lumps when they are due."""
+SLOW_OPEN_MS: Final = 850
+"""So long one that is slow may take its lump, and at any time what it has saved a batch for."""
 LATE_MS: Final = 100
 """A lump that is late by no more does not move those that follow."""
 CLOCK_JUMP_MS: Final = 1_000
@@ -51,6 +55,8 @@ class Lumps:
         self._level = 0.0
         self._at_ms = 0
         self._due_ms: int | None = None
+        self._heard_ms = 0
+        self._slow_until_ms = 0
 
     def wait_ms(self, byte_rate: float, batch: float, now_ms: int) -> int:
         """How long nothing may be taken, by the level alone.
@@ -62,9 +68,9 @@ class Lumps:
         """
         if self._due_ms is None or now_ms < self._at_ms - CLOCK_JUMP_MS:
             return 0
+        self._heard(now_ms)
         if now_ms < self._due_ms:
-            is_open = now_ms - self._at_ms < OPEN_MS
-            return 0 if self._level >= (0.0 if is_open else BEHIND * batch) else self._due_ms - now_ms
+            return 0 if self._is_more(batch, now_ms) else self._due_ms - now_ms
         level = self._saved(byte_rate, batch, now_ms)
         return 0 if level >= 0.0 else ceil(-level * 1000.0 / byte_rate)
 
@@ -80,22 +86,42 @@ class Lumps:
             base_ms = due_ms if now_ms - due_ms <= LATE_MS else now_ms
             self._begin(now_ms, base_ms + self.every_ms(byte_rate, batch))
         self._level -= nbytes
+        self._heard_ms = now_ms
+
+    def _heard(self, now_ms: int) -> None:
+        if now_ms - self._heard_ms > AWAY_MS:
+            self._slow_until_ms = now_ms + self._kept_ms
+        self._heard_ms = now_ms
+
+    def _is_more(self, batch: float, now_ms: int) -> bool:
+        """Whether more may be taken before the next lump is due."""
+        since_ms = now_ms - self._at_ms
+        if now_ms < self._slow_until_ms:
+            return self._level >= (0.0 if since_ms < SLOW_OPEN_MS else batch)
+        return self._level >= 0.0 and since_ms < OPEN_MS
 
     def _begin(self, now_ms: int, due_ms: int) -> None:
         self._at_ms = now_ms
         self._due_ms = due_ms
 
     def are_for(self, byte_rate: float, batch: float) -> bool:
-        """Whether batches of so many bytes are to be taken so, and lumps are samples of their own."""
+        """Whether lumps are samples of their own and fill the window better than batches of so many bytes, evenly."""
+        batch_ms = batch * 1000.0 / byte_rate
         least_ms = self._kept_ms - self._window_ms
-        return self._kept_ms > LUMPS * self._window_ms and batch * 1000.0 >= LARGE * least_ms * byte_rate
+        if self._kept_ms <= LUMPS * self._window_ms or batch_ms < LARGE * least_ms:
+            return False
+        in_lumps_ms = self._most(batch_ms) * batch_ms
+        return in_lumps_ms / (self._kept_ms + SPARE_MS) >= least_ms / (least_ms + batch_ms)
 
     def every_ms(self, byte_rate: float, batch: float) -> int:
         """From one lump to the next: so long that the window takes as many batches as it ever does."""
         batch_ms = batch * 1000.0 / byte_rate
-        most = (self._kept_ms - SPARE_MS) // max(1.0, batch_ms)
-        needed_ms = most * batch_ms - self._window_ms + ROOM_MS
+        needed_ms = self._most(batch_ms) * batch_ms - self._window_ms + ROOM_MS
         return ceil(max((self._kept_ms + SPARE_MS) / LUMPS, needed_ms / (LUMPS - 1)))
+
+    def _most(self, batch_ms: float) -> float:
+        """Batches that the window takes when it is longest, with room on both sides."""
+        return (self._kept_ms - TIGHT_MS) // max(1.0, batch_ms)
 
     def _saved(self, byte_rate: float, batch: float, now_ms: int) -> float:
         """The level when a lump that begins now is looked at."""

@@ -20,7 +20,7 @@ UNSURE_MS: Final = 300
 """Of an answer that came within so long no time is unknown that matters: librdkafka's brokers wait 500 ms for data."""
 
 
-STALL_MS: Final = 100
+STALL_MS: Final = 150
 """A request may always be so late, even if none was before: a busy machine does not let a process go on at once."""
 
 

@@ -177,6 +177,24 @@ def test_on_a_busy_machine_nothing_is_refused(batch: int, seed: int) -> None:
     assert broker.sent / 300 / broker.byte_rate >= min(0.8, batch / 26_000)
 
 
+def test_lumps_come_back_after_a_slow_answer() -> None:
+    broker, pacer = Broker(20_000), SharePacer(20_000)
+    now_ms, answers, sent = BEGIN_MS, 0, 0
+    while now_ms < BEGIN_MS + 240_000:
+        wait_ms = pacer.wait_ms(now_ms)
+        if wait_ms:
+            now_ms += min(wait_ms, 100)
+            continue
+        pacer.asks()
+        answers += 1
+        late_ms = {1: 6_000, 4: 140}.get(answers, 2)
+        assert broker.fetch(15_281, now_ms + 2) == 0
+        pacer.answered({1: 15_281}, now_ms, now_ms + 2 + late_ms)
+        now_ms += 2 + late_ms
+        sent += 15_281 * (now_ms > BEGIN_MS + 60_000)
+    assert sent / 180 / broker.byte_rate >= 0.95
+
+
 def test_after_empty_answers_a_window_is_taken_for_as_short_as_it_may_be() -> None:
     """An answer that took long may follow empty ones, each of which may have opened a sample of the window."""
     broker, pacer = Broker(20_000), SharePacer(20_000)
