@@ -19,6 +19,11 @@ WORTH = ROOT / "benchmarks" / "results" / "quota-worth.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 WORTH_PAGE = ROOT / "docs" / "how-to" / "more-out-of-a-quota.md"
 """The one that shows what was measured by `python -m benchmarks.quota_worth --real`."""
+LIGHT = ROOT / "benchmarks" / "results" / "light-use.json"
+LIGHT_PAGE = ROOT / "docs" / "explanation" / "quota-bytes.md"
+"""The one that shows what was measured by `python -m benchmarks.light_use`."""
+MEASURED = ((LIGHT_PAGE, LIGHT), (WORTH_PAGE, WORTH), *((page, RESULTS) for page in PAGES))
+"""Pages, and what they show."""
 NAMES = {
     "plain": "confluent-kafka",
     "plain-our-settings": "… with our librdkafka settings",
@@ -39,8 +44,8 @@ _SHORT = ("utilisation", "messages_per_s", "lost", "duplicated", "latency_p99_ms
 def filled(page: str, results: Mapping[str, Any]) -> str:
     """`page` with every place between `<!-- results: WHAT -->` and `<!-- end of results -->` written anew.
 
-    WHAT is `worth` for messages per second by cell and client, `machine`, `all` for every scene with every column, or
-    scenes' names with commas between them, for the few columns that matter first.
+    WHAT is `worth` for messages per second by cell and client, `light` for latencies below the quota, `machine`, `all`
+    for every scene with every column, or scenes' names with commas between them, for the few columns that matter first.
     """
     return _PLACE.sub(lambda place: f"{place[1]}\n{_text(place['what'], results)}\n\n{place[3]}", page)
 
@@ -48,6 +53,8 @@ def filled(page: str, results: Mapping[str, Any]) -> str:
 def _text(what: str, results: Mapping[str, Any]) -> str:
     if what == "worth":
         return _worth(results["rows"])
+    if what == "light":
+        return _light(results["rows"])
     if what == "machine":
         return f"{results['machine']}; commit {results['commit']}."
     if what == "all":
@@ -86,6 +93,21 @@ _DELAY_MS = 1_000
 _WAITS = ("steady_p99_ms", "in_call_p99_ms")
 
 
+def _light(rows: Sequence[Row]) -> str:
+    """One row for what was sent: latencies of plain and of ours, and the difference of the 99th percentiles."""
+    lines = ["| data, partitions, part of the quota | p50 ms, plain | ours | p99 ms, plain | ours | more |"]
+    lines.append("|---|" + "---:|" * 5)
+    cells: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["data"], row["partitions"], row["part"]), {})[row["client"]] = row
+    for (data, partitions, part), found in cells.items():
+        plain, ours = found["plain"], found[OURS]
+        waits = [each[key] for key in ("p50_ms", "p99_ms") for each in (plain, ours)]
+        shown = [f"{data}, {partitions}, {part}", *(f"{wait:.1f}" for wait in (*waits, waits[3] - waits[2]))]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
 def _rate(row: Row | None) -> str:
     """Messages per second, and what part of the ideal that is."""
     if row is None or row.get("messages_per_s") is None:
@@ -114,12 +136,9 @@ def _table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
 
 def main() -> None:
     """Write the tables."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else None
-    for path in PAGES:
-        if path.exists() and results is not None:
-            path.write_text(filled(path.read_text(), results))
-    if WORTH.exists():
-        WORTH_PAGE.write_text(filled(WORTH_PAGE.read_text(), json.loads(WORTH.read_text())))
+    for page, results in MEASURED:
+        if page.exists() and results.exists():
+            page.write_text(filled(page.read_text(), json.loads(results.read_text())))
 
 
 if __name__ == "__main__":

@@ -27,11 +27,18 @@ def test_where_it_was_measured_is_told() -> None:
     assert "### producer-1" in tables.filled("<!-- results: all -->\n<!-- end of results -->", RESULTS)
 
 
-@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
-def test_the_pages_say_what_was_measured(path: tables.Path) -> None:
-    if path.exists() and tables.RESULTS.exists():
+@pytest.mark.parametrize(("path", "results"), tables.MEASURED, ids=lambda path: path.name)
+def test_the_pages_say_what_was_measured(path: tables.Path, results: tables.Path) -> None:
+    if path.exists() and results.exists():
         page = path.read_text()
-        assert tables.filled(page, json.loads(tables.RESULTS.read_text())) == page
+        assert tables.filled(page, json.loads(results.read_text())) == page
+
+
+def test_what_the_queue_costs_below_the_quota_is_told_beside_plain() -> None:
+    plain = {"data": "orders", "partitions": 12, "part": 0.79, "client": "plain", "p50_ms": 6.04, "p99_ms": 30.0}
+    results = {"rows": [plain, {**plain, "client": "ours", "p50_ms": 12.0, "p99_ms": 25.25}]}
+    page = tables.filled("<!-- results: light -->\n<!-- end of results -->", results)
+    assert "| orders, 12, 0.79 | 6.0 | 12.0 | 30.0 | 25.2 | -4.8 |" in page
 
 
 def test_what_a_quota_is_worth_is_told_by_cell_and_client() -> None:
@@ -42,9 +49,3 @@ def test_what_a_quota_is_worth_is_told_by_cell_and_client() -> None:
     page = tables.filled("<!-- results: worth -->\n<!-- end of results -->", results)
     assert "| orders, zstd, 3 partitions, 51,200 B/s | 960.0 | - | 912.0 (0.95) | 0.80 | 0.05 |" in page
     assert "| orders, zstd, none, 51,200 B/s, `quota.max.delay.ms=5000` |" in page
-
-
-def test_the_page_on_what_a_quota_is_worth_says_what_was_measured() -> None:
-    page = tables.WORTH_PAGE.read_text()
-    if tables.WORTH.exists():
-        assert tables.filled(page, json.loads(tables.WORTH.read_text())) == page
