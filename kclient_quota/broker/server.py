@@ -70,7 +70,8 @@ class EmbeddedBroker(ControlPanel):
         throttle_rule: Kafka's, or the draft of KIP-124.
         metrics_port: serve a Prometheus page there, see `metrics_url`, of brokers' metrics and of what clients push; 0
             picks a free port, None serves none. Needs the extra `prometheus`.
-        data_dir: keep topics, records, committed offsets, quotas and configurations there across restarts.
+        data_dir: keep topics, records, committed offsets, transactions, quotas and configurations there across
+            restarts.
         fsync: when the disk itself must have what was acknowledged, so that even a power cut does not cost it: "always"
             (before the acknowledgement), a number of milliseconds (at least this often), or "close" (in the system's
             own time, and when the broker closes; Kafka's default). The end of the process alone never costs anything.
