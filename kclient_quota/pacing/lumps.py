@@ -78,7 +78,7 @@ class Lumps:
         """So much has come; it begins a lump where the former one is over."""
         due_ms = self._due_ms
         if due_ms is None or now_ms < self._at_ms - CLOCK_JUMP_MS:
-            self._level = 0.0
+            self._level = SAVED_BATCHES * batch  # the window is empty
             self._begin(now_ms, now_ms + self.every_ms(byte_rate, batch))
         elif now_ms >= due_ms:
             self._level = self._saved(byte_rate, batch, now_ms)
