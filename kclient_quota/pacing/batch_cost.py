@@ -87,7 +87,12 @@ class BatchCost:
         count, sum_x, sum_xx, sum_y, sum_xy = self._sums
         spread = sum_xx - sum_x * sum_x / count
         doubt = TRUST * (sum_x / count) ** 2 / 100.0
-        slope = (sum_xy - sum_x * sum_y / count + doubt * self._assumed(message_bytes)) / (spread + doubt)
+        assumed = self._assumed(message_bytes)
+        slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
+        if not self.compresses:
+            # Nothing is to be learnt but what does not fit: statistics come while batches are on their way, by which
+            # both sides of the equation err alike, and 240 bytes were learnt of a hundred.
+            slope = assumed
         # All that was seen must come out right, however it is divided.
         most = 0.9 * self._wire / self._batches
         overhead = min(max(slope, LEAST_OVERHEAD), MOST_OVERHEAD, most)
