@@ -89,7 +89,7 @@ class BatchCost:
         doubt = TRUST * (sum_x / count) ** 2 / 100.0
         assumed = self._assumed(message_bytes)
         slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
-        if not self.compresses:
+        if not self._compressed:
             # Nothing is to be learnt but what does not fit: statistics come while batches are on their way, by which
             # both sides of the equation err alike, and 240 bytes were learnt of a hundred.
             slope = assumed
