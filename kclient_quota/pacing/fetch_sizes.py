@@ -102,6 +102,11 @@ class FetchSizes:
             "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else 10,
         }
 
+    @property
+    def imposed(self) -> dict[str, Any]:
+        """What holds whatever the user has set: a broker that waits for more than one batch waits in vain."""
+        return {"fetch.min.bytes": 1} if self.fetch_bytes == ONE_BATCH and not self.by_hand else {}
+
     def hold_back(self, byte_rate: float) -> bool:
         """Whether what is left in the queue can hold fetches back to `byte_rate` bytes per second."""
         return self.queue_bytes <= LEARNING_QUEUE_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
@@ -139,6 +144,8 @@ def sizes_for(
     """
     if byte_rate is None:
         return FetchSizes(LEARNING_FETCH_BYTES, LEARNING_QUEUE_BYTES)
+    if byte_rate == inf:
+        return OPEN
     in_round_trip = byte_rate * round_trip_ms / 1000
     needed = 1.3 * in_round_trip + byte_rate * SPARE_MS / 1000
     fetch_bytes: float = ONE_BATCH
@@ -149,7 +156,8 @@ def sizes_for(
             fetch_bytes = _one_or_many(byte_rate, batch_bytes, framing, max(best, MANY * batch_bytes))
         else:
             fetch_bytes = max(needed, best)
-    return FetchSizes(int(min(fetch_bytes, MOST_FETCH_BYTES)), max(1, int(needed) // 1024) * 1024)
+    queue_bytes = max(1, int(min(needed, DEFAULT_QUEUE_BYTES)) // 1024) * 1024
+    return FetchSizes(int(min(fetch_bytes, MOST_FETCH_BYTES)), queue_bytes)
 
 
 def sizes_that_stay(byte_rate: float | None) -> FetchSizes:

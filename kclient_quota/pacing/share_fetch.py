@@ -90,7 +90,8 @@ class _Account:
             wait_ms = max(0, self._fits_at_ms(asking, now_ms) - now_ms)
             # looking costs more than waiting: once a second will do as long as nothing comes
             self.looked_until_ms = now_ms + min(wait_ms, LOOK_MS)
-        return max(wait_ms, self.looked_until_ms - now_ms)
+        # no longer than it was ever put off, if time has gone back
+        return max(wait_ms, min(self.looked_until_ms - now_ms, LOOK_MS))
 
     @property
     def byte_rate(self) -> float:

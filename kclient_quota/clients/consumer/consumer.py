@@ -69,7 +69,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._stored_at_ms = clock.now_ms()
         self._prepare_fetching(final, listener.fetcher_events.append)
         try:
-            super().__init__(final)
+            super().__init__({**final, **sizes.imposed})
         except KafkaException as error:
             raise explained(error) from None
         except SystemError as error:

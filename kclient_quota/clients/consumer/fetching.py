@@ -172,6 +172,7 @@ class Fetching(cimpl.Consumer):
         conf.update(
             {
                 **sizes.conf,
+                **sizes.imposed,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "enable.metrics.push": False,

@@ -168,6 +168,23 @@ def test_fetch_sizes_of_the_users_own_are_left_alone(key: str) -> None:
     assert sizes.hold_back(100_000)
 
 
+def test_a_broker_does_not_wait_for_more_than_the_batch_that_a_fetch_brings() -> None:
+    _, one = with_sizes({"fetch.min.bytes": 10_000}, 100_000)
+    assert one.imposed == {"fetch.min.bytes": 1}
+    for conf, byte_rate in (({"fetch.max.bytes": 2_000_000}, 100_000), ({}, None)):
+        _, other = with_sizes({"fetch.min.bytes": 10_000, **conf}, byte_rate)
+        assert other.imposed == {}
+    assert sizes_for(1_000_000, 80, 500).imposed == {}
+
+
+@pytest.mark.parametrize("byte_rate", [1e11, 1e12, 2.0**63 - 1, inf])
+@pytest.mark.parametrize("round_trip_ms", [0, 3, 80])
+def test_a_limit_that_is_none_takes_no_more_than_librdkafkas_own_sizes(byte_rate: float, round_trip_ms: int) -> None:
+    for sizes in (sizes_for(byte_rate, round_trip_ms), sizes_that_stay(byte_rate)):
+        assert sizes.queue_bytes <= OPEN.queue_bytes
+        assert sizes.fetch_bytes <= 52_428_800
+
+
 def test_a_queue_of_the_users_own_is_left_alone() -> None:
     conf, sizes = with_sizes({"queued.max.messages.kbytes": "64"}, 1_000_000)
     assert conf["queued.max.messages.kbytes"] == "64"

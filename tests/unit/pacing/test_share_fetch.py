@@ -212,6 +212,20 @@ def test_after_empty_answers_a_window_is_taken_for_as_short_as_it_may_be() -> No
     assert broker.sent / 60 / broker.byte_rate >= 0.6
 
 
+def test_an_hour_by_which_a_clock_goes_back_is_not_waited_for() -> None:
+    pacer, now_ms = SharePacer(1_000_000.0), 10_000_000
+    for _ in range(200):
+        while not pacer.wait_ms(now_ms):
+            pacer.asks()
+            pacer.answered({1: 16_000}, now_ms, now_ms + 5)
+            now_ms += 5
+        now_ms += 100
+    while not pacer.wait_ms(now_ms):
+        pacer.asks()
+        pacer.answered({1: 16_000}, now_ms, now_ms)
+    assert (pacer.wait_ms(now_ms - 3_600_000) or 0) <= 1_000
+
+
 def test_what_is_under_way_is_reckoned_with() -> None:
     pacer = SharePacer(20_000)
     pacer.asks()
