@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
         folder = tmp_path / "tests" / directory
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(ROOT / "tests" / "suite", tmp_path / "tests" / "suite", dirs_exist_ok=True)
-        for name in ("conftest.py", "required.py", "measured/conftest.py", "measured/scenes.py"):
+        for name in ("conftest.py", "required.py", "spark_session.py", "measured/conftest.py", "measured/scenes.py"):
             (tmp_path / "tests" / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
         (folder / "test_it.py").write_text(text)

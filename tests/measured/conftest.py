@@ -17,10 +17,14 @@ from _pytest.runner import runtestprotocol
 from kclient_quota.broker import EmbeddedBroker
 from tests.conftest import BROKERS
 from tests.measured.scenes import Played
+from tests.spark_session import IS_INSTALLED, spark
 from tests.suite.reporting import RETAKEN
 from tests.suite.turns import Turns
 
+__all__ = ["spark"]
 TRIES = 3
+if not IS_INSTALLED:  # tests/spark says so
+    collect_ignore = ["test_closed_loop.py"]
 
 
 def is_measured(item: pytest.Item) -> bool:

@@ -1,13 +1,15 @@
-"""One Spark session for all tests, and the payloads that real clients pushed."""
+"""Apache Kafka with users, and the payloads that real clients pushed."""
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.spark_session import IS_INSTALLED, spark
+
+__all__ = ["spark"]
+
 PAYLOADS = Path(__file__).parent / "payloads"
-IS_INSTALLED = all(map(importlib.util.find_spec, ("pyspark", "pyarrow", "ptars")))
 
 if not IS_INSTALLED:  # one module says so; the others cannot even be imported
     collect_ignore = [
@@ -31,30 +33,6 @@ def pytest_runtest_call(item):
             if not HAS_LIMITS:
                 pytest.skip(NEEDS_42)
         raise
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    from kclient_quota.spark.session import session
-
-    folder = tmp_path_factory.mktemp("spark")
-    running = session(
-        "tests",
-        "local[2]",
-        {
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.python.worker.faulthandler.enabled": "true",
-            "spark.executorEnv.PYTHONPATH": ":".join(filter(None, sys.path)),
-        },
-    )
-    running.sparkContext.setLogLevel("ERROR")
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="session")
