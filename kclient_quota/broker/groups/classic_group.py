@@ -69,8 +69,8 @@ class Member:
     sync_ticket: int | None = None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The metadata it gave for `protocol_name`."""
-        return dict(self.protocols)[protocol_name or ""]
+        """The metadata it gave for `protocol_name`; nothing, which cannot be read, for one that it does not know."""
+        return dict(self.protocols).get(protocol_name or "", b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
         """The first of its protocols that is a candidate."""

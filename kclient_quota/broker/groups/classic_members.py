@@ -65,12 +65,15 @@ class ClassicMembers:
             client_host=request.client_host,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topics=said.topics,
+            # what only the other protocol can say goes with the member whose place this one takes
+            regex=None,
+            assignor=None,
             classic=ClassicMemberMetadata(request.session_timeout_ms, request.protocols, said.version),
         )
         owned = partitions_by_id(said.owned, topics)
         updated = self._coordinator.advance(group, member, updated, owned, topics)
-        if is_replaced and self._coordinator.may_turn_classic(group, None):
-            self._coordinator.turn_classic(group, None)
+        if is_replaced and self._coordinator.may_turn_classic(group, ()):
+            self._coordinator.turn_classic(group, ())
         else:
             self._coordinator.cancel(group, member_id, ("join", "sync"))
             self._coordinator.schedule(group, updated, now_ms)
@@ -129,10 +132,8 @@ class ClassicMembers:
     def leave(self, group: ConsumerGroup, leavers: Iterable[Leaver]) -> list[ErrorCode]:
         """LeaveGroup: one error per leaver."""
         found = [_leaving(group, leaver) for leaver in leavers]
-        members = {one.member_id: one for one in found if not isinstance(one, ErrorCode)}
-        # classic ones first: without the last of the others the group is not this one any more
-        for member in sorted(members.values(), key=lambda member: member.classic is None):
-            self._coordinator.remove(group, member.member_id)
+        # each once, and all together: without the last of the others the group is not this one any more
+        self._coordinator.remove(group, *{one.member_id: one for one in found if not isinstance(one, ErrorCode)})
         return [one if isinstance(one, ErrorCode) else ErrorCode.NONE for one in found]
 
 

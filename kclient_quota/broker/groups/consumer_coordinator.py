@@ -97,6 +97,7 @@ class ConsumerGroupCoordinator:
         config: time-outs.
         config_of: those of one group, by its id, where they may differ.
         upgraded: the group that a classic one becomes when a member of the new protocol joins it; None for none.
+        displace: called before a new group takes its name, which a classic one may have had.
     """
 
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
@@ -104,7 +105,8 @@ class ConsumerGroupCoordinator:
         self.config_of: Callable[[str], ConsumerGroupConfig] = lambda _group_id: self.config
         self.groups: dict[str, ConsumerGroup] = {}
         self._timers: Timers[tuple[str, str, str]] = Timers()
-        self.upgraded: Callable[[str, int], ConsumerGroup | None] = lambda _group_id, _now_ms: None
+        self.upgraded: Callable[[str], ConsumerGroup | None] = lambda _group_id: None
+        self.displace: Callable[[str], None] = lambda _group_id: None
         self._turned: list[tuple[ClassicGroup, bool]] = []
 
     def take_turned(self) -> list[tuple["ClassicGroup", bool]]:
@@ -112,8 +114,8 @@ class ConsumerGroupCoordinator:
         turned, self._turned = self._turned, []
         return turned
 
-    def adopt(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Take over a group that was a classic one."""
+    def _adopt(self, group: ConsumerGroup, now_ms: int) -> None:
+        self.displace(group.group_id)
         self.groups[group.group_id] = group
         for member in group.members.values():
             self.schedule(group, member, now_ms)
@@ -148,8 +150,11 @@ class ConsumerGroupCoordinator:
             return refused.result
 
     def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
-        group = self._group(beat, now_ms)
+        group = self._group(beat)
         member = self._member(group, beat, beat.member_id or fresh_id)
+        if beat.group_id not in self.groups:
+            # only now: a heartbeat that is refused leaves a classic group of this name as it is
+            self._adopt(group, now_ms)
         updated = self.advance(group, member, _update(member, beat), beat.owned, topics)
         self.schedule(group, updated, now_ms)
         told = updated.assigned if beat.is_full or updated.assigned != member.assigned else None
@@ -192,14 +197,12 @@ class ConsumerGroupCoordinator:
         group.put(updated)
         return updated
 
-    def _group(self, beat: Beat, now_ms: int) -> ConsumerGroup:
+    def _group(self, beat: Beat) -> ConsumerGroup:
         group = self.groups.get(beat.group_id)
         if group is None and beat.member_epoch == JOIN_EPOCH:
-            group = self.upgraded(beat.group_id, now_ms)
+            group = self.upgraded(beat.group_id) or ConsumerGroup(beat.group_id)
         if group is None:
-            if beat.member_epoch != JOIN_EPOCH:
-                raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
-            group = self.groups[beat.group_id] = ConsumerGroup(beat.group_id)
+            raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
         if beat.member_id not in group.members and len(group.members) >= self.config.max_size:
             raise _Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group has reached its maximum capacity.")
         return group
@@ -281,30 +284,31 @@ class ConsumerGroupCoordinator:
         for kind in kinds:
             self._timers.cancel((kind, group.group_id, member_id))
 
-    def remove(self, group: ConsumerGroup, member_id: str) -> None:
-        """Take a member out of its group, which is a classic one if only classic members are left."""
-        if self.may_turn_classic(group, member_id):
-            self.turn_classic(group, member_id)
-        else:
+    def remove(self, group: ConsumerGroup, *leaving: str) -> None:
+        """Take members out of their group, all at once; it is a classic one if only classic members are left."""
+        if leaving and self.may_turn_classic(group, leaving):
+            self.turn_classic(group, leaving)
+            return
+        for member_id in leaving:
             self.cancel(group, member_id)
             group.remove(member_id)
 
     # -- groups that turn from one protocol to the other
 
-    def may_turn_classic(self, group: ConsumerGroup, leaving_id: str | None) -> bool:
-        """Whether only classic members are left, without the one that leaves, and the group may be one of theirs."""
+    def may_turn_classic(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        """Whether only classic members are left, without those that leave, and the group may be one of theirs."""
         return (
-            group.is_classic_without(leaving_id)
+            group.is_classic_without(leaving)
             and self.config.migration_policy.downgrades
-            and len(group.members) - (leaving_id is not None) <= self.config.max_classic_size
+            and len(group.members) - len(leaving) <= self.config.max_classic_size
         )
 
-    def turn_classic(self, group: ConsumerGroup, leaving_id: str | None) -> None:
-        """Give a group away as a classic one; its members are to join anew if one leaves."""
+    def turn_classic(self, group: ConsumerGroup, leaving: Collection[str]) -> None:
+        """Give a group away as a classic one; its members are to join anew if any leaves."""
         for member_id in group.members:
             self.cancel(group, member_id)
         del self.groups[group.group_id]
-        self._turned.append((to_classic_group(group, leaving_id), leaving_id is not None))
+        self._turned.append((to_classic_group(group, leaving), bool(leaving)))
 
 
 def _validate(beat: Beat) -> None:

@@ -123,9 +123,9 @@ class ConsumerGroup:
         """Whether a member reads `topic`."""
         return topic in self.metadata
 
-    def is_classic_without(self, member_id: str | None) -> bool:
-        """Whether, but for one, there are members that speak the classic protocol, and no others."""
-        others = [member for name, member in self.members.items() if name != member_id]
+    def is_classic_without(self, leaving: Collection[str]) -> bool:
+        """Whether, but for these, there are members that speak the classic protocol, and no others."""
+        others = [member for name, member in self.members.items() if name not in leaving]
         return bool(others) and all(member.classic is not None for member in others)
 
     def supports_classic(self, protocol_type: str, names: Collection[str]) -> bool:

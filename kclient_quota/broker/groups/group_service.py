@@ -39,7 +39,8 @@ class GroupService:
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups.config_of = self._consumer_config_of
-        self.consumer_groups.upgraded = self._upgraded
+        self.consumer_groups.upgraded = self.upgraded
+        self.consumer_groups.displace = self._displace
         self.classic_members = ClassicMembers(self.consumer_groups)
         self.topic = OffsetsTopic(cluster, scheduler)
         self.offsets = OffsetStore([self.topic.committed])
@@ -79,12 +80,13 @@ class GroupService:
         del self.consumer_groups.groups[group_id]
         return True
 
+    def has_room_for_consumer_group(self, group_id: str) -> bool:
+        """Whether a KIP-848 group may have this name: a classic group without members would give it up."""
+        return group_id not in self.coordinator.groups or self.coordinator.validate_delete(group_id) is ErrorCode.NONE
+
     def make_room_for_consumer_group(self, group_id: str) -> bool:
-        """Whether a KIP-848 group may have this name: a classic group without members gives it up."""
-        classic = self.coordinator.groups.get(group_id)
-        if classic is None:
-            return True
-        return self.coordinator.delete(group_id) is ErrorCode.NONE
+        """The same, and a classic group without members does give it up."""
+        return group_id not in self.coordinator.groups or self.coordinator.delete(group_id) is ErrorCode.NONE
 
     # -- members of the classic protocol, in groups of either
 
@@ -125,33 +127,30 @@ class GroupService:
     def leave(self, group_id: str, leavers: list[Leaver], now_ms: int) -> list[ErrorCode] | ErrorCode:
         """LeaveGroup: one error per leaver, or one for the whole request."""
         group = self.consumer_group(group_id)
-        if group is None:
-            errors = self.coordinator.leave(group_id, leavers, now_ms)
-        else:
-            errors = self.classic_members.leave(group, leavers)
-        self.after_call()
-        return errors
+        try:
+            if group is None:
+                return self.coordinator.leave(group_id, leavers, now_ms)
+            return self.classic_members.leave(group, leavers)
+        finally:
+            # whatever becomes of the request: a group that has turned is nowhere until it is taken up
+            self.after_call()
 
     # -- groups that turn from one protocol to the other
 
-    def may_be_upgraded(self, group_id: str) -> bool:
-        """Whether a member of the new protocol may join the classic group of this name."""
-        classic, config = self.coordinator.groups[group_id], self.consumer_groups.config
-        return (
-            config.migration_policy.upgrades
-            and classic.protocol_type == CONSUMER_PROTOCOL_TYPE
-            and len(classic.members) <= config.max_size
-            and to_consumer_group(classic, self._cluster.directory) is not None
-        )
-
-    def _upgraded(self, group_id: str, now_ms: int) -> ConsumerGroup | None:
-        if group_id not in self.coordinator.groups or not self.may_be_upgraded(group_id):
+    def upgraded(self, group_id: str) -> ConsumerGroup | None:
+        """What the classic group of this name would be with a member of the new protocol; None if it may have none."""
+        config = self.consumer_groups.config
+        if not config.migration_policy.upgrades or self.has_room_for_consumer_group(group_id):
             return None
-        group = to_consumer_group(self.coordinator.release(group_id), self._cluster.directory)
-        if group is not None:
-            self.consumer_groups.adopt(group, now_ms)
+        classic = self.coordinator.groups[group_id]
+        if classic.protocol_type != CONSUMER_PROTOCOL_TYPE or len(classic.members) > config.max_size:
+            return None
+        return to_consumer_group(classic, self._cluster.directory)
+
+    def _displace(self, group_id: str) -> None:
+        if not self.make_room_for_consumer_group(group_id):
+            self.coordinator.release(group_id)
             _LOG.info("group %s has become one of the consumer protocol", group_id)
-        return group
 
     # -- offsets
 

@@ -3,6 +3,7 @@
 Follows Kafka 4's `ConsumerGroup.fromClassicGroup` and `ClassicGroup.fromConsumerGroup`.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from kclient_quota.broker.groups.assignors import Assignment
@@ -65,7 +66,10 @@ def to_consumer_group(classic: ClassicGroup, topics: Topics) -> ConsumerGroup | 
     """
     epoch = classic.generation_id
     group = ConsumerGroup(classic.group_id, epoch=epoch, assignment_epoch=epoch)
-    protocol = classic.protocol_name or (classic.select_protocol() if classic.members else "")
+    protocol = classic.protocol_name
+    if classic.members and classic.state not in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+        # who has joined since may not know the last generation's protocol
+        protocol = classic.select_protocol()
     for one in classic.members.values():
         said, assigned = read_subscription(one.metadata(protocol)), read_assignment(one.assignment)
         if said is None or assigned is None:
@@ -89,16 +93,16 @@ def to_consumer_group(classic: ClassicGroup, topics: Topics) -> ConsumerGroup | 
     return group
 
 
-def to_classic_group(group: ConsumerGroup, leaving_id: str | None) -> ClassicGroup:
+def to_classic_group(group: ConsumerGroup, leaving: Collection[str]) -> ClassicGroup:
     """The classic members with what they are to have, in a stable classic group.
 
     Args:
-        group: where all members but the leaving one are classic.
-        leaving_id: who is not in it any more; None when nobody leaves.
+        group: where all members but the leaving ones are classic.
+        leaving: ids of who is not in it any more.
     """
     classic = ClassicGroup(group.group_id, GroupState.STABLE, generation_id=group.epoch)
     for member in group.members.values():
-        if member.member_id != leaving_id:
+        if member.member_id not in leaving:
             classic.add(_classic_member(group, member, group.target.get(member.member_id, NOTHING)))
     classic.protocol_name = classic.select_protocol()
     return classic

@@ -44,8 +44,8 @@ async def consumer_group_heartbeat(
     service = context.services.get(GroupService)
     if not is_coordinator(context, request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    is_room = service.make_room_for_consumer_group(request.group_id)
-    if not is_room and (request.member_epoch != JOIN_EPOCH or not service.may_be_upgraded(request.group_id)):
+    is_room = service.has_room_for_consumer_group(request.group_id)
+    if not is_room and (request.member_epoch != JOIN_EPOCH or service.upgraded(request.group_id) is None):
         return ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a consumer group."
         )
