@@ -92,12 +92,16 @@ class GroupService:
 
     async def join(self, request: Join, fresh_id: str, now_ms: int) -> JoinResult:
         """JoinGroup; `fresh_id` is a random part for a member's id."""
-        if self.make_room_for_classic_group(request.group_id):
-            return await self.settle(self.coordinator.join(request, fresh_id, now_ms))
+        group = self.consumer_group(request.group_id)
+        if group is None or not group.members:
+            joined = self.coordinator.join(request, fresh_id, now_ms)
+            if request.group_id in self.coordinator.groups:
+                # not when it was refused before there was a group for it
+                self.make_room_for_classic_group(request.group_id)
+            return await self.settle(joined)
         error = self.coordinator.validate_session(request.session_timeout_ms)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
-        group = self.consumer_groups.groups[request.group_id]
         answer = self.classic_members.join(group, request, fresh_id, self._cluster.directory, now_ms)
         self.after_call()
         return answer

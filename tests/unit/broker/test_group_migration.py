@@ -158,6 +158,26 @@ def test_a_request_that_is_refused_leaves_an_empty_classic_group(said):
     assert kind(node) == "consumer"
 
 
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"member_id": "who has been away"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_join_that_is_refused_leaves_an_empty_group_of_the_other_protocol(said, error):
+    node = Node()
+    assert beat(node).error_code == 0
+    assert beat(node, epoch=-1).error_code == 0
+    request = join_request()
+    for name, value in said.items():
+        setattr(request, name, value)
+    assert node.ask(request, 9).error_code == error
+    assert kind(node) == "consumer"
+    alone(node)
+    assert kind(node) == "classic"
+
+
 def test_a_newcomer_that_does_not_know_the_running_protocol_waits_while_another_turns_the_group():
     node = Node()
     first = alone(node, protocols=("range", "roundrobin"))
