@@ -10,11 +10,11 @@ DEMO_STAMP := $(VENV)/.installed-for-demo
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
 
-# Everything that this machine can run; about 24 minutes on two cores.
+# Everything that this machine can run; about 20 minutes on two cores.
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n auto --budgets
 
-# What needs no waiting, before a commit; 4 minutes.
+# What needs no waiting, before a commit; 3 minutes.
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -n logical tests/unit tests/property
 
