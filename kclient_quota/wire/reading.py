@@ -27,6 +27,7 @@ _MAX_UVARINT = 0xFFFFFFFF
 _MOST_TAGS = 4_096  # Kafka's messages have a handful; each costs as much as a field
 _NUMBERS_OF_AN_ELEMENT = 64  # so many numbers of an array are read in the time of one struct
 _UVARINT_BITS = 28
+_MAX_STRING_BYTES = 0x7FFF  # as Kafka's readers; before flexible versions a length cannot be more
 
 
 def read_uvarint(buf: bytes | memoryview, p: int) -> tuple[int, int]:
@@ -74,6 +75,10 @@ def _too_long(name: str, length: int, left: int) -> NoReturn:
     raise WireError(f"{name} claims length {length} with {left} bytes left")
 
 
+def _long_string(name: str, length: int) -> NoReturn:
+    raise WireError(f"{name} has {length} bytes; a string has {_MAX_STRING_BYTES} at most")
+
+
 def _tag_size(name: str) -> NoReturn:
     raise WireError(f"tagged field {name} does not fill its stated size")
 
@@ -114,6 +119,7 @@ class ReaderSource:
             "null": _null,
             "many": _many,
             "too_long": _too_long,
+            "long_string": _long_string,
             "tag_size": _tag_size,
             "unpack_from": struct.unpack_from,
             "length16": unpacker("h"),
@@ -209,7 +215,10 @@ class ReaderSource:
         n = self._fresh("n")
         if self._flexible:
             self._emit(f"{n} = buf[p] - 1; p += 1")
-            self._emit(f"if {n} > 126: {n}, p = uvarint(buf, p - 1); {n} -= 1")
+            self._emit(f"if {n} > 126:")
+            self._emit(f"    {n}, p = uvarint(buf, p - 1); {n} -= 1")
+            if short:
+                self._emit(f"    if {n} > {_MAX_STRING_BYTES}: long_string({spec.name!r}, {n})")
         else:
             self._emit(f"({n},) = length{16 if short else 32}(buf, p); p += {2 if short else 4}")
         if self._version not in spec.null:

@@ -18,6 +18,8 @@ NO_EPOCH = -1
 SECOND_PROTOCOL = 2
 """Kafka's `transaction.version` of clients whose epochs end with their transactions (KIP-890)."""
 LAST_EPOCH = 32_767 - 1
+MAX_ID_BYTES = 32_767
+"""Of a transactional id in UTF-8; the records that tell of it hold no longer one."""
 
 TopicPartition = tuple[str, int]
 
@@ -181,7 +183,7 @@ class TransactionCoordinator:
             timeout_ms: after which a transaction is aborted.
             expected: (producer id, epoch) that the client has, when it only wants the next epoch (KIP-360).
         """
-        if not transactional_id:
+        if not 0 < len(transactional_id.encode()) <= MAX_ID_BYTES:
             return Initialized(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.max_timeout_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

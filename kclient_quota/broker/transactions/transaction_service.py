@@ -5,18 +5,22 @@ how it ends. So a restart finds an open transaction open, and one whose end was 
 """
 
 import logging
+import struct
 from collections.abc import Iterable
 from typing import Any
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.committed_offsets import OffsetStore
 from kclient_quota.broker.internal_topics import TRANSACTION_STATE, InternalTopic
+from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.transactions.kept_transactions import kept, log_key, log_value, restored
 from kclient_quota.broker.transactions.transaction_coordinator import (
     MAX_TIMEOUT_MS,
+    SECOND_PROTOCOL,
     Ending,
     TopicPartition,
+    Transaction,
     TransactionCoordinator,
     TransactionState,
 )
@@ -101,9 +105,10 @@ class TransactionService:
             self._cluster.changed("transaction", transactional_id)
         if changed:
             self._cluster.save()
+        # before anything is told: what is kept has its time-out whatever becomes of the telling
+        self._alarm.set(self.coordinator.next_deadline_ms())
         for transactional_id in changed:
             self._tell(transactional_id)
-        self._alarm.set(self.coordinator.next_deadline_ms())
 
     # -- ending
 
@@ -180,7 +185,10 @@ class TransactionService:
     def resume(self) -> None:
         """Go on after a restart: what was decided is ended, and what no transaction knows of does not stay open."""
         for transactional_id in list(self.coordinator.transactions):
-            self._complete(transactional_id)
+            try:
+                self._complete(transactional_id)
+            except Exception:  # noqa: BLE001 - whatever it is, the others go on
+                _LOG.exception("what was decided of transaction %.100s could not be ended", transactional_id)
         self._end_unknown()
         known = {one.producer_id for one in self.coordinator.transactions.values() if one.groups}
         for producer_id in self.offsets.pending_producers():
@@ -197,14 +205,19 @@ class TransactionService:
         """End what is open in logs and in no transaction: its marker is damaged, or the memory of it is gone."""
         transactions = self.coordinator.transactions.values()
         known = {(one.producer_id, place) for one in transactions for place in one.partitions}
-        committed = {one.producer_id for one in transactions if one.state is TransactionState.COMPLETE_COMMIT}
+        committed = {
+            one.producer_id if one.former is None else one.former[0]: one
+            for one in transactions
+            if one.state is TransactionState.COMPLETE_COMMIT
+        }
         now_ms = self._scheduler.now_ms()
         for topic in self._cluster.topics.values():
             for partition in topic.partitions:
                 place = topic.name, partition.index
                 for producer_id in [one for one in partition.log.transactions.ongoing if (one, place) not in known]:
                     epoch = partition.log.producers.entries[producer_id].epoch
-                    verdict = COMMIT if producer_id in committed else ABORT
+                    last = committed.get(producer_id)
+                    verdict = COMMIT if last is not None and _is_of(last, partition.log, producer_id) else ABORT
                     marker = control_batch(verdict, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=now_ms)
                     self._mark(place, marker, now_ms)
 
@@ -216,15 +229,36 @@ class TransactionService:
         try:
             value = log_value(transaction, self._scheduler.now_ms())
             self.records.append(transactional_id, log_key(transactional_id), value)
-        except OSError as error:
-            _LOG.error("what has become of transaction %s is not told: %s", transactional_id, error)
+        except (OSError, ValueError, struct.error) as error:
+            # the latter two: a value that Kafka's record has no room for
+            _LOG.error("what has become of transaction %.100s is not told: %s", transactional_id, error)
 
     # -- time
 
     def _tick(self) -> None:
-        for ending in self.coordinator.expired(self._scheduler.now_ms()):
-            try:
-                self.finish(ending)
-            except OSError as error:
-                _LOG.error("a transaction that takes too long could not be ended: %s", error)
-        self._alarm.set(self.coordinator.next_deadline_ms())
+        try:
+            for ending in self.coordinator.expired(self._scheduler.now_ms()):
+                self._finish_late(ending)
+        finally:
+            self._alarm.set(self.coordinator.next_deadline_ms())
+
+    def _finish_late(self, ending: Ending) -> None:
+        """One transaction's failure does not keep the others open."""
+        try:
+            self.finish(ending)
+        except OSError as error:
+            _LOG.error("a transaction that takes too long could not be ended: %s", error)
+        except Exception:  # noqa: BLE001 - whatever it is, the others go on
+            _LOG.exception("transaction %.100s takes too long and could not be ended", ending.transactional_id)
+
+
+def _is_of(committed: Transaction, log: PartitionLog, producer_id: int) -> bool:
+    """Whether what a producer has open in a log belongs to the transaction that it is known to have committed.
+
+    It may be of a later one too, whose beginning the journal has lost in a power cut. Where epochs end with
+    transactions the epoch tells; else only a marker that is damaged says that there was one.
+    """
+    if committed.client_version == SECOND_PROTOCOL and committed.former is not None:
+        return log.producers.entries[producer_id].epoch == committed.former[1]
+    first_offset = log.transactions.ongoing[producer_id]
+    return any(last_damaged >= first_offset for _, last_damaged in log.damaged)

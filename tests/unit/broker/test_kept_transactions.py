@@ -4,7 +4,7 @@ import pytest
 
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.transactions.kept_transactions import kept, restored
-from kclient_quota.broker.transactions.transaction_coordinator import Transaction, TransactionState
+from kclient_quota.broker.transactions.transaction_coordinator import MAX_ID_BYTES, Transaction, TransactionState
 from kclient_quota.broker.transactions.transaction_service import RETRY_MS
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
@@ -124,4 +124,91 @@ def test_positions_of_a_transaction_that_nobody_knows_are_forgotten(tmp_path):
     again = Life(tmp_path)
     assert not again.groups.offsets.has_pending("g", "t", 0)
     assert not list(again.storage._journal.items("pending"))
+    again.storage.close()
+
+
+LONG = "x" * (MAX_ID_BYTES + 1)
+
+
+def let_open(life, transactional_id):
+    """A transaction that has begun, however long its id."""
+    made = life.transactions.coordinator.initialize("shorter", TIMEOUT_MS)
+    coordinator = life.transactions.coordinator
+    coordinator.restore(
+        transactional_id,
+        Transaction(transactional_id, made.producer_id, TIMEOUT_MS, made.producer_epoch),
+        not_before_ms=0,
+    )
+    coordinator.restore("shorter", None, not_before_ms=0)
+    now_ms = life.scheduler.now_ms()
+    added = life.transactions.add(
+        transactional_id, made.producer_id, made.producer_epoch, now_ms, partitions=[("t", 0)]
+    )
+    assert added is ErrorCode.NONE
+    return made.producer_id, made.producer_epoch
+
+
+def test_a_transactional_id_that_no_record_holds_is_refused(tmp_path):
+    life = Life(tmp_path)
+    initialize = life.transactions.coordinator.initialize
+    for refused in (LONG, "\u00e4" * (MAX_ID_BYTES // 2 + 1)):
+        assert initialize(refused, TIMEOUT_MS).error is ErrorCode.INVALID_REQUEST
+    assert initialize("x" * MAX_ID_BYTES, TIMEOUT_MS).error is ErrorCode.NONE
+    life.storage.close()
+
+
+def test_a_directory_opens_that_holds_a_transaction_of_which_nothing_can_be_told(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    producer = let_open(life, LONG)
+    life.transactions.coordinator.end(LONG, *producer, is_commit=True)
+    life.transactions.keep()
+    life.storage.close()
+
+    again = Life(tmp_path)
+    assert again.transactions.coordinator.transactions[LONG].state is TransactionState.COMPLETE_COMMIT
+    again.transactions.records.is_told = True
+    let_open(again, LONG)
+    again.storage.close()
+
+
+def test_transactions_time_out_beside_one_of_which_nothing_can_be_told(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.transactions.records.is_told = True
+    ids = ("a", LONG, "b", "c")
+    for transactional_id in ids:
+        let_open(life, transactional_id)
+    life.scheduler.pass_ms(TIMEOUT_MS)
+    transactions = life.transactions.coordinator.transactions
+    assert {transactions[one].state for one in ids} == {TransactionState.COMPLETE_ABORT}
+    life.storage.close()
+
+
+@pytest.mark.parametrize("bumps", [False, True])
+def test_what_was_open_is_not_committed_because_the_transaction_before_it_was(tmp_path, bumps):
+    life = Life(tmp_path)
+    producer_id, epoch = opened(life)
+    coordinator, now_ms = life.transactions.coordinator, life.scheduler.now_ms()
+    life.transactions.finish(coordinator.end(ID, producer_id, epoch, is_commit=True, bumps=bumps))
+    journal = tmp_path / "metadata.jsonl"
+    size = journal.stat().st_size
+    epoch += bumps
+    life.transactions.add(ID, producer_id, epoch, now_ms, partitions=[("t", 0)], bumps=bumps)
+    written = build_batch(
+        [Record(b"uncommitted")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0 if bumps else 1,
+        attributes=TRANSACTIONAL,
+    )
+    assert not life.log().append(written, leader_epoch=0, now_ms=now_ms).error
+    life.storage.close()
+    with journal.open("r+b") as kept_so_far:
+        kept_so_far.truncate(size)  # what a power cut may take
+
+    again = Life(tmp_path)
+    log = again.log()
+    assert (log.last_stable_offset, log.end_offset) == (4, 4)
+    assert [(one.first_offset, one.last_offset) for one in log.transactions.aborted] == [(2, 3)]
     again.storage.close()

@@ -511,3 +511,31 @@ def test_followers_tell_who_writes_as_well():
     copied, elsewhere = node.ask(DescribeProducersRequest(topics=asked), 0).topics
     assert copied.partitions[0].error_code == 0
     assert elsewhere.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_partitions_of_a_request_are_taken_into_the_transaction_at_once(monkeypatch):
+    node = Node()
+    node.cluster.create_topic("many", 20)
+    producer, service = Producer(node), node.services.get(TransactionService)
+    saved = []
+    monkeypatch.setattr(node.cluster, "save", lambda: saved.append(1))
+    batch = build_batch(
+        [Record(b"v", timestamp_ms=1_000)],
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+    )
+    parts = [ProduceRequest.PartitionProduceData(index=index, records=bytes(batch)) for index in range(21)]
+    parts[3].records = b""
+    topics = [
+        ProduceRequest.TopicProduceData(name="t", partition_data=parts[:1]),
+        ProduceRequest.TopicProduceData(name="many", partition_data=parts),
+    ]
+    request = ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=1000, topic_data=topics)
+    answer = node.ask(request, 12)
+    wrong = [(one.index, one.error_code) for one in answer.responses[1].partition_responses if one.error_code]
+    assert [index for index, _ in wrong] == [3, 20]
+    expected = {("t", 0)} | {("many", index) for index in range(20) if index != 3}
+    assert service.coordinator.transactions[ID].partitions == expected
+    assert len(saved) == 1

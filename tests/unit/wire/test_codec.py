@@ -299,3 +299,12 @@ def test_ignorable_values_are_dropped():
     read = decode(ProduceResponse, 7, encode(response, 7))
     assert read.responses[0].partition_responses[0].error_message is None
     assert read.throttle_time_ms == 5
+
+
+def test_a_string_is_no_longer_than_kafka_reads_it():
+    longest = InitProducerIdRequest(transactional_id="x" * 32_767, transaction_timeout_ms=1)
+    body = encode(longest, 4)
+    assert decode(InitProducerIdRequest, 4, body) == longest
+    longer = b"\x81\x80\x02" + b"x" * 32_768 + body[3 + 32_767 :]
+    with pytest.raises(WireError, match="transactional_id has 32768 bytes"):
+        decode(InitProducerIdRequest, 4, longer)

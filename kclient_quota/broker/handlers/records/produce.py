@@ -76,6 +76,8 @@ async def init_producer_id(context: Context, request: InitProducerIdRequest) -> 
 @handler(ProduceRequest, min_version=3, max_version=13)
 async def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
     """Append to every partition that is led here."""
+    if request.transactional_id is not None and context.api_version >= _ADDS_PARTITIONS_SINCE:
+        _add_all(context, request, request.transactional_id)
     responses = [
         TopicResponse(
             name=data.name,
@@ -95,6 +97,24 @@ async def produce(context: Context, request: ProduceRequest) -> ProduceResponse 
         return None
     response = ProduceResponse(responses=responses)
     return await _leaders(context, response) if context.api_version >= _LEADERS_SINCE else response
+
+
+def _add_all(context: Context, request: ProduceRequest, transactional_id: str) -> None:
+    """Take all partitions into the transaction at once, as it is kept whole; each asks for itself again."""
+    wanted: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for data in request.topic_data:
+        topic = _topic(context, data)
+        for part in data.partition_data:
+            partition = topic.partitions[part.index] if topic and 0 <= part.index < len(topic.partitions) else None
+            if topic is None or part.records is None or _refusal(context, request, topic, partition):
+                continue
+            try:
+                header = parse_header(part.records)
+            except WireError:
+                continue  # the log says what is wrong with it
+            wanted.setdefault((header.producer_id, header.producer_epoch), []).append((topic.name, part.index))
+    for producer, partitions in wanted.items():
+        transactions(context).add(transactional_id, *producer, context.now_ms, partitions=partitions, bumps=True)
 
 
 async def _leaders(context: Context, response: ProduceResponse) -> ProduceResponse:
