@@ -204,19 +204,19 @@ def write_batches(conf: Mapping[str, Any], topic: str | None, batches: "Iterable
     """
     began = time.monotonic()
     done = _Deliveries()
-    size = 0
     throttles = Throttles()
-    with closing(Producer({**conf, "throttle_cb": throttles})) as producer:
-        reach(producer, conf, topic)
-        for batch in batches:
-            for row in _rows(batch, topic):
-                _produce(producer, row, done)
-            producer.poll(0)
-            done.check()
-            size += sum(batch.column(name).nbytes for name in ("key", "value") if name in batch.schema.names)
-        producer.flush()
-        done.check()
-        producer.poll(0)  # throttles that came with the last answers
+    first: ClusterError | None = None
+    try:
+        with closing(Producer({**conf, "throttle_cb": throttles})) as producer:
+            try:
+                reach(producer, conf, topic)
+                size = _write_all(producer, topic, batches, done)
+            except ClusterError as error:
+                first = error
+                raise
+    except KafkaException as error:
+        # what is fatal for a producer is raised by whatever it is asked next, by close() too; what was first says more
+        raise first or failed(_what(conf, topic), error) from error
     return Written(
         rows=done.count,
         bytes=size,
@@ -227,6 +227,25 @@ def write_batches(conf: Mapping[str, Any], topic: str | None, batches: "Iterable
     )
 
 
+def _write_all(producer: Producer, topic: str | None, batches: "Iterable[pa.RecordBatch]", done: "_Deliveries") -> int:
+    """Write rows, wait until they are acknowledged, and say how many bytes their keys and values have."""
+    size = 0
+    for batch in batches:
+        for row in _rows(batch, topic):
+            _produce(producer, row, done)
+        producer.poll(0)
+        done.check()
+        size += sum(batch.column(name).nbytes for name in ("key", "value") if name in batch.schema.names)
+    producer.flush()
+    done.check()
+    producer.poll(0)  # throttles that came with the last answers
+    return size
+
+
+def _what(conf: Mapping[str, Any], topic: str | None) -> str:
+    return f"writing to {topic or 'topics'} at {conf['bootstrap.servers']}"
+
+
 def reach(producer: Producer, conf: Mapping[str, Any], topic: str | None) -> None:
     """Ask for the topic, so that a wrong address fails in seconds and not when messages expire.
 
@@ -234,7 +253,7 @@ def reach(producer: Producer, conf: Mapping[str, Any], topic: str | None) -> Non
         ClusterError: no broker answers, or there is no such topic for this client.
     """
     timeout_s = min(_TIMEOUT_S, int(conf.get("socket.timeout.ms", _TIMEOUT_S * 1000)) / 1000)
-    what = f"writing to {topic or 'topics'} at {conf['bootstrap.servers']}"
+    what = _what(conf, topic)
     try:
         found = producer.list_topics(topic, timeout=timeout_s) if topic else producer.list_topics(timeout=timeout_s)
     except KafkaException as error:

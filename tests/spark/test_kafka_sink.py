@@ -1,12 +1,15 @@
 """`write` and `writeStream` into topics: every row once, at the pace of the quota; what is wrong is said."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark import kafka_sink
 from kclient_quota.spark.kafka_sink import Written, check_columns, together, write_batches
 from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
 
@@ -156,3 +159,34 @@ def test_columns(spark):
     check_columns(spark.sql("select cast('a' as binary) as value, 'k' as key").schema, has_topic=True)
     with pytest.raises(ConfigError, match="column headers is string"):
         check_columns(spark.sql("select 'a' as value, 'h' as headers").schema, has_topic=True)
+
+
+@pytest.mark.parametrize(
+    ("topic_error", "said"),
+    [
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), r"writing to one at b:1: .*TOPIC_AUTHORIZATION_FAILED"),
+        (None, r"writing to one at b:1: .*CLUSTER_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_what_went_wrong_first_is_told_though_closing_fails_too(monkeypatch, topic_error, said):
+    """A producer that may not have an id for idempotence says so in whatever call comes next."""
+
+    class Dying:
+        def __init__(self, conf):
+            pass
+
+        def list_topics(self, topic, timeout):
+            return SimpleNamespace(topics={topic: SimpleNamespace(error=topic_error)})
+
+        def flush(self):
+            self.poll(0)
+
+        def poll(self, timeout):
+            raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True))
+
+        def close(self):
+            self.poll(0)
+
+    monkeypatch.setattr(kafka_sink, "Producer", Dying)
+    with pytest.raises(ClusterError, match=said):
+        write_batches({"bootstrap.servers": "b:1"}, "one", [])
