@@ -18,12 +18,11 @@ from typing import Final, NamedTuple
 
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import TARGET
+from kclient_quota.pacing.fetch_sizes import HEADER_BYTES
 from kclient_quota.pacing.lumps import Lumps
 from kclient_quota.pacing.share_window import UNSURE_MS, ShareWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
-BATCH_BYTES: Final = 61
-"""What a batch costs beside its records: its header."""
 ANSWER_BYTES: Final = 120
 """What an answer of one partition costs beside its batches."""
 RECORD_BYTES: Final = 12
@@ -244,14 +243,14 @@ def wire_bytes(records: int, payload: int, fetch_bytes: int) -> int:
     if not records:
         return 0
     bare = payload + records * RECORD_BYTES
-    most = max(1, min(records, (fetch_bytes - bare) // BATCH_BYTES))
+    most = max(1, min(records, (fetch_bytes - bare) // HEADER_BYTES))
     batches = 0
     if not _fills(bare, most, fetch_bytes):
         while batches < most and _fills(bare, batches + 1, fetch_bytes):
             batches += 1
-    return bare + (batches or most) * BATCH_BYTES + ANSWER_BYTES
+    return bare + (batches or most) * HEADER_BYTES + ANSWER_BYTES
 
 
 def _fills(bare: int, batches: int, fetch_bytes: int) -> bool:
     """Whether after so many batches there may have been no room for the next one."""
-    return (bare + batches * BATCH_BYTES) * (batches + _UNEVEN) > fetch_bytes * batches
+    return (bare + batches * HEADER_BYTES) * (batches + _UNEVEN) > fetch_bytes * batches

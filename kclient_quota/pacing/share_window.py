@@ -18,8 +18,6 @@ from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
 
 UNSURE_MS: Final = 300
 """Of an answer that came within so long no time is unknown that matters: librdkafka's brokers wait 500 ms for data."""
-
-
 STALL_MS: Final = 150
 """A request may always be so late, even if none was before: a busy machine does not let a process go on at once."""
 
@@ -34,7 +32,6 @@ class ShareWindow(FetchWindow):
 
     def __init__(self, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS) -> None:
         super().__init__(samples, window_ms)
-        self._late = SampledRate(samples, window_ms)
         self._early = SampledRate(samples, window_ms)
         self._answers: deque[tuple[int, int, float]] = deque()
         self._unsure_until_ms: int | None = None
@@ -42,7 +39,6 @@ class ShareWindow(FetchWindow):
     def forget(self) -> None:
         """Be empty again."""
         super().forget()
-        self._late = SampledRate(self.samples, self.window_ms)
         self._early = SampledRate(self.samples, self.window_ms)
         self._answers.clear()
         self._unsure_until_ms = None
@@ -55,11 +51,10 @@ class ShareWindow(FetchWindow):
     def answered(self, nbytes: float, asked_ms: int, now_ms: int) -> None:
         """`nbytes` have come, or were refused (0), in an answer that was given between `asked_ms` and `now_ms`."""
         if self._answers:
-            _, last_ms, _ = self._answers[-1]
-            asked_ms, now_ms = max(asked_ms, self._answers[-1][0]), max(now_ms, last_ms)
+            last_asked_ms, last_ms, _ = self._answers[-1]
+            asked_ms, now_ms = max(asked_ms, last_asked_ms), max(now_ms, last_ms)
         asked_ms = min(asked_ms, now_ms)
         self.received(nbytes, now_ms)
-        self._late.record(nbytes, now_ms)
         self._early.record(nbytes, asked_ms)
         self._answers.append((asked_ms, now_ms, nbytes))
         if now_ms - asked_ms > UNSURE_MS:
@@ -88,13 +83,11 @@ class ShareWindow(FetchWindow):
 
     def _sample_at(self, nbytes: float, byte_rate: float, at_ms: int) -> bool | None:
         """Whether it opens a sample if the broker looks at `at_ms`; None where that is unknown, or it is refused."""
-        opens = [
-            mirror.opened_ms is None or at_ms - mirror.opened_ms >= self.window_ms
-            for mirror in (self._late, self._early)
-        ]
+        mirrors = (self._mirror(), self._early)
+        opens = [mirror.opened_ms is None or at_ms - mirror.opened_ms >= self.window_ms for mirror in mirrors]
         if opens[0] != opens[1]:
             return None
-        for mirror in (self._late, self._early):
+        for mirror in mirrors:
             total, window_ms = mirror.project(at_ms)
             if (total + nbytes) * 1000.0 > byte_rate * window_ms:
                 return None
