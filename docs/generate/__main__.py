@@ -1,6 +1,7 @@
-"""`python -m docs.generate`: write the pages of docs/reference/ that are made from code."""
+"""`python -m docs.generate`: write the pages of docs/reference/ that are made from code; `--check` only compares."""
 
 import sys
+from collections.abc import Sequence
 
 from docs.generate import api, brokers, columns, commands, configuration, kips, log_messages, metrics, trials
 from docs.generate.page import REFERENCE
@@ -18,15 +19,19 @@ PAGES = {
 }
 
 
-def main() -> int:
-    """Write every page, and say which changed."""
+def main(arguments: Sequence[str]) -> int:
+    """Write every page, and say which changed; with `--check` 1 if one would."""
+    is_check = list(arguments) == ["--check"]
+    changed = 0
     for name, page in PAGES.items():
         path, text = REFERENCE / name, page()
         if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-            print(f"written: docs/reference/{name}")
-    return 0
+            changed += 1
+            if not is_check:
+                path.write_text(text)
+            print(f"{'to be written' if is_check else 'written'}: docs/reference/{name}")
+    return int(is_check and changed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -34,6 +34,124 @@ CAUSES: dict[str, tuple[str, str]] = {
         "it was stopped while the collector did not take them",
         "none for `receive`, which reads them again; else stop it when the collector answers",
     ),
+    "%s, line %s is damaged": (
+        "the disk changed what was written to the broker's journal; every line is there twice, so that nothing is lost "
+        "with one of them",
+        "nothing, but look after the disk",
+    ),
+    "%s: a batch at offset %s lies behind and is passed over": (
+        "a file of records holds what an earlier one has already",
+        "report it with the file",
+    ),
+    "%s: an unfinished write of %s bytes": (
+        "the process ended in the midst of a write, which nobody was told to be done",
+        "nothing: nothing acknowledged is in it",
+    ),
+    "%s: could not be made smaller": (
+        "the disk of `data_dir` is full or failing; the journal holds more lines than are needed, and goes on",
+        "make room on the disk of `data_dir`",
+    ),
+    "%s: offsets %s to %s are not on the disk": (
+        "a file of records is gone, or a power cut took what `fsync` other than `always` had not synced; readers are "
+        "told CORRUPT_MESSAGE there",
+        "bring the file back from a copy, or delete the records",
+    ),
+    "%s: records of a topic that the damaged journal": (
+        "the journal is damaged, so that a topic that is not in it may have been deleted or lost",
+        "remove the directory once you know that the topic was deleted",
+    ),
+    "%s: the batch of offsets %s to %s is damaged": (
+        "the disk changed what was written; readers are told CORRUPT_MESSAGE there",
+        "bring the file back from a copy, or delete the records; look after the disk",
+    ),
+    "a timer's call failed": (
+        "an error of the embedded broker; its traceback follows",
+        "report it with the traceback; other timers go on",
+    ),
+    "a transaction that takes too long could not be ended": (
+        "the disk of `data_dir` is full or failing",
+        "make room; it is tried again",
+    ),
+    "transaction %.100s takes too long and could not be ended": (
+        "an error of the embedded broker; its traceback follows",
+        "report it with the traceback; other transactions go on",
+    ),
+    "what was decided of transaction %.100s could not be ended": (
+        "an error of the embedded broker while it started; its traceback follows",
+        "report it with the traceback; other transactions go on",
+    ),
+    "the end of a transaction could not be kept": (
+        "the disk of `data_dir` is full or failing; it is decided, and is ended once more after a restart",
+        "make room on the disk of `data_dir`",
+    ),
+    "the positions of a transaction could not be kept": (
+        "the disk of `data_dir` is full or failing",
+        "make room; it is tried again",
+    ),
+    "positions of a transaction that is unknown could not be forgotten": (
+        "the disk of `data_dir` is full or failing; nobody reads them",
+        "make room on the disk of `data_dir`",
+    ),
+    "the marker of a transaction could not be written": (
+        "the partition's log refused it, as when the disk of `data_dir` is full",
+        "make room; it is tried again",
+    ),
+    "what has become of transaction %.100s is not told": (
+        "`__transaction_state` does not take the record, as when the disk is full; the transaction itself goes on",
+        "make room on the disk of `data_dir`",
+    ),
+    "the start of a log, offset %s, could not be kept": (
+        "the disk of `data_dir` is full or failing; after a restart, records that were deleted may be there again",
+        "make room; it is tried again with the next deletion",
+    ),
+    "data could not be synced": (
+        "the disk of `data_dir` is failing; a power cut may cost what was acknowledged since",
+        "look after the disk; it is tried again",
+    ),
+    "what has changed could not be kept, and is undone": (
+        "the disk of `data_dir` is full or failing; whoever asked is told so",
+        "make room on the disk of `data_dir`, then ask again",
+    ),
+    "broker %s: API %s is not to be had": (
+        "a client asked for what this broker does not serve, or before it had logged in; its connection is closed",
+        "look at the client's settings (`security.protocol`); [what is served](broker-apis.md)",
+    ),
+    "broker %s: API %s v%s is not spoken": (
+        "a client uses a version that this broker never offered; its connection is closed",
+        "report it to whoever makes that client",
+    ),
+    "broker %s: a change could not be kept": (
+        "the disk of `data_dir` is full or failing; the client is told KAFKA_STORAGE_ERROR, or NOT_COORDINATOR",
+        "make room on the disk of `data_dir`",
+    ),
+    "broker %s: after the end of a connection": (
+        "an error of the embedded broker; its traceback follows",
+        "report it with the traceback; others are not affected",
+    ),
+    "broker %s: closed a connection: max.connections is": (
+        "as many connections are open as `max.connections` allows",
+        "close some, or raise it",
+    ),
+    "broker %s: closed a connection: max.connections.per.ip is": (
+        "as many connections from one address are open as `max.connections.per.ip` allows",
+        "close some, or raise it",
+    ),
+    "broker %s: %s sent %s": (
+        "what came is no request of Kafka's; its connection is closed",
+        "look who connects from that address: a client of another protocol, or one that speaks TLS to PLAINTEXT",
+    ),
+    "broker %s: %s v%s failed": (
+        "an error of the embedded broker; its traceback follows, and the client is told UNKNOWN_SERVER_ERROR",
+        "report it with the traceback; other requests go on",
+    ),
+    "broker %s: %s": (
+        "the disk of `data_dir` is full or failing; the client is told KAFKA_STORAGE_ERROR, or NOT_COORDINATOR",
+        "make room on the disk of `data_dir`",
+    ),
+    "the embedded broker accepts no connection for a second": (
+        "the process has no file descriptor left",
+        "raise `ulimit -n`, or close connections; those that wait are accepted when there is one",
+    ),
     "a scrape from %s failed": (
         "the page for Prometheus could not be made; its traceback follows",
         "report it with the traceback; other scrapes go on",

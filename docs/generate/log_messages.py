@@ -8,7 +8,7 @@ from docs.generate.page import cell, head, modules
 _LEVELS = {"info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
 _ABOUT_A_CLIENT = ("Client %s", "Producer %s", "Consumer %s")
 _SHORTEST = 20
-_LOGGERS = {"log", "logger", "_log", "_logger", "LOG", "LOGGER"}
+_LOGGERS = {"log", "logger", "_LOG"}
 
 
 def page() -> str:

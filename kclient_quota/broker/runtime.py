@@ -21,6 +21,7 @@ from kclient_quota.broker.metrics import broker_metrics, families_of
 from kclient_quota.broker.network.acceptor import Acceptor
 from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.endpoints import ListenerSpec, told_host
+from kclient_quota.broker.network.listener import Listener, bind
 from kclient_quota.broker.network.metrics_page import serve_metrics
 from kclient_quota.broker.network.session import ReceiveBuffer
 from kclient_quota.broker.request.context import Scheduler, Services
@@ -33,7 +34,6 @@ from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 
-_BACKLOG = 512
 _TURNS = 4
 _LONGEST_END_S = 10
 _LOOKS_PER_IDLE = 10
@@ -79,11 +79,11 @@ class Runtime:
         self.services: Services | None = None
         self._scheduler: Scheduler | None = None
         self._storage: ClusterStorage | None = None
-        self._metrics_server: asyncio.Server | None = None
+        self._metrics_listener: Listener | None = None
         self._receive = ReceiveBuffer()
         self._connections: dict[Connection, int] = {}
         self._all_gone: asyncio.Event | None = None
-        self._servers: dict[int, list[asyncio.Server]] = {}
+        self._listening: dict[int, list[Listener]] = {}
         self._bound: dict[tuple[int, str], int] = {}
         self._sockets = {broker_id: self._bind(broker_id) for broker_id in self.cluster.brokers}
 
@@ -96,9 +96,7 @@ class Runtime:
         try:
             for listener in self._listeners:
                 wanted = self._bound.get((broker_id, listener.name)) or listener.ports.get(broker_id, 0)
-                family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-                one = socket.create_server((self._host, wanted), family=family, backlog=_BACKLOG)
-                one.setblocking(False)
+                one = bind(self._host, wanted)
                 bound.append(one)
                 port = self._bound[broker_id, listener.name] = one.getsockname()[1]
                 info.ports.setdefault(listener.name, port)
@@ -134,11 +132,11 @@ class Runtime:
         transactions.resume()
         LogCleaner(self.cluster, scheduler).look()
         for broker_id in self.cluster.brokers:
-            await self._serve(broker_id)
+            self._serve(broker_id)
         if self._limits.idle_ms > 0:
             scheduler.call_at(scheduler.now_ms() + max(1, self._limits.idle_ms // _LOOKS_PER_IDLE), self._close_idle)
 
-    async def _serve(self, broker_id: int) -> None:
+    def _serve(self, broker_id: int) -> None:
         assert self.services is not None
         assert self._scheduler is not None
         enforcement = Enforcement(self._settings, time.thread_time_ns)
@@ -159,10 +157,9 @@ class Runtime:
             self.faults,
         )
         self.nodes[broker_id] = node
-        loop = asyncio.get_running_loop()
         sockets = self._sockets.pop(broker_id)
-        self._servers[broker_id] = [
-            await loop.create_server(self._connection_factory(node, spec), sock=one, ssl=spec.tls, backlog=_BACKLOG)
+        self._listening[broker_id] = [
+            Listener(one, self._connection_factory(node, spec), spec.tls)
             for spec, one in zip(self._listeners, sockets, strict=True)
         ]
 
@@ -196,20 +193,20 @@ class Runtime:
 
     def stop_broker(self, broker_id: int) -> None:
         """Close its listeners and connections; what it led goes to other replicas that are up."""
-        for server in self._servers.pop(broker_id, []):
-            server.close()
+        for listener in self._listening.pop(broker_id, []):
+            listener.close()
         self.kill_connections(broker_id=broker_id)
         self.cluster.set_broker_up(broker_id, is_up=False)
 
-    async def start_broker(self, broker_id: int) -> None:
+    def start_broker(self, broker_id: int) -> None:
         """Serve again, on the ports it had, with its quotas measured anew; nothing if it is up."""
-        if broker_id in self._servers:
+        if broker_id in self._listening:
             return
         self._sockets[broker_id] = self._bind(broker_id)
         self.cluster.set_broker_up(broker_id, is_up=True)
-        await self._serve(broker_id)
+        self._serve(broker_id)
 
-    async def serve_metrics(self, port: int, more: Callable[[], list[Family]]) -> int:
+    def serve_metrics(self, port: int, more: Callable[[], list[Family]]) -> int:
         """Serve a Prometheus page; the port, if 0 was asked for.
 
         Args:
@@ -221,11 +218,10 @@ class Runtime:
             MissingExtraError: prometheus_client is not installed.
         """
         page(())  # so that a missing library is told now, not to the first scraper
-        server = await serve_metrics(
+        self._metrics_listener = serve_metrics(
             self._host, port, lambda accept: page([*families_of(broker_metrics(self.nodes.values())), *more()], accept)
         )
-        self._metrics_server = server
-        return int(server.sockets[0].getsockname()[1])
+        return self._metrics_listener.port
 
     async def stop(self) -> None:
         """Close everything and forget all records."""
@@ -253,11 +249,11 @@ class Runtime:
 
     def _stop_listening(self) -> None:
         self.close_sockets()
-        if self._metrics_server is not None:
-            self._metrics_server.close()
-        for broker_id in list(self._servers):
-            for server in self._servers.pop(broker_id):
-                server.close()
+        if self._metrics_listener is not None:
+            self._metrics_listener.close()
+        for broker_id in list(self._listening):
+            for listener in self._listening.pop(broker_id):
+                listener.close()
 
     # -- connections
 

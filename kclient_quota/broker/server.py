@@ -225,17 +225,18 @@ class EmbeddedBroker(ControlPanel):
 
     def _serve_metrics(self, runtime: Runtime) -> "tuple[TelemetrySink, ...]":
         """Serve the page, if it is wanted; what takes clients' pushes for it."""
-        if self._metrics_port is None:
+        wanted = self._metrics_port
+        if wanted is None:
             return ()
         from kclient_telemetry.receiver.prometheus import PrometheusStore  # noqa: PLC0415 - loads protobuf
 
         pushed = PrometheusStore()
         try:
-            port = self._await(
-                runtime.serve_metrics(self._metrics_port, lambda: pushed.families(time.time_ns() // 1_000_000))
+            port = self._call(
+                lambda: runtime.serve_metrics(wanted, lambda: pushed.families(time.time_ns() // 1_000_000))
             )
         except OSError as error:
-            raise ConfigError(f"metrics_port {self._metrics_port}: {error}; choose another, or 0") from error
+            raise ConfigError(f"metrics_port {wanted}: {error}; choose another, or 0") from error
         self._metrics_url = f"http://{self._host}:{port}/metrics"
         return (pushed,)
 
@@ -278,12 +279,7 @@ class EmbeddedBroker(ControlPanel):
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again on its old ports; its quotas are measured anew."""
         self._check_id(broker_id)
-        if threading.current_thread() is self._thread:
-            assert self._loop is not None
-            # a control function: the broker is up once the request has been dealt with
-            asyncio.run_coroutine_threadsafe(self._running().start_broker(broker_id), self._loop)
-        else:
-            self._await(self._running().start_broker(broker_id))
+        self._call(lambda: self._running().start_broker(broker_id))
 
     def restart(self, broker_id: int) -> None:
         """Stop a broker and start it again."""

@@ -80,13 +80,17 @@ def receive(consumer: Any, count: int) -> list[Message]:
 
 
 def hold(consumer: Consumer, count: int) -> None:
-    """Keep alive until `count` messages are held."""
+    """Keep alive until `count` messages are held and the coordinator is known.
+
+    Of a coordinator that it does not know yet, librdkafka waits `session.timeout.ms` when a consumer is closed.
+    """
 
     def held() -> bool:
         consumer.keep_alive()
         return len(consumer._held) >= count
 
-    until(held)
+    until(held, 60)
+    consumer.committed([TopicPartition("no-such-topic", 0)], 60)
 
 
 def test_position_is_what_the_application_has_received(broker: EmbeddedBroker, topic: str) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from kclient_quota.broker.network.listener import Listener, bind
+
 _MAX_REQUEST_BYTES = 8192
 _REQUEST_TIMEOUT_S = 10
 
@@ -11,7 +13,7 @@ Page = Callable[[str], tuple[bytes, str]]
 """Given the scraper's Accept header, the body and its content type."""
 
 
-async def serve_metrics(host: str, port: int, page: Page) -> asyncio.Server:
+def serve_metrics(host: str, port: int, page: Page) -> Listener:
     """Answer `GET /metrics` with `page` on the running loop; other paths are 404, other methods 405."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -23,7 +25,10 @@ async def serve_metrics(host: str, port: int, page: Page) -> asyncio.Server:
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(answer, host, port, limit=_MAX_REQUEST_BYTES)
+    return Listener(
+        bind(host, port),
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_REQUEST_BYTES), answer),
+    )
 
 
 def _response(request: bytes, page: Page) -> bytes:

@@ -1,0 +1,91 @@
+"""Listening sockets of the brokers, each open until it is closed.
+
+asyncio's own server may not be closed in the turn in which it has accepted a connection: in Python 3.11 the connection
+that has no transport yet is then neither served nor closed, and its client waits for ever.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+_BACKLOG = 512
+_BREATH_S = 1
+"""Before it is tried again when the process has no file descriptor left; asyncio's servers wait as long."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens; connections to it wait until a `Listener` takes them up.
+
+    Raises:
+        OSError: the address is taken, or none of this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    bound.setblocking(False)
+    return bound
+
+
+class Listener:
+    """Accepts from the moment it is made, on the running loop.
+
+    Args:
+        bound: of `bind`; closed with this.
+        protocol: makes a connection's protocol.
+        tls: what TLS needs, or None.
+    """
+
+    def __init__(
+        self, bound: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._bound = bound
+        self._protocol = protocol
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._listen()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._bound.getsockname()[1])
+
+    def close(self) -> None:
+        """Accept nothing more, at once; connections that have been made stay. May be called again."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._bound)
+            self._bound.close()
+
+    def _listen(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._bound, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_BACKLOG):
+            try:
+                accepted, _ = self._bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                _LOG.warning("the embedded broker accepts no connection for a second: %s", error)
+                self._loop.remove_reader(self._bound)
+                self._loop.call_later(_BREATH_S, self._listen)
+                return
+            task = self._loop.create_task(self._begin(accepted))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, accepted: socket.socket) -> None:
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(self._protocol, accepted, ssl=self._tls)
+        except OSError as error:
+            # a client that went away, or whose TLS is none of ours
+            _LOG.debug("a connection has ended before it began: %s", error)
+        else:
+            if self._is_closed:
+                transport.abort()
