@@ -13,6 +13,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
 if TYPE_CHECKING:
+    from kclient_quota.broker.log.partition_log import LogStore
     from kclient_quota.broker.security.bearer_tokens import TokenRules
     from kclient_quota.broker.security.scram_credentials import ScramCredential
 
@@ -84,7 +85,7 @@ class ClusterState:
 
     Args:
         cluster_id: Kafka's cluster id.
-        new_topic_id: a fresh UUID per call.
+        new_topic_id: a fresh UUID per call; kept.
         new_log: a fresh, empty log with this configuration per call.
 
     Attributes:
@@ -105,6 +106,7 @@ class ClusterState:
         on_quota: called with every quota that is set (None: removed).
         on_config: called with the type and name of every resource whose configuration is set.
         on_topic_gone: called with every topic that is deleted.
+        new_store: where the log of a partition is to be kept that is made ahead (topic id, index, log), or None.
         on_save: called with what has changed before that is acknowledged, if it is to be kept; or None. An OSError of
             it means that nothing of it was kept, and that it has been undone.
         changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), ("acl", *acl),
@@ -138,8 +140,9 @@ class ClusterState:
         self.on_config: list[Callable[[int, str], None]] = []
         self.on_topic_gone: list[Callable[[Topic], None]] = []
         self.on_save: Callable[[ClusterState, Mapping[Change, None]], None] | None = None
+        self.new_store: Callable[[UUID, int, PartitionLog], LogStore] | None = None
         self.changes: dict[Change, None] = {}
-        self._new_topic_id = new_topic_id
+        self.new_topic_id = new_topic_id
         self._new_log = new_log
         self._directory: Mapping[str, tuple[UUID, int]] | None = None
         self._next_leader = 0
@@ -184,7 +187,7 @@ class ClusterState:
         """
         if name in self.topics:
             raise ConfigError(f"topic {name!r} exists already")
-        made = Topic(name, topic_id or self._new_topic_id(), [], replication_factor)
+        made = Topic(name, topic_id or self.new_topic_id(), [], replication_factor)
         self.topics[name] = made
         self.topics_by_id[made.topic_id] = made
         self.changed("topic", name)
@@ -206,10 +209,15 @@ class ClusterState:
         while len(topic.partitions) < total:
             self._add_partition(topic, next(given, []) or self._next_replicas(topic.replication_factor), config)
 
-    def partition_ahead(self, index: int, replicas: list[int] | None, replication_factor: int) -> Partition:
+    def partition_ahead(
+        self, topic_id: UUID, index: int, replicas: list[int] | None, replication_factor: int
+    ) -> Partition:
         """A partition that is in no topic yet: very many are made by and by, and are there all at once."""
         replicas = list(replicas or self._next_replicas(replication_factor))
-        return Partition(index, replicas, self._elect(replicas), self._new_log(_ANY_CONFIG))
+        log = self._new_log(_ANY_CONFIG)
+        if self.new_store is not None:
+            log.store = self.new_store(topic_id, index, log)
+        return Partition(index, replicas, self._elect(replicas), log)
 
     def add_ahead(self, topic: Topic, ahead: list[Partition]) -> None:
         """Let a topic have partitions that were made ahead."""

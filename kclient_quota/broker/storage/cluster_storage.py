@@ -28,15 +28,16 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset, Pendi
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.request.context import Scheduler
 from kclient_quota.broker.shares.share_service import Place, ShareService
-from kclient_quota.broker.storage.disk import Disk
+from kclient_quota.broker.storage.disk import Disk, Later
 from kclient_quota.broker.storage.journal import Journal, Key
 from kclient_quota.broker.storage.kept import KINDS
 from kclient_quota.broker.storage.topic_files import TopicFiles
+from kclient_quota.broker.storage.write_back import WriteBack
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 
-FORMAT = 2
-_READABLE_FORMATS = (None, 1, FORMAT)
+FORMAT = 3
+_READABLE_FORMATS = (None, 1, 2, FORMAT)
 PRODUCER_IDS_PER_RUN = 1_000_000
 _LOG = logging.getLogger(__name__)
 
@@ -93,14 +94,19 @@ class ClusterStorage:
         except OSError as error:
             raise ConfigError(f"data_dir {directory}: {error}; name a directory that can be written") from error
         try:
-            self._journal = _journal(directory / "metadata.jsonl", disk, syncs=self._fsync.is_always)
+            self._write_back = WriteBack()
+            self._journal = _journal(
+                directory / "metadata.jsonl", disk, syncs=self._fsync.is_always, later=self._write_back.later
+            )
         except OSError as error:
             os.close(self._lock_fd)
             raise ConfigError(f"data_dir {directory}: {error}; make room on the disk, or name another one") from error
         except BaseException:
             os.close(self._lock_fd)
             raise
-        self._files = TopicFiles(directory / "logs", self._journal, disk, syncs=self._fsync.is_always)
+        self._files = TopicFiles(
+            directory / "logs", self._journal, disk, syncs=self._fsync.is_always, later=self._write_back.later
+        )
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
         self._shares: ShareService
@@ -139,14 +145,16 @@ class ClusterStorage:
             self._restore_share(cluster, key, value)
         self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
+        cluster.new_store = self._files.new_store
         cluster.save()
 
     def _restore_topic(self, cluster: ClusterState, name: str, value: dict[str, Any]) -> None:
         known = set(cluster.brokers)
         fallback = sorted(known)
+        parts = _parts(value)
         assignment = {
-            index: [replica for replica in part["replicas"] if replica in known] or [fallback[index % len(fallback)]]
-            for index, part in enumerate(value["partitions"])
+            index: [replica for replica in replicas if replica in known] or [fallback[index % len(fallback)]]
+            for index, (replicas, *_) in enumerate(parts)
         }
         topic = cluster.create_topic(
             name,
@@ -155,9 +163,9 @@ class ClusterStorage:
             assignment=assignment,
             topic_id=UUID(value["id"]),
         )
-        for partition, part in zip(topic.partitions, value["partitions"], strict=True):
-            partition.leader_epoch = part["leader_epoch"]
-        self._files.restore(topic, [part.get("start_offset", 0) for part in value["partitions"]])
+        for partition, (_, leader_epoch, _) in zip(topic.partitions, parts, strict=True):
+            partition.leader_epoch = leader_epoch
+        self._files.restore(topic, [start_offset for *_, start_offset in parts])
         self._topics[name] = topic.topic_id
 
     def _restore_offset(self, cluster: ClusterState, groups: GroupService, key: Key, value: list[Any]) -> None:
@@ -263,6 +271,7 @@ class ClusterStorage:
                 raise
             # deleting a topic is how room is made on a full disk: its records go first
             self._files.remove(topic_id)
+            self._write_back.wait()
             self._journal.set("topic", name, value=None)
         if topic_id is not None:
             self._files.remove(topic_id)
@@ -288,25 +297,23 @@ class ClusterStorage:
     # -- the disk itself
 
     def sync_every(self, scheduler: Scheduler) -> None:
-        """Sync from time to time, if that is wanted."""
+        """Sync from time to time, if that is wanted; nobody waits for it, and a slow disk is not asked twice."""
         if self._fsync.every_ms:
             scheduler.call_at(scheduler.now_ms() + self._fsync.every_ms, lambda: self._sync_now(scheduler))
 
     def _sync_now(self, scheduler: Scheduler) -> None:
-        try:
-            self.sync()
-        except OSError as error:
-            _LOG.error("data could not be synced: %s", error)
+        if not self._write_back.is_busy:
+            for file in (*self._files.dirty(), self._journal.file):
+                self._write_back.later(file.sync)
         self.sync_every(scheduler)
 
-    def sync(self) -> None:
-        """Wait until everything is on the disk itself."""
-        for files in self._files.dirty():
-            files.sync()
-        self._journal.sync()
+    def wait(self) -> None:
+        """Until the disk has done what it was asked to do."""
+        self._write_back.wait()
 
     def close(self) -> None:
         """Sync everything and let another broker use the directory."""
+        self._write_back.close()
         try:
             self._files.close()
             self._journal.close()
@@ -320,12 +327,26 @@ def _place(key: Key) -> Place:
 
 
 def _topic_value(topic: Topic) -> dict[str, Any]:
-    partitions = [{"replicas": p.replicas, "leader_epoch": p.leader_epoch} for p in topic.partitions]
-    return {"id": str(topic.topic_id), "replication_factor": topic.replication_factor, "partitions": partitions}
+    """Very many partitions are of a few kinds: replicas and leader epochs."""
+    kinds: dict[tuple[tuple[int, ...], int], int] = {}
+    numbers = [kinds.setdefault((tuple(one.replicas), one.leader_epoch), len(kinds)) for one in topic.partitions]
+    return {
+        "id": str(topic.topic_id),
+        "replication_factor": topic.replication_factor,
+        "kinds": [[list(replicas), leader_epoch] for replicas, leader_epoch in kinds],
+        "partitions": numbers,
+    }
 
 
-def _journal(path: Path, disk: Disk, *, syncs: bool) -> Journal:
-    journal = Journal(path, disk, syncs=syncs)
+def _parts(value: dict[str, Any]) -> list[tuple[list[int], int, int]]:
+    """Replicas, leader epoch and first offset of each partition; formats before 3 say them one by one."""
+    if "kinds" in value:
+        return [(*value["kinds"][number], 0) for number in value["partitions"]]
+    return [(part["replicas"], part["leader_epoch"], part.get("start_offset", 0)) for part in value["partitions"]]
+
+
+def _journal(path: Path, disk: Disk, *, syncs: bool, later: Later) -> Journal:
+    journal = Journal(path, disk, syncs=syncs, later=later)
     if journal.get("format") not in _READABLE_FORMATS:
         journal.close()
         raise ConfigError(f"{path}: written by another version of the broker; use another directory")

@@ -2,8 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+Later = Callable[[Callable[[], None]], None]
+"""Has something done while others go on."""
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """The `Later` that has nobody else to wait for."""
+    work()
 
 
 class Disk:
@@ -118,13 +126,23 @@ class AppendedFile:
 
     def sync(self) -> None:
         """Wait until everything is on the disk itself."""
-        if self.is_dirty:
+        if not self.is_dirty:
+            return
+        # what is appended meanwhile makes it so again
+        self.is_dirty = False
+        try:
             self._disk.sync(self._fd)
-            self.is_dirty = False
+        except OSError:
+            self.is_dirty = True
+            raise
 
     def close(self) -> None:
         """Sync and let go."""
         try:
             self.sync()
         finally:
-            self._disk.close(self._fd)
+            self.discard()
+
+    def discard(self) -> None:
+        """Let go of what is not needed any more."""
+        self._disk.close(self._fd)

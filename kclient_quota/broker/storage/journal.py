@@ -7,13 +7,13 @@ is written twice: a damaged line is passed over and named in the log. A last lin
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import crc32c
 
-from kclient_quota.broker.storage.disk import AppendedFile, Disk
+from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
 from kclient_quota.errors import ConfigError
 
 Key = tuple[str | int | None, ...]
@@ -32,6 +32,7 @@ class Journal:
         syncs: whether every change waits for the disk itself.
         stale_bytes: it is not rewritten before it is larger by so much than four times what counts of it: to rewrite
             what is large takes its time.
+        later: what is to be done while others go on; at once unless this says when.
 
     Attributes:
         damaged_lines: how many lines could not be read.
@@ -41,11 +42,18 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, disk: Disk | None = None, *, syncs: bool = False, stale_bytes: int = MIN_STALE_BYTES
+        self,
+        path: Path,
+        disk: Disk | None = None,
+        *,
+        syncs: bool = False,
+        stale_bytes: int = MIN_STALE_BYTES,
+        later: Later | None = None,
     ) -> None:
         self._path = path
         self._disk = disk or Disk()
         self._syncs = syncs
+        self._later = later or at_once
         self._values: dict[Key, Any] = {}
         self._lines = 0
         self._stale_bytes = stale_bytes
@@ -110,14 +118,16 @@ class Journal:
     def _stale_size(self) -> int:
         return _STALE_SIZES * self._sound_bytes + self._stale_bytes
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether something has not been synced."""
-        return self._file.is_dirty
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Leave out what nothing refers to any more when this is rewritten; until then it may come back."""
+        for key in keys:
+            self._values.pop(key, None)
+            self._sound_bytes -= self._sizes.pop(key, 0)
 
-    def sync(self) -> None:
-        """Wait until everything is on the disk itself."""
-        self._file.sync()
+    @property
+    def file(self) -> AppendedFile:
+        """What is written to."""
+        return self._file
 
     def close(self) -> None:
         """Sync and let go of the file."""
@@ -160,8 +170,8 @@ class Journal:
             return
         former, self._file = self._file, file
         self._lines = len(self._values)
-        former.is_dirty = False
-        former.close()
+        # what may be waiting for it comes first
+        self._later(former.discard)
         if self._syncs:
             self._disk.sync_directory(self._path.parent)
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.storage.disk import AppendedFile, Disk
+from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
 from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, frame_of, scan
 from kclient_quota.wire.batches import parse_header
 
@@ -28,15 +28,21 @@ class LogFiles:
         directory: holds nothing but this partition; created at the first append.
         disk: where it is.
         syncs: whether every append waits for the disk itself.
+        later: what is to be done while others go on; at once unless this says when.
     """
 
-    def __init__(self, directory: Path, disk: Disk | None = None, *, syncs: bool = False) -> None:
+    def __init__(
+        self, directory: Path, disk: Disk | None = None, *, syncs: bool = False, later: Later | None = None
+    ) -> None:
         self._directory = directory
         self._disk = disk or Disk()
         self._syncs = syncs
+        self._later = later or at_once
         self._file: AppendedFile | None = None
-        self._disk.unlink(directory / _REPLACEMENT)
-        self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
+        self._bases: list[int] = []
+        if directory.exists():
+            self._disk.unlink(directory / _REPLACEMENT)
+            self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
 
     def append(self, batch: memoryview, *, begins_segment: bool = False) -> None:
         """Write a stored batch behind the others; in a new file if it begins a segment.
@@ -153,23 +159,25 @@ class LogFiles:
             self._disk.unlink(path)
 
     @property
-    def is_dirty(self) -> bool:
-        """Whether something has not been synced."""
-        return self._file is not None and self._file.is_dirty
+    def dirty_file(self) -> AppendedFile | None:
+        """What is written to, if there is something in it that has not been synced."""
+        return self._file if self._file is not None and self._file.is_dirty else None
 
-    def sync(self) -> None:
-        """Wait until everything is on the disk itself."""
-        if self._file is not None:
-            self._file.sync()
+    def let_go(self) -> AppendedFile | None:
+        """Give up what is written to, for another to close."""
+        file, self._file = self._file, None
+        return file
 
     def close(self) -> None:
         """Sync and let go of the file."""
-        file, self._file = self._file, None
+        file = self.let_go()
         if file is not None:
             file.close()
 
     def _open(self, base_offset: int, *, is_new: bool) -> None:
-        self.close()
+        former = self.let_go()
+        if former is not None:
+            self._later(former.close)
         base = base_offset if is_new else self._bases[-1]
         self._file = AppendedFile(self._path(base), self._disk)
         if not self._bases or self._bases[-1] < base:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from uuid import UUID
 
 import pytest
@@ -695,12 +696,16 @@ def test_fsync_every_so_often(tmp_path):
     scheduler.pass_ms(199)
     assert not disk.synced
     scheduler.pass_ms(1)
+    life.storage.wait()
     assert disk.synced == 2
     scheduler.pass_ms(1000)
+    life.storage.wait()
     assert disk.synced == 2, "what has not changed is not synced again"
     life.append(b"b")
     scheduler.pass_ms(200)
+    life.storage.wait()
     assert disk.synced == 3
+    life.storage.close()
 
 
 @pytest.mark.parametrize("given", ["sometimes", 0, -5, "1.5", ""])
@@ -799,3 +804,102 @@ def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):
     disk.room = 1 << 30
     assert acquired(life)[1] == [(0, 0, 1)]
     life.storage.close()
+
+
+class Threads(Disk):
+    """Notes which threads have waited for it, and what is done to names."""
+
+    def __init__(self):
+        self.waited, self.names = [], []
+
+    def sync(self, fd):
+        self.waited.append(threading.get_ident())
+        super().sync(fd)
+
+    def unlink(self, path):
+        self.names.append(path)
+        super().unlink(path)
+
+    def remove_tree(self, path):
+        self.waited.append(threading.get_ident())
+        super().remove_tree(path)
+
+
+@pytest.mark.parametrize("fsync", ["close", "1"])
+def test_nobody_waits_for_the_disk_while_logs_roll_and_topics_go(tmp_path, fsync):
+    disk, scheduler = Threads(), ManualScheduler()
+    life = Life(tmp_path, disk=disk, segment_bytes=200, fsync=Fsync.of(fsync))
+    life.storage.sync_every(scheduler)
+    life.create()
+    life.create("u")
+    for number in range(20):
+        life.append(b"%d" % number)
+        life.append(b"%d" % number, topic="u")
+        scheduler.pass_ms(1)
+    before = life.bytes()
+    life.cluster.delete_topic("u")
+    life.cluster.save()
+    life.storage.wait()
+    assert len(list(tmp_path.glob("logs/*/0/*.log"))) > 2
+    assert len(list(tmp_path.glob("logs/*"))) == 1
+    assert len(disk.waited) > 4
+    assert threading.get_ident() not in disk.waited
+    life.storage.close()
+    again = Life(tmp_path, segment_bytes=200)
+    assert (again.bytes(), list(again.cluster.topics)) == (before, ["t"])
+    again.storage.close()
+
+
+def test_partitions_without_records_cost_the_disk_nothing(tmp_path):
+    disk = Threads()
+    life = Life(tmp_path, disk=disk)
+    for _ in range(2):
+        life.create("many", 2_000)
+        life.cluster.save()
+        life.append(b"v", topic="many")
+        life.cluster.delete_topic("many")
+        life.cluster.save()
+    life.create("many", 2_000)
+    life.storage.wait()
+    assert not disk.names
+    assert (tmp_path / "metadata.jsonl").stat().st_size < 60_000
+    life.storage.close()
+    again = Life(tmp_path, disk=disk)
+    assert len(again.cluster.topics["many"].partitions) == 2_000
+    assert not disk.names
+    again.storage.close()
+
+
+def test_where_logs_of_deleted_topics_began_is_forgotten(tmp_path):
+    life = Life(tmp_path, segment_bytes=200)
+    for _ in range(2):
+        life.create()
+        for number in range(10):
+            life.append(b"%d" % number)
+        life.log().delete_before(7)
+        assert len(list(life.storage._journal.items("start"))) == 1
+        life.cluster.delete_topic("t")
+        life.cluster.save()
+    assert not list(life.storage._journal.items("start"))
+    life.storage.close()
+    for _ in range(2):
+        again = Life(tmp_path)
+        assert not list(again.storage._journal.items("start"))
+        again.storage.close()
+
+
+def test_topics_of_earlier_formats_are_read(tmp_path):
+    topic_id = str(UUID(int=1))
+    parts = [{"replicas": [2], "leader_epoch": 3}, {"replicas": [1], "leader_epoch": 0}]
+    journal = Journal(tmp_path / "metadata.jsonl")
+    journal.set("format", value=2)
+    journal.set("cluster_id", value="old")
+    journal.set("topic", "t", value={"id": topic_id, "replication_factor": 1, "partitions": parts})
+    journal.close()
+    for _ in range(2):
+        life = Life(tmp_path, brokers=2)
+        read = [(one.replicas, one.leader_epoch) for one in life.cluster.topics["t"].partitions]
+        assert read == [([2], 3), ([1], 0)]
+        life.cluster.changed("topic", "t")
+        life.cluster.save()
+        life.storage.close()

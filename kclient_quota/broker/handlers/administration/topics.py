@@ -87,11 +87,11 @@ async def _create(
         problem = (ErrorCode.INVALID_CONFIG, config_problem)
     if not problem[0] and not context.mutations.record(partitions, context.now_ms):
         problem = _THROTTLED
-    ahead = []
+    ahead, fresh_id = [], None
     if not problem[0] and partitions > AT_ONCE and not validate_only:
-        ahead = await context.in_turns(
-            range(partitions), lambda index: cluster.partition_ahead(index, assignment.get(index), replication)
-        )
+        fresh_id = cluster.new_topic_id()
+        make = partial(cluster.partition_ahead, fresh_id)
+        ahead = await context.in_turns(range(partitions), lambda index: make(index, assignment.get(index), replication))
         # others had their turns
         problem = _existence_problem(cluster, wanted.name)
     if problem[0]:
@@ -102,7 +102,12 @@ async def _create(
         for key, value in configs.items():
             cluster.set_config(TOPIC, wanted.name, key, value)
         made = cluster.create_topic(
-            wanted.name, partitions, replication_factor=replication, assignment=assignment or None, ahead=ahead
+            wanted.name,
+            partitions,
+            replication_factor=replication,
+            assignment=assignment or None,
+            topic_id=fresh_id,
+            ahead=ahead,
         )
         topic_id = made.topic_id
     if not may_see:
@@ -292,9 +297,8 @@ async def _ahead(context: Context, topic: Topic, count: int, given: list[list[in
     """The partitions that a topic does not have yet."""
     present, cluster, replication = len(topic.partitions), context.cluster, topic.replication_factor
     replicas = dict(enumerate(given or (), present))
-    return await context.in_turns(
-        range(present, count), lambda index: cluster.partition_ahead(index, replicas.get(index), replication)
-    )
+    make = partial(cluster.partition_ahead, topic.topic_id)
+    return await context.in_turns(range(present, count), lambda index: make(index, replicas.get(index), replication))
 
 
 def _growth_problem(

@@ -1,0 +1,43 @@
+"""What waits for the disk itself does so in a thread of its own, so that nobody who asks the broker waits with it.
+
+What a file must have before it is acknowledged is not for this: see `Fsync`.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+_LOG = logging.getLogger(__name__)
+
+
+class WriteBack:
+    """Does one thing after the other, in the order in which they were given; its thread begins with the first."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "kclient-quota-disk")
+        self._last: Future[None] | None = None
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do this once what was given before is done; an OSError of it is logged."""
+        self._last = self._thread.submit(_done, work)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still to be done."""
+        return self._last is not None and not self._last.done()
+
+    def wait(self) -> None:
+        """Until everything is done."""
+        if self._last is not None:
+            self._last.result()
+
+    def close(self) -> None:
+        """Do what is left; nothing can be given any more."""
+        self._thread.shutdown()
+
+
+def _done(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except OSError as error:
+        _LOG.error("data could not be synced: %s", error)
