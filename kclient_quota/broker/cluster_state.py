@@ -234,12 +234,21 @@ class ClusterState:
         Raises:
             KeyError: there is no such topic.
         """
+        topic = self.remove_topic(name)
+        for partition in topic.partitions:
+            partition.log.close()
+        return topic
+
+    def remove_topic(self, name: str) -> Topic:
+        """Let a topic be no more; its logs are still to be closed.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
         topic = self.topics.pop(name)
         del self.topics_by_id[topic.topic_id]
         if self.configs.pop((TOPIC, name), None) is not None:
             self.changed("config", TOPIC, name)
-        for partition in topic.partitions:
-            partition.log.close()
         self.changed("topic", name)
         for observer in self.on_topic_gone:
             observer(topic)

@@ -8,6 +8,7 @@ from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
     LeaveGroupRequest,
@@ -234,3 +235,24 @@ def test_who_makes_very_many_partitions_second_hears_what_others_did_meanwhile()
     while cluster.outcome is None:
         cluster.scheduler.pass_ms(0)
     assert cluster._response(37, 3).results[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_of_very_many_partitions_goes_by_and_by_and_is_gone_at_once():
+    cluster = Cluster()
+    cluster.state.create_topic("many", MANY)
+    logs = [partition.log for partition in cluster.state.topics["many"].partitions]
+    batch = build_batch([Record(b"v", timestamp_ms=0)])
+    for log in logs:
+        log.append(batch, leader_epoch=0, now_ms=0)
+    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="many")])
+    assert cluster.send(request) is None
+    assert "many" not in cluster.state.topics
+    held, turns = [sum(log.size_bytes > 0 for log in logs)], 0
+    while cluster.outcome is None:
+        cluster.scheduler.pass_ms(0)
+        held.append(sum(log.size_bytes > 0 for log in logs))
+        turns += 1
+        assert turns < 10
+    assert held[-1] == 0
+    assert max(before - after for before, after in zip([MANY, *held], held, strict=False)) <= 1_000
+    assert not cluster._response(20, 6).responses[0].error_code

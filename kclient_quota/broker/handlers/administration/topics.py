@@ -222,10 +222,14 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
         wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     else:
         wanted = [(state.name, state.topic_id) for state in request.topics]
-    return DeleteTopicsResponse(responses=await context.in_turns(wanted, partial(_delete, context)))
+    results = []
+    for one in wanted:
+        await context.turn_after()
+        results.append(await _delete(context, one))
+    return DeleteTopicsResponse(responses=results)
 
 
-def _delete(context: Context, wanted: tuple[str | None, UUID]) -> DeleteTopicsResponse.DeletableTopicResult:
+async def _delete(context: Context, wanted: tuple[str | None, UUID]) -> DeleteTopicsResponse.DeletableTopicResult:
     name, topic_id = wanted
     cluster = context.cluster
     topic = cluster.topics_by_id.get(topic_id) if name is None else cluster.topics.get(name)
@@ -238,8 +242,19 @@ def _delete(context: Context, wanted: tuple[str | None, UUID]) -> DeleteTopicsRe
         return _deletion(topic.name, topic.topic_id, _DENIED)
     if not context.mutations.record(len(topic.partitions), context.now_ms):
         return _deletion(topic.name, topic.topic_id, _THROTTLED)
-    cluster.delete_topic(topic.name)
+    cluster.remove_topic(topic.name)
+    try:
+        await context.in_turns(topic.partitions, _close)
+    except OSError:
+        # it is gone all the same
+        for partition in topic.partitions:
+            _close(partition)
+        raise
     return _deletion(topic.name, topic.topic_id, _FINE)
+
+
+def _close(partition: Partition) -> None:
+    partition.log.close()
 
 
 def _deletion(name: str | None, topic_id: UUID, problem: Problem) -> DeleteTopicsResponse.DeletableTopicResult:
