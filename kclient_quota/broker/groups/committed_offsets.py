@@ -5,6 +5,7 @@ Follows Kafka 4's `OffsetMetadataManager`. Offsets never expire here (Kafka: `of
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 MAX_METADATA_LENGTH = 4096
 NO_LEADER_EPOCH = -1
@@ -111,16 +112,25 @@ class OffsetStore:
         """Set a position as part of the producer's open transaction."""
         self._set_pending(producer_id, (group_id, topic, partition), PendingOffset(self._next_order(), committed))
 
-    def complete(self, producer_id: int, *, commit: bool) -> None:
+    def complete(self, producer_id: int, *, commit: bool, at_most: int | None = None) -> bool:
         """End the producer's transaction: its positions become final, unless a later commit has overtaken them.
 
         What an observer raises leaves the rest pending: it may be called again.
+
+        Args:
+            producer_id: whose transaction.
+            commit: or abort.
+            at_most: positions to see to in this call, None for all.
+
+        Returns:
+            Whether all of them are final.
         """
-        for position in tuple(self._pending_of.get(producer_id, ())):
+        for position in tuple(islice(self._pending_of.get(producer_id, ()), at_most)):
             pending = self._pending[position][producer_id]
             if commit and pending.committed is not None:
                 self._set(position, pending.order, pending.committed)
             self._set_pending(producer_id, position, None)
+        return producer_id not in self._pending_of
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction is about to set this position."""

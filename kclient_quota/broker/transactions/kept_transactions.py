@@ -21,7 +21,7 @@ def kept(transaction: Transaction) -> dict[str, Any]:
         "state": str(transaction.state),
         "timeout_ms": transaction.timeout_ms,
         "started_ms": transaction.started_ms,
-        "partitions": [[topic, indexes] for topic, indexes in _by_topic(transaction.partitions)],
+        "partitions": [[topic, indexes] for topic, indexes in by_topic(transaction.partitions)],
         "groups": sorted(transaction.groups),
         "client_version": transaction.client_version,
     }
@@ -79,17 +79,18 @@ def _log_partitions(transaction: Transaction) -> bytes:
     if transaction.state is TransactionState.EMPTY:
         return b"\x00"
     offsets = {(CONSUMER_OFFSETS, share_of(group_id)) for group_id in transaction.groups}
-    by_topic = _by_topic(transaction.partitions | offsets)
-    parts = [uvarint(len(by_topic) + 1)]
-    for topic, indexes in by_topic:
+    topics = by_topic(transaction.partitions | offsets)
+    parts = [uvarint(len(topics) + 1)]
+    for topic, indexes in topics:
         name = topic.encode()
         parts += uvarint(len(name) + 1), name, uvarint(len(indexes) + 1)
         parts += struct.pack(f">{len(indexes)}i", *indexes), b"\x00"
     return b"".join(parts)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """Partitions in order, topic by topic."""
     found: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
+    for topic, index in partitions:
         found.setdefault(topic, []).append(index)
-    return list(found.items())
+    return [(topic, sorted(found[topic])) for topic in sorted(found)]

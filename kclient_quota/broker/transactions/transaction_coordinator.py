@@ -4,6 +4,7 @@ Follows Kafka 4's `TransactionCoordinator` and `TransactionMetadata`. Ending a t
 adapter keeps it (`take_changed`), writes the markers that it names, and then calls `complete`.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -155,10 +156,10 @@ class TransactionCoordinator:
         """When `expired` next has something to tell."""
         return self._timers.next_deadline_ms()
 
-    def expired(self, now_ms: int) -> list[Ending]:
+    def expired(self, now_ms: int, at_most: int = sys.maxsize) -> list[Ending]:
         """Transactions whose time-out has passed: their producers are fenced, and they are to be aborted."""
-        endings = []
-        while (transactional_id := self._timers.pop_due(now_ms)) is not None:
+        endings: list[Ending] = []
+        while len(endings) < at_most and (transactional_id := self._timers.pop_due(now_ms)) is not None:
             transaction = self.transactions[transactional_id]
             if transaction.state is TransactionState.ONGOING:
                 endings.append(self._fence(transaction))
@@ -289,6 +290,8 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
         if bumps and transaction is not None and transaction.former == (producer_id, producer_epoch):
+            if transaction.state in _DECIDED and (transaction.state is TransactionState.PREPARE_COMMIT) == is_commit:
+                return ErrorCode.CONCURRENT_TRANSACTIONS
             return ErrorCode.NONE if transaction.state is done else ErrorCode.INVALID_TXN_STATE
         error = self.check(transactional_id, producer_id, producer_epoch)
         if error is not ErrorCode.NONE:

@@ -14,7 +14,8 @@ from kclient_quota.broker.groups.committed_offsets import OffsetStore
 from kclient_quota.broker.internal_topics import TRANSACTION_STATE, InternalTopic
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.request.context import Alarm, Scheduler
-from kclient_quota.broker.transactions.kept_transactions import kept, log_key, log_value, restored
+from kclient_quota.broker.request.promise import Drive, Promise, Turn
+from kclient_quota.broker.transactions.kept_transactions import by_topic, kept, log_key, log_value, restored
 from kclient_quota.broker.transactions.transaction_coordinator import (
     MAX_TIMEOUT_MS,
     SECOND_PROTOCOL,
@@ -27,6 +28,8 @@ from kclient_quota.broker.transactions.transaction_coordinator import (
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import ABORT, COMMIT, control_batch
 
+AT_ONCE = 100
+"""How many markers or positions are written, and transactions ended, before others have their turn."""
 RETRY_MS = 1_000
 """After how long an end that could not be written is tried again."""
 _LOG = logging.getLogger(__name__)
@@ -52,6 +55,7 @@ class TransactionService:
         self._cluster = cluster
         self._scheduler = scheduler
         self._alarm = Alarm(scheduler, self._tick)
+        self._under_way: set[str] = set()
         cluster.on_config.append(lambda resource_type, _: self._configure() if resource_type == BROKER else None)
         self._configure()
 
@@ -83,16 +87,17 @@ class TransactionService:
         self.keep()
         return error
 
-    def finish(self, ending: Ending) -> None:
-        """Keep what was decided, write the markers and settle the offsets; readers see it when this returns.
+    def finish(self, ending: Ending) -> Promise[None]:
+        """Keep what was decided, write the markers and settle the offsets; readers see it when that is resolved.
 
-        What cannot be written now follows as soon as it can be.
+        Very many are written by and by, while others have their turns. What cannot be written now follows as soon as it
+        can be.
 
         Raises:
             OSError: the decision could not be kept, and has been undone.
         """
         self.keep()
-        self._complete(ending.transactional_id)
+        return self._complete(ending.transactional_id)
 
     def keep(self) -> None:
         """To be called after every call to the coordinator: keeps and tells what it has changed, and sets the timer.
@@ -112,18 +117,35 @@ class TransactionService:
 
     # -- ending
 
-    def _complete(self, transactional_id: str) -> None:
-        """Do what is left of an end that was decided."""
+    def _complete(self, transactional_id: str) -> Promise[None]:
+        """Do what is left of an end that was decided; resolved when that is done, or put off."""
+        done = Promise[None]()
+        if transactional_id in self._under_way:
+            done.resolve(None)
+            return done
+        self._under_way.add(transactional_id)
+
+        def over(error: Exception | None = None) -> None:
+            self._under_way.discard(transactional_id)
+            if error is not None:
+                _LOG.error("transaction %.100s could not be ended: %s", transactional_id, error, exc_info=error)
+                self._complete_later(transactional_id)
+            done.resolve(None)
+
+        Drive(self._end(transactional_id), over, over)
+        return done
+
+    async def _end(self, transactional_id: str) -> None:
         ending = self.coordinator.ending_of(transactional_id)
         if ending is None:
             return
         try:
-            is_done = self._mark_all(ending)
-            if is_done:
-                self.offsets.complete(ending.producer_id, commit=ending.is_commit)
+            is_done = await self._mark_all(ending) and await self._settle(ending)
         except OSError as error:
             _LOG.error("the positions of a transaction could not be kept: %s", error)
             is_done = False
+        if self.coordinator.ending_of(transactional_id) is None:
+            return
         if not is_done:
             # decided it is; as in Kafka the rest follows as soon as it can be written
             self._complete_later(transactional_id)
@@ -136,9 +158,17 @@ class TransactionService:
             _LOG.error("the end of a transaction could not be kept: %s", error)
 
     def _complete_later(self, transactional_id: str) -> None:
-        self._scheduler.call_at(self._scheduler.now_ms() + RETRY_MS, lambda: self._complete(transactional_id))
+        def again() -> None:
+            self._complete(transactional_id)
 
-    def _mark_all(self, ending: Ending) -> bool:
+        self._scheduler.call_at(self._scheduler.now_ms() + RETRY_MS, again)
+
+    async def _others_turn(self) -> None:
+        turn = Turn()
+        self._scheduler.call_at(self._scheduler.now_ms(), lambda: turn.resolve(None))
+        await turn
+
+    async def _mark_all(self, ending: Ending) -> bool:
         """Whether every partition has its marker now."""
         now_ms = self._scheduler.now_ms()
         marker = control_batch(
@@ -148,12 +178,27 @@ class TransactionService:
             timestamp_ms=now_ms,
         )
         is_done = True
-        for place in sorted(ending.partitions):
+        places = [(topic, index) for topic, indexes in by_topic(ending.partitions) for index in indexes]
+        for number, place in enumerate(places):
+            if number and number % AT_ONCE == 0:
+                await self._others_turn()
+                if self.coordinator.ending_of(ending.transactional_id) is None:
+                    return False
             if self._mark(place, marker, now_ms):
                 self.coordinator.marked(ending.transactional_id, place)
             else:
                 is_done = False
         return is_done
+
+    async def _settle(self, ending: Ending) -> bool:
+        """The positions of groups are what the transaction says.
+
+        Raises:
+            OSError: some could not be kept.
+        """
+        while not self.offsets.complete(ending.producer_id, commit=ending.is_commit, at_most=AT_ONCE):
+            await self._others_turn()
+        return True
 
     def _mark(self, place: TopicPartition, marker: bytearray, now_ms: int) -> bool:
         """Whether a partition has its marker, or is not there any more."""
@@ -185,10 +230,7 @@ class TransactionService:
     def resume(self) -> None:
         """Go on after a restart: what was decided is ended, and what no transaction knows of does not stay open."""
         for transactional_id in list(self.coordinator.transactions):
-            try:
-                self._complete(transactional_id)
-            except Exception:  # noqa: BLE001 - whatever it is, the others go on
-                _LOG.exception("what was decided of transaction %.100s could not be ended", transactional_id)
+            self._complete(transactional_id)
         self._end_unknown()
         known = {one.producer_id for one in self.coordinator.transactions.values() if one.groups}
         for producer_id in self.offsets.pending_producers():
@@ -237,9 +279,10 @@ class TransactionService:
 
     def _tick(self) -> None:
         try:
-            for ending in self.coordinator.expired(self._scheduler.now_ms()):
+            for ending in self.coordinator.expired(self._scheduler.now_ms(), AT_ONCE):
                 self._finish_late(ending)
         finally:
+            # at once, where there are more
             self._alarm.set(self.coordinator.next_deadline_ms())
 
     def _finish_late(self, ending: Ending) -> None:

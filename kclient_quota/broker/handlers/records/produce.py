@@ -63,7 +63,7 @@ async def init_producer_id(context: Context, request: InitProducerIdRequest) -> 
     if request.transactional_id is not None:
         if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return InitProducerIdResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_epoch=-1)
-        answer = initialize(context, request)
+        answer = await initialize(context, request)
         return InitProducerIdResponse(
             error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
         )

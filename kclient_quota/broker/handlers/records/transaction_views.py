@@ -16,6 +16,7 @@ from kclient_quota.broker.handlers.records.offsets_in_log import find_partition
 from kclient_quota.broker.handlers.records.transactions import transactions
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
+from kclient_quota.broker.transactions.kept_transactions import by_topic
 from kclient_quota.broker.transactions.transaction_coordinator import Transaction, TransactionState
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -95,8 +96,7 @@ def _described(context: Context, transactional_id: str) -> DescribeTransactionsR
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
     )
-    for name in sorted({topic for topic, _ in transaction.partitions}):
-        indexes = sorted(index for topic, index in transaction.partitions if topic == name)
+    for name, indexes in by_topic(transaction.partitions):
         state.topics.append(DescribeTransactionsResponse.TopicData(topic=name, partitions=indexes))
     return state
 

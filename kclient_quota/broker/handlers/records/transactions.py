@@ -20,6 +20,7 @@ Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); tra
 (`transactional.id.expiration.ms` has no effect).
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
@@ -65,7 +66,7 @@ def _code(context: Context, error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED and old else error
 
 
-def initialize(context: Context, request: InitProducerIdRequest) -> Initialized:
+async def initialize(context: Context, request: InitProducerIdRequest) -> Initialized:
     """InitProducerId with a transactional id; what a former producer left open is aborted first."""
     transactional_id = request.transactional_id or ""
     if not is_coordinator(context, transactional_id):
@@ -75,7 +76,7 @@ def initialize(context: Context, request: InitProducerIdRequest) -> Initialized:
     service = transactions(context)
     ending = service.coordinator.fence(transactional_id)
     if ending is not None:
-        service.finish(ending)
+        await service.finish(ending)
     expected = (request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
     answer = service.coordinator.initialize(transactional_id, request.transaction_timeout_ms, expected)
     service.keep()
@@ -91,7 +92,7 @@ async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnReq
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                    transactional_id=wanted.transactional_id, topic_results=_added(context, wanted)
+                    transactional_id=wanted.transactional_id, topic_results=await _added(context, wanted)
                 )
                 for wanted in request.transactions
             ]
@@ -102,14 +103,15 @@ async def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnReq
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_added(context, one))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _added(context, one))
 
 
-def _added(
+async def _added(
     context: Context, asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
     wanted = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
-    errors = {tp: _partition_refusal(context, *tp) for tp in wanted}
+    refusals = await context.in_turns(wanted, lambda tp: _partition_refusal(context, *tp))
+    errors = dict(zip(wanted, refusals, strict=True))
     if any(errors.values()):
         errors = {tp: error or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, error in errors.items()}
     elif asked.verify_only:
@@ -120,14 +122,17 @@ def _added(
     results = []
     for topic in asked.topics:
         result = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(name=topic.name)
-        result.results_by_partition = [
-            AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
-                partition_index=index, partition_error_code=errors[topic.name, index]
-            )
-            for index in topic.partitions
-        ]
+        result.results_by_partition = await context.in_turns(topic.partitions, partial(_told, errors, topic.name))
         results.append(result)
     return results
+
+
+def _told(
+    errors: Mapping[tuple[str, int], int], topic: str, index: int
+) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+        partition_index=index, partition_error_code=errors[topic, index]
+    )
 
 
 def _verified(
@@ -266,7 +271,7 @@ async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
         bumps=context.api_version >= _BUMPS_SINCE,
     )
     if isinstance(answer, Ending):
-        service.finish(answer)
+        await service.finish(answer)
     elif answer:
         return EndTxnResponse(error_code=_code(context, answer))
     transaction = service.coordinator.transactions[request.transactional_id]
