@@ -76,9 +76,13 @@ CAUSES: dict[str, tuple[str, str]] = {
         "an error of the embedded broker; its traceback follows",
         "report it with the traceback; other transactions go on",
     ),
-    "what was decided of transaction %.100s could not be ended": (
-        "an error of the embedded broker while it started; its traceback follows",
-        "report it with the traceback; other transactions go on",
+    "transactional ids that have expired could not be forgotten": (
+        "the disk of `data_dir` is full or failing",
+        "make room; it is tried again",
+    ),
+    "transaction %.100s could not be ended": (
+        "an error of the embedded broker; its traceback follows",
+        "report it with the traceback; it is tried again, and other transactions go on",
     ),
     "the end of a transaction could not be kept": (
         "the disk of `data_dir` is full or failing; it is decided, and is ended once more after a restart",

@@ -57,6 +57,8 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "socket.request.max.bytes": Property("104857600", INT, 1),
     "super.users": Property("", STRING),
     "transaction.max.timeout.ms": Property("900000", INT, 1),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": Property("3600000", INT, 1),
+    "transactional.id.expiration.ms": Property("604800000", INT, 1),
 }
 
 

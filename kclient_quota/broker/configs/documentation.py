@@ -66,6 +66,10 @@ _BROKER: Final[Mapping[str, str]] = {
     "socket.request.max.bytes": "The largest request.",
     "super.users": "Who may do everything whatever the access control lists say, separated by semicolons.",
     "transaction.max.timeout.ms": "The longest time-out of a transaction that a producer may ask for.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often it is looked for transactional ids that "
+    "have expired.",
+    "transactional.id.expiration.ms": "A transactional id of which nothing was heard for so long, and which has no "
+    "transaction under way, is forgotten.",
 }
 
 _CLIENT_METRICS: Final[Mapping[str, str]] = {

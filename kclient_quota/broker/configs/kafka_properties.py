@@ -240,14 +240,12 @@ _READ_ONLY: Final = (
     ("ssl.principal.mapping.rules", "DEFAULT", STRING),
     ("telemetry.max.bytes", "1048576", INT),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000", INT),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", "3600000", INT),
     ("transaction.state.log.load.buffer.size", "5242880", INT),
     ("transaction.state.log.min.isr", "2", INT),
     ("transaction.state.log.num.partitions", "50", INT),
     ("transaction.state.log.replication.factor", "3", SHORT),
     ("transaction.state.log.segment.bytes", "104857600", INT),
     ("transaction.two.phase.commit.enable", "false", BOOLEAN),
-    ("transactional.id.expiration.ms", "604800000", INT),
 )
 
 _RATES: Final = (

@@ -24,11 +24,12 @@ def kept(transaction: Transaction) -> dict[str, Any]:
         "partitions": [[topic, indexes] for topic, indexes in by_topic(transaction.partitions)],
         "groups": sorted(transaction.groups),
         "client_version": transaction.client_version,
+        "updated_ms": transaction.updated_ms,
     }
 
 
-def restored(transactional_id: str, value: dict[str, Any]) -> Transaction:
-    """The transaction that was `kept`."""
+def restored(transactional_id: str, value: dict[str, Any], now_ms: int) -> Transaction:
+    """The transaction that was `kept`; where that does not say when it changed last, it is as if it did now."""
     producer_id, producer_epoch, last_epoch = value["producer"]
     former = value["former"]
     return Transaction(
@@ -43,6 +44,7 @@ def restored(transactional_id: str, value: dict[str, Any]) -> Transaction:
         value["started_ms"],
         None if former is None else (former[0], former[1]),
         value["client_version"],
+        value.get("updated_ms", now_ms),
     )
 
 
@@ -51,7 +53,7 @@ def log_key(transactional_id: str) -> bytes:
     return struct.pack(">h", _KEY_VERSION) + wire_string(transactional_id)
 
 
-def log_value(transaction: Transaction, now_ms: int) -> bytes:
+def log_value(transaction: Transaction) -> bytes:
     """`TransactionLogValue`, version 1, which `transaction.version` 2 brings."""
     head = struct.pack(
         ">hqhib",
@@ -61,7 +63,7 @@ def log_value(transaction: Transaction, now_ms: int) -> bytes:
         transaction.timeout_ms,
         _STATUS[transaction.state],
     )
-    times = struct.pack(">qq", now_ms, transaction.started_ms)
+    times = struct.pack(">qq", transaction.updated_ms, transaction.started_ms)
     return head + _log_partitions(transaction) + times + _log_tags(transaction)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 
 from kclient_quota.broker.timers import Timers
@@ -64,6 +65,7 @@ class Transaction:
         former: (producer id, epoch) of the last transaction that bumped the epoch when it ended (KIP-890), or None.
         started_ms: when the transaction began, the last one where none runs; -1 before the first.
         client_version: of the protocol that the client speaks: 2 when epochs end with transactions, else 0.
+        updated_ms: when anything of this changed last, as its keeper says.
     """
 
     transactional_id: str
@@ -77,6 +79,7 @@ class Transaction:
     started_ms: int = -1
     former: tuple[int, int] | None = None
     client_version: int = 0
+    updated_ms: int = 0
 
     def transition_to(self, target: TransactionState) -> None:
         """Move to `target` along the table `VALID_PREVIOUS_STATES`; `ValueError` otherwise."""
@@ -164,6 +167,19 @@ class TransactionCoordinator:
             if transaction.state is TransactionState.ONGOING:
                 endings.append(self._fence(transaction))
         return endings
+
+    def forget_idle(self, before_ms: int, at_most: int) -> int:
+        """Forget transactional ids that have no transaction, and have not changed since `before_ms`; how many."""
+        old = (
+            one.transactional_id
+            for one in self.transactions.values()
+            if one.updated_ms <= before_ms and one.state in _IDLE
+        )
+        forgotten = list(islice(old, at_most))
+        for transactional_id in forgotten:
+            del self.transactions[transactional_id]
+            self._changed[transactional_id] = None
+        return len(forgotten)
 
     # -- requests
 

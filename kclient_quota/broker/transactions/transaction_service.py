@@ -30,6 +30,12 @@ from kclient_quota.wire.records import ABORT, COMMIT, control_batch
 
 AT_ONCE = 100
 """How many markers or positions are written, and transactions ended, before others have their turn."""
+EXPIRATION_MS = 604_800_000
+"""Kafka's default of `transactional.id.expiration.ms`."""
+LOOKS_EVERY_MS = 3_600_000
+"""Kafka's default of `transaction.remove.expired.transaction.cleanup.interval.ms`."""
+_EXPIRATION_KEY = "transactional.id.expiration.ms"
+_LOOKS_KEY = "transaction.remove.expired.transaction.cleanup.interval.ms"
 RETRY_MS = 1_000
 """After how long an end that could not be written is tried again."""
 _LOG = logging.getLogger(__name__)
@@ -55,6 +61,7 @@ class TransactionService:
         self._cluster = cluster
         self._scheduler = scheduler
         self._alarm = Alarm(scheduler, self._tick)
+        self._cleaning = Alarm(scheduler, self._forget_idle)
         self._under_way: set[str] = set()
         cluster.on_config.append(lambda resource_type, _: self._configure() if resource_type == BROKER else None)
         self._configure()
@@ -62,6 +69,9 @@ class TransactionService:
     def _configure(self) -> None:
         longest_ms = self._cluster.config(BROKER, "", "transaction.max.timeout.ms")
         self.coordinator.max_timeout_ms = int(longest_ms or MAX_TIMEOUT_MS)
+
+    def _setting(self, key: str, default: int) -> int:
+        return int(self._cluster.config(BROKER, "", key) or default)
 
     # -- requests
 
@@ -105,13 +115,16 @@ class TransactionService:
         Raises:
             OSError: it could not be kept, and has been undone.
         """
-        changed = self.coordinator.take_changed()
+        changed, now_ms = self.coordinator.take_changed(), self._scheduler.now_ms()
         for transactional_id in changed:
+            transaction = self.coordinator.transactions.get(transactional_id)
+            if transaction is not None:
+                transaction.updated_ms = now_ms
             self._cluster.changed("transaction", transactional_id)
         if changed:
             self._cluster.save()
         # before anything is told: what is kept has its time-out whatever becomes of the telling
-        self._alarm.set(self.coordinator.next_deadline_ms())
+        self._set_alarms()
         for transactional_id in changed:
             self._tell(transactional_id)
 
@@ -221,9 +234,10 @@ class TransactionService:
 
     def restore(self, transactional_id: str, value: dict[str, Any] | None) -> None:
         """Let a transactional id be as it was kept, None for unknown."""
-        transaction = None if value is None else restored(transactional_id, value)
-        self.coordinator.restore(transactional_id, transaction, self._scheduler.now_ms() + RETRY_MS)
-        self._alarm.set(self.coordinator.next_deadline_ms())
+        now_ms = self._scheduler.now_ms()
+        transaction = None if value is None else restored(transactional_id, value, now_ms)
+        self.coordinator.restore(transactional_id, transaction, now_ms + RETRY_MS)
+        self._set_alarms()
         if self.coordinator.ending_of(transactional_id) is not None:
             self._complete_later(transactional_id)
 
@@ -266,16 +280,33 @@ class TransactionService:
     def _tell(self, transactional_id: str) -> None:
         """What is kept is told; without a reader the transaction is none the worse."""
         transaction = self.coordinator.transactions.get(transactional_id)
-        if not self.records.is_told or transaction is None:
+        if not self.records.is_told:
             return
         try:
-            value = log_value(transaction, self._scheduler.now_ms())
+            value = None if transaction is None else log_value(transaction)
             self.records.append(transactional_id, log_key(transactional_id), value)
         except (OSError, ValueError, struct.error) as error:
             # the latter two: a value that Kafka's record has no room for
             _LOG.error("what has become of transaction %.100s is not told: %s", transactional_id, error)
 
     # -- time
+
+    def _set_alarms(self) -> None:
+        self._alarm.set(self.coordinator.next_deadline_ms())
+        if self.coordinator.transactions:
+            self._cleaning.set(self._scheduler.now_ms() + self._setting(_LOOKS_KEY, LOOKS_EVERY_MS))
+
+    def _forget_idle(self) -> None:
+        """Kafka: `TransactionStateManager.removeExpiredTransactionalIds`."""
+        now_ms = self._scheduler.now_ms()
+        forgotten = self.coordinator.forget_idle(now_ms - self._setting(_EXPIRATION_KEY, EXPIRATION_MS), AT_ONCE)
+        try:
+            self.keep()
+        except OSError as error:
+            _LOG.error("transactional ids that have expired could not be forgotten: %s", error)
+        else:
+            # where there are more, in the next turn
+            self._cleaning.set(now_ms if forgotten == AT_ONCE else None)
 
     def _tick(self) -> None:
         try:

@@ -2,13 +2,15 @@
 
 import pytest
 
+from kclient_quota.broker.cluster_state import BROKER
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
-from kclient_quota.broker.transactions.kept_transactions import kept, restored
+from kclient_quota.broker.internal_topics import TRANSACTION_STATE
+from kclient_quota.broker.transactions.kept_transactions import kept, log_key, restored
 from kclient_quota.broker.transactions.transaction_coordinator import MAX_ID_BYTES, Transaction, TransactionState
-from kclient_quota.broker.transactions.transaction_service import RETRY_MS
+from kclient_quota.broker.transactions.transaction_service import AT_ONCE, RETRY_MS
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
-from kclient_quota.wire.records import Record, build_batch
+from kclient_quota.wire.records import Record, build_batch, iterate_records
 from tests.unit.broker.test_storage import Life
 
 ID, TIMEOUT_MS = "x", 60_000
@@ -39,10 +41,10 @@ def end(life, producer, *, is_commit=True):
 
 @pytest.mark.parametrize("state", list(TransactionState))
 def test_a_transaction_is_what_it_was(state):
-    told = Transaction(ID, 7, 1_000, 3, 2, state, {("t", 1), ("t", 0), ("u", 5)}, {"g"}, 12, (7, 2))
-    assert restored(ID, kept(told)) == told
+    told = Transaction(ID, 7, 1_000, 3, 2, state, {("t", 1), ("t", 0), ("u", 5)}, {"g"}, 12, (7, 2), 2, 55)
+    assert restored(ID, kept(told), 0) == told
     told = Transaction(ID, 7, 1_000, state=state)
-    assert restored(ID, kept(told)) == told
+    assert restored(ID, kept(told), 0) == told
 
 
 def test_an_open_transaction_times_out_when_it_would_have(tmp_path):
@@ -212,3 +214,64 @@ def test_what_was_open_is_not_committed_because_the_transaction_before_it_was(tm
     assert (log.last_stable_offset, log.end_offset) == (4, 4)
     assert [(one.first_offset, one.last_offset) for one in log.transactions.aborted] == [(2, 3)]
     again.storage.close()
+
+
+EXPIRATION_MS, LOOKS_MS = 10_000_000, 1_000_000
+
+
+def let_expire(life):
+    """Transactional ids expire soon."""
+    life.cluster.set_config(BROKER, "", "transactional.id.expiration.ms", str(EXPIRATION_MS))
+    life.cluster.set_config(BROKER, "", "transaction.remove.expired.transaction.cleanup.interval.ms", str(LOOKS_MS))
+
+
+def test_a_transactional_id_expires_after_its_last_change_and_that_outlives_restarts(tmp_path):
+    life = Life(tmp_path)
+    let_expire(life)
+    life.transactions.records.is_told = True
+    producer = opened(life)
+    life.scheduler.pass_ms(TIMEOUT_MS - 1)
+    end(life, producer)
+    life.scheduler.pass_ms(EXPIRATION_MS // 2)
+    life.storage.close()
+
+    again = Life(tmp_path)
+    again.transactions.records.is_told = True
+    coordinator = again.transactions.coordinator
+    again.scheduler.time_ms = life.scheduler.now_ms()
+    again.scheduler.pass_ms(EXPIRATION_MS // 2 - LOOKS_MS)
+    assert ID in coordinator.transactions
+    again.scheduler.pass_ms(2 * LOOKS_MS)
+    assert ID not in coordinator.transactions
+    assert coordinator.check(ID, *producer) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    (share,) = [one.log for one in again.cluster.topics[TRANSACTION_STATE].partitions if one.log.end_offset]
+    *_, last = [record for batch in share.batches() for record in iterate_records(batch)]
+    assert (last.key, last.value) == (log_key(ID), None)
+    again.storage.close()
+
+    last_life = Life(tmp_path)
+    assert ID not in last_life.transactions.coordinator.transactions
+    last_life.storage.close()
+
+
+def test_a_transaction_that_is_open_does_not_expire_and_very_many_do_in_turns(tmp_path):
+    life = Life(tmp_path)
+    let_expire(life)
+    life.cluster.set_config(BROKER, "", "transaction.max.timeout.ms", str(4 * EXPIRATION_MS))
+    life.create()
+    coordinator, now_ms = life.transactions.coordinator, life.scheduler.now_ms()
+    for number in range(2 * AT_ONCE + 1):
+        coordinator.initialize(f"idle-{number}", TIMEOUT_MS)
+    made = coordinator.initialize(ID, 3 * EXPIRATION_MS)
+    life.transactions.add(ID, made.producer_id, made.producer_epoch, now_ms, partitions=[("t", 0)])
+    forgotten, forget_idle = [], coordinator.forget_idle
+    coordinator.forget_idle = lambda *given: forgotten.append(forget_idle(*given)) or forgotten[-1]
+    life.scheduler.pass_ms(EXPIRATION_MS + LOOKS_MS)
+    assert list(coordinator.transactions) == [ID]
+    assert [count for count in forgotten if count] == [AT_ONCE, AT_ONCE, 1]
+    life.scheduler.pass_ms(2 * EXPIRATION_MS)
+    assert coordinator.transactions[ID].state is TransactionState.COMPLETE_ABORT
+    life.scheduler.pass_ms(EXPIRATION_MS + LOOKS_MS)
+    assert not coordinator.transactions
+    assert not list(life.storage._journal.items("transaction"))
+    life.storage.close()

@@ -16,8 +16,10 @@ generation (KIP-447); 4 TRANSACTION_ABORTABLE; 5 needs no AddOffsetsToTxn.
 What happens to transactions can be read in `__transaction_state`, which is made when the first coordinator of one is
 looked for. With a data directory a restart keeps transactional ids, epochs and open transactions: their producers go
 on, and what was being ended is ended.
-Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either); transactional ids never expire
-(`transactional.id.expiration.ms` has no effect).
+A transactional id of which nothing was heard for `transactional.id.expiration.ms` is forgotten, as Kafka does it.
+The end of a transaction over very many partitions is written a hundred at a time, others having their turns; who asks
+for it again meanwhile is told CONCURRENT_TRANSACTIONS, as in Kafka.
+Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either).
 """
 
 from collections.abc import Mapping
