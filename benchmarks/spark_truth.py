@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.spark_truth_fleets import BEGIN_MS, BROKERS, FLEETS, SECONDS, Bytes, Client, fleet, pushes
+from benchmarks.spark_truth_twins import LEAST, MOST, is_same, nearest, twin
 from kclient_quota.quota.callback import ClientQuotaType
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.quota.manager import ClientQuotaManager
@@ -35,7 +36,8 @@ LEAST_WINDOW_S: Final = 60
 _COLUMNS: Final = (
     *("fleet", "pushes every", "bytes, all", "bytes, worst client-id", "windows: median, 95 %, worst"),
     *("worst with lost ends", "windows within two errors", "quotas"),
-    *("too small: throttled", "back-test (range)", "as recommended: throttled", "back-test (range)"),
+    *("too small: throttled", "back-test (range)", "with the same pushes", "no estimate is nearer than"),
+    *("as recommended: throttled", "back-test (range)", "with the same pushes", "quotas beside those"),
 )
 
 
@@ -56,6 +58,8 @@ class Throttling:
         told: the back-test's estimate.
         lowest, highest: its error bars.
         seconds: of all clients together.
+        twins: the least and the most that fleets with the very same pushes are throttled, the script among them.
+        untold: quotas of which the back-test says that pushes do not tell.
     """
 
     script: float
@@ -63,6 +67,8 @@ class Throttling:
     lowest: float
     highest: float
     seconds: float
+    twins: tuple[float, float]
+    untold: int
 
     @property
     def off(self) -> float:
@@ -82,6 +88,7 @@ class Found:
         worst_window: the largest of all windows.
         within: the part of those windows in which the script lies within two of the told errors (or 2 %).
         quotas: the smallest and the largest recommended quota, as a part of the script's own quantile.
+        of_twins: the smallest, as a part of the quantile of a fleet with the very same pushes.
         small: under quotas that are too small: the median of the demand.
         asked: under what is recommended unless asked otherwise.
     """
@@ -92,6 +99,7 @@ class Found:
     worst_window: float
     within: float
     quotas: tuple[float, float]
+    of_twins: float
     small: Throttling
     asked: Throttling
 
@@ -106,20 +114,24 @@ def check(spark: "SparkSession", folder: Path, interval_s: int, kind: str = "mix
     usage = spark.read.parquet(str(folder / "usage")).cache()
     window_s = max(interval_s, LEAST_WINDOW_S)  # what the pipeline takes by itself
     totals = _usage_errors(clients, usage.collect(), window_s)
-    quotas = [each for entity in ("client-id", "user") for each in _quotas(usage, clients, entity, window_s)]
-    small = _throttling(usage, folder, clients, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
-    asked = _throttling(usage, folder, clients, Policy("user"))
+    twins = [clients, *(found for which in (LEAST, MOST) if not is_same(found := twin(clients, which), clients))]
+    parts = [_quotas(usage, twins, entity, window_s) for entity in ("client-id", "user")]
+    quotas, *others = ([part for each in parts for part in each[place]] for place in range(len(twins)))
+    small = _throttling(usage, folder, twins, Policy("user", quantile=0.5, headroom=1.0, default_quantile=0.3))
+    asked = _throttling(usage, folder, twins, Policy("user"))
     usage.unpersist()
-    return Found(*totals, (min(quotas), max(quotas)), small, asked)
+    return Found(*totals, (min(quotas), max(quotas)), min(map(min, others), default=min(quotas)), small, asked)
 
 
-def _throttling(usage: "DataFrame", folder: Path, clients: list[Client], policy: Policy) -> Throttling:
+def _throttling(usage: "DataFrame", folder: Path, twins: list[list[Client]], policy: Policy) -> Throttling:
     limits = _recommended(usage, folder, policy)
     rows = backtest(usage, limits).collect()
     names = ("throttled_ms", "lowest_ms", "highest_ms")
     told = [sum(row[name] * row["clients"] for row in rows) / 1000 for name in names]
-    seconds = sum(client.until_s - client.since_s for client in clients) * len(BROKERS)
-    return Throttling(_simulated_s(clients, limits), told[0], told[1], told[2], float(seconds))
+    seconds = sum(client.until_s - client.since_s for client in twins[0]) * len(BROKERS)
+    untold = sum(not row["is_told"] for row in rows)
+    true = [_simulated_s(clients, limits) for clients in twins]
+    return Throttling(true[0], told[0], told[1], told[2], float(seconds), (min(true), max(true)), untold)
 
 
 def _usage_errors(
@@ -167,19 +179,21 @@ def _recommended(usage: "DataFrame", folder: Path, policy: Policy) -> Limits:
     return read_limits(file)
 
 
-def _quotas(usage: "DataFrame", clients: list[Client], entity: str, window_s: int) -> list[float]:
-    """What everybody would get with little head-room, as a part of the script's own quantile."""
+def _quotas(usage: "DataFrame", twins: list[list[Client]], entity: str, window_s: int) -> list[list[float]]:
+    """What everybody would get with little head-room, as a part of each script's own quantile."""
     policy = Policy(entity, quantile=0.95, headroom=1.05, default_quantile=0.5)
     named = {}
     for row in wanted_quotas(usage, policy).collect():
         role = next(role for role, key in ROLE_KEYS.items() if key == row["quota_key"])
         named[role, row[entity.replace("-", "_")]] = row["value"]
-    parts = []
-    for (role, name), sends in by_quota_owner(clients, (entity.replace("-", "_"),)).items():
-        rates = np.sort(sends.reshape(-1, window_s).mean(axis=1))
-        wanted = rates[math.ceil(0.95 * len(rates)) - 1]
-        parts.append(float(named[role, name] / wanted))
-    return parts
+    found = []
+    for clients in twins:
+        found.append([])
+        for (role, name), sends in by_quota_owner(clients, (entity.replace("-", "_"),)).items():
+            rates = np.sort(sends.reshape(-1, window_s).mean(axis=1))
+            wanted = rates[math.ceil(0.95 * len(rates)) - 1]
+            found[-1].append(float(named[role, name] / wanted))
+    return found
 
 
 def _simulated_s(clients: list[Client], limits: Limits) -> float:
@@ -217,7 +231,8 @@ def table(found: dict[tuple[str, int], list[Found]]) -> str:
             f"| {max(each.worst_total for each in seeds):.2%} | {windows} "
             f"| {max(each.worst_window for each in seeds):.0%} | {min(each.within for each in seeds):.0%} "
             f"| {min(each.quotas[0] for each in seeds):.2f} to {max(each.quotas[1] for each in seeds):.2f} "
-            f"| {_told([each.small for each in seeds])} | {_told([each.asked for each in seeds])} |"
+            f"| {_told([each.small for each in seeds])} | {max(nearest(each.small.twins) for each in seeds):.0%} "
+            f"| {_told([each.asked for each in seeds])} | {min(each.of_twins for each in seeds):.2f} |"
         )
     return "\n".join(lines)
 
@@ -225,7 +240,8 @@ def table(found: dict[tuple[str, int], list[Found]]) -> str:
 def _told(seeds: list[Throttling]) -> str:
     script = [each.script / each.seconds for each in seeds]
     off = [f"{each.off:+.1%} ({each.lowest / each.seconds:.1%} to {each.highest / each.seconds:.1%})" for each in seeds]
-    return f"{min(script):.1%} to {max(script):.1%} | {', '.join(off)}"
+    twins = [f"{each.twins[0] / each.seconds:.1%} to {each.twins[1] / each.seconds:.1%}" for each in seeds]
+    return f"{min(script):.1%} to {max(script):.1%} | {', '.join(off)} | {', '.join(twins)}"
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ class Client:
         skew_ms: how far its clock is ahead.
         since_s, until_s: when it runs.
         known_s: begin and end of every push of it that came.
+        pushed_s: of every push, those that were lost included.
     """
 
     user: str
@@ -43,6 +44,7 @@ class Client:
     until_s: int = SECONDS
     instance: str = field(default="")
     known_s: list[int] = field(default_factory=list)
+    pushed_s: list[tuple[int, int]] = field(default_factory=list)
 
     def at(self, since_s: int, until_s: int) -> "Client":
         """The same client as another instance."""
@@ -152,10 +154,11 @@ def pushes(clients: list[Client], interval_s: int, seed: int = 2) -> list[dict[s
     chance = random.Random(seed)  # not for secrets
     rows = []
     for client in clients:
-        client.known_s = []
+        client.known_s, client.pushed_s = [], []
         last_s, next_s = client.since_s, client.since_s + round(interval_s * chance.uniform(0.5, 1.5))
         while last_s < client.until_s:
             at_s = min(next_s, client.until_s)  # the last push is the terminating one
+            client.pushed_s.append((last_s, at_s))
             if chance.random() > LOST:
                 late_s = chance.uniform(1, LATEST_S) if chance.random() < LATE else 0.1
                 rows.append(_push(client, last_s, at_s, interval_s, late_s))
@@ -164,11 +167,16 @@ def pushes(clients: list[Client], interval_s: int, seed: int = 2) -> list[dict[s
     return sorted(rows, key=lambda row: row["received_unix_ms"])  # type: ignore[arg-type, return-value]
 
 
+def told_since_s(at_s: int) -> int:
+    """Since when a push tells a rate: Kafka's two samples of 30 s, of which the second is not full yet."""
+    return at_s - 30 - at_s % 30
+
+
 def _push(client: Client, last_s: int, at_s: int, interval_s: int, late_s: float) -> dict[str, object]:
     at_ms = BEGIN_MS + at_s * 1000 + client.skew_ms
     prefix = f"org.apache.kafka.{client.role}.node.{_DIRECTION[client.role]}.byte"
-    counted = float(client.sends[last_s:at_s].sum())
-    sampled = float(client.sends[max(at_s - 30 - at_s % 30, 0) : at_s].mean())
+    counted = math.fsum(client.sends[last_s:at_s])  # in whatever order they came
+    sampled = float(client.sends[max(told_since_s(at_s), 0) : at_s].mean())
     points = []
     for broker in BROKERS:
         node = (("node_id", f"node-{broker}"),)

@@ -102,10 +102,10 @@ def _job(spark: "SparkSession", plan: Plan, limits: Limits | None, decoded: "Dat
         assert plan.window is not None, "settled"
         found = noisiest(table, found, plan.k, plan.capacity, plan.window)
     write_batch(plan, found)
-    count = written(spark, plan).count()
+    count, untold = _counted(spark, plan)
     if not count:
         _check_decoded(plan, dead_letters(decoded))
-    return "\n".join([f"{plan.output}: {count} rows", *words])
+    return "\n".join([f"{plan.output}: {count} rows", *untold, *words])
 
 
 def _of_usage(plan: Plan, table: "DataFrame") -> str:
@@ -114,7 +114,29 @@ def _of_usage(plan: Plan, table: "DataFrame") -> str:
         return "\n".join(_recommend(plan, table))
     rows = backtest(table, read_limits(plan.quotas or ""), plan.policy.most_growth)
     write_batch(plan, rows)
-    return f"{plan.output}: {written(table.sparkSession, plan).count()} rows"
+    count, untold = _counted(table.sparkSession, plan)
+    return "\n".join([f"{plan.output}: {count} rows", *untold])
+
+
+def _counted(spark: "SparkSession", plan: Plan) -> tuple[int, list[str]]:
+    """How many rows there are; of a back-test, of how many the pushes do not tell."""
+    rows = written(spark, plan)
+    if plan.job != "whatif":
+        return rows.count(), []
+    found = rows.agg(F.count("*").alias("rows"), F.count_if(~F.col("is_told")).alias("untold")).collect()[0]
+    return found["rows"], _untold(found["untold"], found["rows"], "lowest_ms and highest_ms")
+
+
+def _untold(untold: int, quotas: int, where: str) -> list[str]:
+    """What to say of estimates that stand for nothing."""
+    if not untold:
+        return []
+    said = (
+        f"{untold} of {quotas} quotas (by broker): clients burst, and push too seldom to tell for how long they would "
+        f"be throttled; all that is known lies between {where}. Pushes every 20 s tell (interval.ms of their "
+        "subscription)"
+    )
+    return [said]
 
 
 def _check_decoded(plan: Plan, letters: "DataFrame") -> None:
@@ -148,7 +170,7 @@ def _recommend(plan: Plan, table: "DataFrame") -> list[str]:
     except OSError as error:
         raise ConfigError(f"output {plan.output}: {error.strerror}; recommend writes one file") from error
     said = [f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"]
-    return said if held is None else [*said, _tried(held, read_limits(plan.output), plan.policy.most_growth)]
+    return said if held is None else [*said, *_tried(held, read_limits(plan.output), plan.policy.most_growth)]
 
 
 def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
@@ -159,7 +181,7 @@ def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
     return table.where(begin < cut), table.where(begin >= cut)
 
 
-def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> str:
+def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> list[str]:
     """How the recommendation would have done."""
     totals = {
         name: F.coalesce(F.sum(F.col(name) * F.col("clients")), F.lit(0)) / 1000
@@ -170,13 +192,15 @@ def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> str:
         .agg(
             F.count("*").alias("quotas"),
             F.count_if(F.col("throttles") > 0).alias("throttled"),
+            F.count_if(~F.col("is_told")).alias("untold"),
             F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
             *(total.alias(name) for name, total in totals.items()),
         )
         .collect()[0]
     )
-    return (
+    said = (
         f"tried on the time held out: {found['throttled']} of {found['quotas']} quotas (by broker) throttled, "
         f"{found['throttled_ms']:,.0f} of {found['seconds']:,.0f} client seconds, between {found['lowest_ms']:,.0f} "
-        f"and {found['highest_ms']:,.0f} by how bursts coincide"
+        f"and {found['highest_ms']:,.0f} by when bursts come"
     )
+    return [said, *_untold(found["untold"], found["quotas"], "those two")]

@@ -52,9 +52,9 @@ class Verdict(NamedTuple):
         throttled: quotas, each on a broker, that throttle anybody.
         quotas: that anybody has.
         seconds_throttled: of all clients together, as estimated.
-        lowest: the same if everybody sent evenly.
-        highest: if all sent at their highest rates at the same time.
+        lowest, highest: its error bars.
         seconds: of all clients together.
+        untold: quotas of which pushes do not tell, so that only the error bars say anything.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Verdict(NamedTuple):
     lowest: float
     highest: float
     seconds: float
+    untold: int = 0
 
 
 @dataclass(slots=True)
@@ -270,10 +271,11 @@ def _verdict(name: str, wanted: "DataFrame", limits: Limits) -> Verdict:
         .agg(
             F.count_if(F.col("throttles") > 0).alias("throttled"),
             F.count("*").alias("quotas"),
+            F.count_if(~F.col("is_told")).alias("untold"),
             *(F.coalesce(F.sum(F.col(each) * F.col("clients")), F.lit(0)).alias(each) for each in ms),
             F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
         )
         .collect()[0]
     )
     estimate, lowest, highest = (row[each] / 1000 for each in ms)
-    return Verdict(name, row["throttled"], row["quotas"], estimate, lowest, highest, row["seconds"])
+    return Verdict(name, row["throttled"], row["quotas"], estimate, lowest, highest, row["seconds"], row["untold"])

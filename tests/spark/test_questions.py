@@ -40,6 +40,7 @@ def test_quotas_are_tried_on_usage_that_was_written_before(spark, written, tmp_p
     (row,) = spark.read.parquet(str(tmp_path / "whatif")).collect()
     assert (row["user"], row["quota"], row["seconds"]) == ("u", 50_000.0, 3_600)
     assert row["throttled_ms"] > 3_000_000
+    assert row["is_told"]
     run(spark, Plan("recommend", str(written / "usage"), str(tmp_path / "q.yaml"), source_format="usage"))
     assert "producer_byte_rate: 125952" in (tmp_path / "q.yaml").read_text()
 

@@ -12,10 +12,13 @@ matters:
     apart       everybody sends at the highest rate for a while, at a lower one for the rest, so that mean and variance
                 are those of the window; each at another time. This is the estimate
     together    all send at their highest rates at the same time, for as long as the window's bytes last; these are as
-                many as they may have been, by the error of demand
+                many as they may have been, by twice the error of demand
 
 The least and the most of the three, and a tenth more of either, are the estimate's error bars: of fleets whose every
 second is known, plays of windows in which each client's bytes are told exactly are off by up to 9 %.
+
+Where clients burst and push seldom, the bars are wide, and no estimate can be near: fleets whose pushes are the same,
+byte for byte, are throttled for a hundredth or a fifth of the time. `is_told` is false there: read the bars.
 
 | column | unit | meaning |
 | --- | --- | --- |
@@ -27,6 +30,7 @@ second is known, plays of windows in which each client's bytes are told exactly 
 | throttles | | answers with a throttle time, by the estimate, all clients together |
 | throttled_ms | ms | of one client in the mean, by the estimate, as far as it lies within that time |
 | lowest_ms, highest_ms | ms | its error bars |
+| is_told | | whether pushes tell it: `highest_ms` is no more than three times `lowest_ms`, or a hundredth of the time |
 """
 
 import random
@@ -54,7 +58,12 @@ MOST_SEATS: Final = 256
 EVEN, APART, TOGETHER = "even", "apart", "together"
 """The three plays."""
 
+MOST_SPREAD: Final = 3
+"""More than so many times the lowest is too much for the estimate in between to say anything."""
+
 _PLAYED: Final = 0.1
+_LITTLE: Final = 0.01
+_ERRORS: Final = 2
 _TICK_MS: Final = 1_000
 _MEMORY_MS: Final = QUOTA_SAMPLES * QUOTA_WINDOW_MS + _TICK_MS
 _SAFE: Final = QUOTA_SAMPLES / (QUOTA_SAMPLES - 1)
@@ -62,7 +71,8 @@ _SAFE: Final = QUOTA_SAMPLES / (QUOTA_SAMPLES - 1)
 _OF_SEAT: Final = ("demand", "burst", "variance", "clients", "most")
 _COLUMNS: Final = (
     "cluster_id string, broker string, role string, quota_level string, user string, client_id string, quota double, "
-    "clients double, seconds bigint, throttles double, throttled_ms bigint, lowest_ms bigint, highest_ms bigint"
+    "clients double, seconds bigint, throttles double, throttled_ms bigint, lowest_ms bigint, highest_ms bigint, "
+    "is_told boolean"
 )
 
 Offer = tuple[float, float, float]
@@ -109,7 +119,7 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
 
 def _of_each(rows: "DataFrame") -> "DataFrame":
     """A row of each of several instances that are told apart."""
-    uncertain = 1 + F.coalesce(F.try_divide("error", "demand"), F.lit(0.0))
+    uncertain = 1 + _ERRORS * F.coalesce(F.try_divide("error", "demand"), F.lit(0.0))
     most = (F.col("demand") * uncertain).alias("most")
     whole = F.struct(F.lit(0).alias("sender"), "clients", "demand", "burst", "variance", most)
     more = F.coalesce(F.try_divide("demand", "byte_rate"), F.lit(1.0))
@@ -251,9 +261,9 @@ def _one(rows: "pd.DataFrame") -> "pd.DataFrame":
         round(sum(ms * count for ms, count in zip(each, sends_for, strict=True)) / clients)
         for _, _, each in told.values()
     ]
-    found["throttled_ms"], found["lowest_ms"], found["highest_ms"] = (
-        of_client[0],
-        round(min(of_client) * (1 - _PLAYED)),
-        min(round(max(of_client) * (1 + _PLAYED)), found["seconds"].iloc[0] * 1_000),
-    )
+    all_ms = found["seconds"].iloc[0] * 1_000
+    lowest = round(min(of_client) * (1 - _PLAYED))
+    highest = min(round(max(of_client) * (1 + _PLAYED)), all_ms)
+    found["throttled_ms"], found["lowest_ms"], found["highest_ms"] = of_client[0], lowest, highest
+    found["is_told"] = highest <= max(MOST_SPREAD * lowest, _LITTLE * all_ms)
     return found[[each.split()[0] for each in _COLUMNS.split(", ")]]
