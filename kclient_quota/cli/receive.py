@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", default="kclient-quota-receive", metavar="ID", help="default: %(default)s")
     parser.add_argument("--from-beginning", action="store_true", help="where this group has not read yet")
     parser.add_argument(
-        "--idle-exit", type=seconds, metavar="SECONDS", help="end when nothing has come for so long (default: never)"
+        "--idle-exit",
+        type=seconds,
+        metavar="SECONDS",
+        help="end when all that was there is read and nothing has come for so long (default: never)",
     )
     parser.add_argument("--metrics-port", type=port, metavar="PORT", help="a page for Prometheus (0: a free port)")
     parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
@@ -85,9 +88,9 @@ def run(options: argparse.Namespace) -> int:
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        consumer = subscribed(options, conf, stopped.is_set)
+        consumer, is_joined = subscribed(options, conf, stopped.is_set)
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
-        receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK)
+        receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
         idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
         try:
             receiver.run(stopped.is_set, idle_ms=idle_ms)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _URL_TIMEOUT_S = 10
 _SLICE_MS = 100
+_BEGIN_MS = 60_000
+"""How much longer than it was told to somebody who looks once waits for a group, and for the end of a topic."""
 
 
 def add_source_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -61,46 +63,62 @@ def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest" if whole else "latest",
     }
-    consumer = subscribed(options, conf, stopped)
+    consumer, is_joined = subscribed(options, conf, stopped)
 
     def accept(push: "ReceivedPush") -> None:
         for sample in _samples(push):
             take(sample)
 
-    receiver = TopicReceiver(consumer, [Sink(accept, lambda: (0, 0))], SYSTEM_CLOCK)
+    receiver = TopicReceiver(consumer, [Sink(accept, lambda: (0, 0))], SYSTEM_CLOCK, is_joined)
 
     def look(interval_s: float) -> None:
         end_ms = SYSTEM_CLOCK.now_ms() + round(interval_s * 1000)
-        receiver.run(lambda: stopped() or SYSTEM_CLOCK.now_ms() >= end_ms)
+        last_ms = end_ms + (_BEGIN_MS if whole else 0)
+
+        def is_over() -> bool:
+            now_ms = SYSTEM_CLOCK.now_ms()
+            return stopped() or (now_ms >= end_ms and (now_ms >= last_ms or receiver.has_caught_up()))
+
+        receiver.run(is_over)
 
     return look, consumer.close
 
 
-def subscribed(options: argparse.Namespace, conf: dict[str, Any], stopped: "Callable[[], bool]") -> "Consumer":
-    """A consumer of the topic that the options name, on a cluster that has answered.
+def subscribed(
+    options: argparse.Namespace, conf: dict[str, Any], stopped: "Callable[[], bool]"
+) -> "tuple[Consumer, Callable[[], bool]]":
+    """A consumer of the topic that the options name, on a cluster that has answered, for a `TopicReceiver`.
 
     Args:
         options: with `from_topic` and those of the cluster.
         conf: beside the connection's.
         stopped: whether asking shall end early.
 
+    Returns:
+        the consumer, and whether it has been given its partitions; where there is no topic it waits for none.
+
     Raises:
         ClusterError: no broker answers within `--timeout`.
     """
+    import threading  # noqa: PLC0415 - as below
+
     from kclient_quota.clients import KafkaError  # noqa: PLC0415 - librdkafka is slow to load for --help
     from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - as above
 
     # telemetry is switched off, or it would receive what it pushes about receiving
-    consumer = Consumer({**configuration(options), "enable.metrics.push": False, **conf})
+    own = {"enable.metrics.push": False, "enable.partition.eof": True}
+    consumer = Consumer({**configuration(options), **own, **conf})
+    joined = threading.Event()
     try:
         problem = _asked(consumer, options, stopped)
         if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             warn(f"there is no topic {options.from_topic} yet; waiting for it")
-        consumer.subscribe([options.from_topic])
+            joined.set()
+        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set())
     except BaseException:
         consumer.close()
         raise
-    return consumer
+    return consumer, joined.is_set
 
 
 def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]") -> "KafkaError | None":

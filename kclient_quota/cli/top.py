@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=count, default=1_000, metavar="N", help="most clients shown (default: %(default)s)"
     )
     parser.add_argument("--interval", type=seconds, default=5.0, metavar="SECONDS", help="default: %(default)g")
-    parser.add_argument("--once", action="store_true", help="look for one interval, print, end")
+    parser.add_argument("--once", action="store_true", help="look for one interval or to a topic's end, print, end")
     parser.add_argument("--json", action="store_true", help="print rows as JSON, a line for each interval")
     parser.add_argument("--plain", action="store_true", help="print tables below each other, no screen")
     parser.epilog = "The screen needs textual: pip install 'kclient-quota[top]'. Its keys: s sorts, / filters, q quits."

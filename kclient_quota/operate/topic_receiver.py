@@ -19,7 +19,7 @@ from kclient_telemetry.receiver.plugin import (
 )
 from kclient_telemetry.receiver.rows import text_attributes
 
-from kclient_quota.clients import KafkaException, TopicPartition
+from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
 from kclient_quota.errors import ClusterError, KclientQuotaError
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ FULL_BYTES: Final = 32 << 20
 """When a sink has so much to deal with, no more is read."""
 _POLL_S = 0.2
 _COMMIT_MS = 2_000
+_BEGIN_MS = 60_000
+"""Who is not in its group, or not at the end of what was there, by then: there may be nothing to come."""
 
 
 @dataclass(slots=True)
@@ -97,15 +99,20 @@ class TopicReceiver:
     """Reads a topic until it is stopped. What a sink has not dealt with is read again after a crash.
 
     Args:
-        consumer: subscribed, without automatic commits.
+        consumer: subscribed, without automatic commits, with `enable.partition.eof`.
         sinks: where pushes go.
         clock: for commits and idleness.
+        is_joined: whether the consumer has been given its partitions, or there are none to wait for.
     """
 
-    def __init__(self, consumer: Consumer, sinks: Sequence[Sink], clock: Clock) -> None:
+    def __init__(
+        self, consumer: Consumer, sinks: Sequence[Sink], clock: Clock, is_joined: Callable[[], bool] = lambda: True
+    ) -> None:
         self._consumer = consumer
         self._sinks = tuple(sinks)
         self._clock = clock
+        self._is_joined = is_joined
+        self._ended: set[tuple[str, int]] = set()
         self._handed = 0
         self._positions: dict[tuple[str, int], int] = {}
         self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque()
@@ -114,13 +121,13 @@ class TopicReceiver:
         self.received = Received()
 
     def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> None:
-        """Receive until `stopped`, or until nothing has come for `idle_ms`.
+        """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
         Raises:
             ClusterError: the consumer failed for good.
             KclientQuotaError: a sink has lost something; it is not committed.
         """
-        last_ms = self._clock.now_ms()
+        began_ms = last_ms = self._clock.now_ms()
         while not stopped():
             if lost := self._lost():
                 raise KclientQuotaError(f"{lost} pushes could not be written; they are read again next time")
@@ -129,8 +136,21 @@ class TopicReceiver:
             if message is not None and self._take(message):
                 last_ms = self._clock.now_ms()
             self._commit()
-            if idle_ms is not None and self._clock.now_ms() - last_ms >= idle_ms and not self._paused:
+            now_ms = self._clock.now_ms()
+            if idle_ms is None or now_ms - last_ms < idle_ms or self._paused:
+                continue
+            if self.has_caught_up() or now_ms - began_ms >= _BEGIN_MS:
                 return
+
+    def has_caught_up(self) -> bool:
+        """Whether the end of each partition has been reached once; a group takes seconds to give them out."""
+        assigned = {(part.topic, part.partition) for part in self._consumer.assignment()}
+        for where in assigned - self._ended:
+            # librdkafka tells of an end that it finds nothing at, and somebody may write all the time
+            known = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
+            if known is not None and 0 <= known[1] <= self._positions.get(where, -1):
+                self._ended.add(where)
+        return self._is_joined() and assigned <= self._ended
 
     def finish(self) -> None:
         """Commit what sinks have dealt with in the end."""
@@ -147,6 +167,9 @@ class TopicReceiver:
     def _take(self, message: Any) -> bool:
         error = message.error()
         if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+                self._ended.add((message.topic(), message.partition()))
+                return False
             if error.fatal():
                 raise ClusterError(f"the topic cannot be read: {error}", error_code=error.code())
             logger.warning("receiving client telemetry: %s", error)
