@@ -12,7 +12,7 @@ def committed(cluster: Any, topic: str, isolation: str = "read_committed") -> li
     reader = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
     reader.assign([TopicPartition(topic, 0, 0)])
     values = []
-    while (message := reader.poll(20)) is not None and message.error() is None:
+    while (message := reader.poll(60)) is not None and message.error() is None:
         values.append(message.value() or b"")
     reader.close()
     return values

@@ -74,7 +74,7 @@ def interrupts(bootstrap: str, limit: str) -> dict[str, Any]:
     missing = sum(not report for report in accepted)
     twice = sum(len(report) > 1 for report in reports)
     producer.produce("orders", b"after")
-    after = producer.flush(10)
+    after = producer.flush(60)
     return {"other": other, "missing": missing, "twice": twice, "left": [left, after], "closed": producer.close()}
 
 
@@ -82,14 +82,14 @@ def sigterm(bootstrap: str, limit: str) -> dict[str, Any]:
     """A handler flushes and closes while produce() waits."""
     from kclient_quota import Producer
 
-    producer = Producer({**conf(bootstrap, limit), "max.block.ms": 10_000})
+    producer = Producer({**conf(bootstrap, limit), "max.block.ms": 60_000})
     seen: list[Any] = []
 
     class TerminatedError(Exception):
         pass
 
     def handler(_signal: int, _frame: Any) -> None:
-        seen.append(producer.flush(8))
+        seen.append(producer.flush(60))
         seen.append(producer.close())
         raise TerminatedError
 
@@ -130,12 +130,12 @@ def replaced(bootstrap: str, limit: str) -> dict[str, Any]:
     reports: list[Any] = []
     for _ in range(20):
         producer.produce("orders", b"x", headers=[("own", b"2")], on_delivery=lambda error, _: reports.append(error))
-    left = producer.flush(10)
+    left = producer.flush(60)
     own = type(producer) is Producer and isinstance(producer, Traced)
     closed = producer.close()
     reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "r"})
     reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-    headers = [message.headers() for message in reader.consume(20, 10)]
+    headers = [message.headers() for message in reader.consume(20, 60)]
     reader.close()
     return {
         "calls": len(calls), "reports": reports.count(None), "left": left, "own": own, "closed": closed,
@@ -170,7 +170,7 @@ def opentelemetry(bootstrap: str, limit: str, when: str = "before", client: str 
     with tracer.start_as_current_span("caller") as caller:
         for _ in range(5):
             producer.produce("orders", b"x")
-    left = producer.flush(10)
+    left = producer.flush(60)
     producer.poll(0)
     spans = [span for span in exporter.get_finished_spans() if span.name != "caller"]
     parents = sum(
@@ -224,7 +224,7 @@ def pools(bootstrap: str, _limit: str) -> dict[str, Any]:
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            pool.submit(throttle, bootstrap).result(60)
+            pool.submit(throttle, bootstrap).result(120)
         except QuotaThrottledError as error:
             return {"retry": error.retry_after_ms > 0}
     return {"retry": False}

@@ -40,7 +40,7 @@ with EmbeddedBroker(topics={"orders": 1}) as broker:
 def test_a_heartbeat_within_a_rebalance_callback_polls_nothing() -> None:
     for rate in ("None", "100_000"):
         done = subprocess.run(
-            [sys.executable, "-c", SCENE % rate], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", SCENE % rate], capture_output=True, text=True, timeout=85, check=False
         )
         assert done.returncode == 0, done.stderr
         assert "rebalances: 2" in done.stdout

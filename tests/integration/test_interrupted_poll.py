@@ -29,7 +29,7 @@ for _ in range(int(sys.argv[2])):
     try:
         print("polls", flush=True)
         while True:
-            client.consume(10, 60) if sys.argv[3] == "consume" else client.poll(60)
+            client.consume(10, 600) if sys.argv[3] == "consume" else client.poll(600)
     except KeyboardInterrupt:
         print("interrupted", len(seen), flush=True)
 """
@@ -42,7 +42,7 @@ def test_a_client_with_a_busy_stats_cb_hears_every_interrupt_at_once(client: str
         command = [sys.executable, "-c", POLLS, broker.bootstrap_servers, str(ROUNDS), client]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             # Whatever happens it ends, and with it the wait for what it says.
-            limit = threading.Timer(60, process.kill)
+            limit = threading.Timer(150, process.kill)
             limit.start()
             try:
                 took = [_interrupt(process, chance.uniform(0.01, 0.2)) for _ in range(ROUNDS)]
@@ -50,7 +50,7 @@ def test_a_client_with_a_busy_stats_cb_hears_every_interrupt_at_once(client: str
                 limit.cancel()
                 process.kill()
                 limit.join()
-    assert max(took) < 10
+    assert max(took) < 60, "of the 600 s that a poll may take"
 
 
 def _interrupt(process: "subprocess.Popen[str]", after_s: float) -> float:

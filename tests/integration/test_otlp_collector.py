@@ -41,8 +41,8 @@ CONFIG = """
 receivers:
   otlp:
     protocols:
-      http: {{endpoint: "127.0.0.1:{http}"}}
-      grpc: {{endpoint: "127.0.0.1:{grpc}"}}
+      http: {{endpoint: "{host}:{http}"}}
+      grpc: {{endpoint: "{host}:{grpc}"}}
 exporters:
   debug: {{verbosity: detailed, use_internal_logger: false}}
 service:
@@ -71,8 +71,12 @@ def build():
         (Path(folder) / "dist" / "otelcol").rename(BINARY)
 
 
+HOST = "127.0.0.9"
+"""An address of its own: a port that is free there is not given to anybody else's server meanwhile."""
+
+
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
         each.close()
@@ -85,7 +89,7 @@ class Collector:
     def __init__(self, folder):
         self.http_port, self.grpc_port = free_ports(2)
         config = folder / "config.yaml"
-        config.write_text(CONFIG.format(http=self.http_port, grpc=self.grpc_port))
+        config.write_text(CONFIG.format(host=HOST, http=self.http_port, grpc=self.grpc_port))
         self.process = subprocess.Popen(
             [BINARY, "--config", str(config)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -93,7 +97,11 @@ class Collector:
         self.changed = threading.Condition()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
-        self.wait_for(lambda lines: any("Everything is ready" in line for line in lines))
+        try:
+            self.wait_for(lambda lines: any("Everything is ready" in line for line in lines))
+        except BaseException:
+            self.stop()
+            raise
 
     def read(self):
         for line in self.process.stdout:
@@ -105,12 +113,12 @@ class Collector:
 
     def wait_for(self, condition):
         with self.changed:
-            assert self.changed.wait_for(lambda: condition(self.lines), 30), "\n".join(self.lines[-30:])
+            assert self.changed.wait_for(lambda: condition(self.lines), 120), "\n".join(self.lines[-30:])
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(30)
-        self.reader.join(10)
+        self.process.wait(120)
+        self.reader.join(60)
         self.process.stdout.close()
 
 
@@ -145,9 +153,9 @@ def count(lines, pattern):
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_real_collector_understands_what_is_forwarded(collector, protocol):
     sender = (
-        HttpSender(f"http://127.0.0.1:{collector.http_port}")
+        HttpSender(f"http://{HOST}:{collector.http_port}", timeout_ms=60_000)
         if protocol == "http"
-        else GrpcSender(f"127.0.0.1:{collector.grpc_port}")
+        else GrpcSender(f"{HOST}:{collector.grpc_port}", timeout_ms=60_000)
     )
     exporter = OtlpExporter(sender)
     fan_out = FanOut([exporter])
@@ -156,7 +164,7 @@ def test_a_real_collector_understands_what_is_forwarded(collector, protocol):
         data = (PAYLOADS / f"{name}.bin").read_bytes()
         payload = ClientTelemetryPayload(UUID(int=0x0123456789ABCDEFFEDCBA9876543210), False, data)
         fan_out.export_metrics(ClientTelemetryContext(30_000, WHO), payload)
-    fan_out.close(20_000)
+    fan_out.close(120_000)
     assert exporter.counters.exported == 2
     resources = len(names)
     collector.wait_for(lambda lines: count(lines, r"ResourceMetrics #\d+") == resources)
@@ -178,7 +186,7 @@ def test_a_real_collector_understands_what_is_forwarded(collector, protocol):
 
 
 def test_a_real_collector_refuses_what_is_no_otlp(collector):
-    sender = HttpSender(f"http://127.0.0.1:{collector.http_port}")
+    sender = HttpSender(f"http://{HOST}:{collector.http_port}", timeout_ms=60_000)
     outcome = sender.send(b"\x0a\xff")
     sender.close()
     assert outcome.status.value == "unreadable"

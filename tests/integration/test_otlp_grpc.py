@@ -27,6 +27,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
 from tests.certificates import authority_and_certificate
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
+PATIENT = {"OTEL_EXPORTER_OTLP_TIMEOUT": "60000"}
 
 
 class Service(MetricsServiceServicer):
@@ -59,25 +60,27 @@ def service():
     service.port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield service
-    server.stop(None).wait(10)
+    server.stop(None).wait(60)
 
 
 @pytest.fixture
 def sender(service):
-    made = GrpcSender(f"127.0.0.1:{service.port}", headers={"X-Tenant": "shop"}, timeout_ms=5_000)
+    made = GrpcSender(f"127.0.0.1:{service.port}", headers={"X-Tenant": "shop"}, timeout_ms=60_000)
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("compress", [True, False])
 def test_a_real_push_arrives(service, compress):
-    exporter = OtlpExporter(GrpcSender(f"http://127.0.0.1:{service.port}", compress=compress), linger_ms=0)
+    exporter = OtlpExporter(
+        GrpcSender(f"http://127.0.0.1:{service.port}", compress=compress, timeout_ms=60_000), linger_ms=0
+    )
     fan_out = FanOut([exporter])
     data = (PAYLOADS / "java-consumer-0.bin").read_bytes()
     context = ClientTelemetryContext(1_000, AuthorizableRequestContext(client_id="orders"))
     fan_out.export_metrics(context, ClientTelemetryPayload(UUID(int=9 << 64), False, data))
-    assert service.arrived.wait(10)
-    fan_out.close(10_000)
+    assert service.arrived.wait(60)
+    fan_out.close(60_000)
     (request,) = service.requests
     assert sum(len(resource.scope_metrics) for resource in request.resource_metrics) == 97
     assert {"client_id", "client_instance_id", "principal"} <= {
@@ -163,12 +166,13 @@ def test_tls_with_a_private_authority_both_ways_and_credentials_in_the_url(servi
     port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     try:
-        sender = settings_of({}, f"grpcs://me:se%40cret@127.0.0.1:{port}", tls=tls).sender()
+        sender = settings_of(PATIENT, f"grpcs://me:se%40cret@127.0.0.1:{port}", tls=tls).sender()
         assert sender.send(b"").status is Status.ACCEPTED
         assert service.metadata[-1]["authorization"] == "Basic bWU6c2VAY3JldA=="
         sender.close()
-        stranger = settings_of({"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file}, f"grpcs://127.0.0.1:{port}").sender()
+        private = {"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file}
+        stranger = settings_of(private, f"grpcs://127.0.0.1:{port}").sender()
         assert stranger.send(b"").status is Status.RETRY
         stranger.close()
     finally:
-        server.stop(None).wait(10)
+        server.stop(None).wait(60)

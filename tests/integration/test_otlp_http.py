@@ -23,6 +23,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from tests.certificates import authority_and_certificate
+from tests.closed_port import closed_port
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 
@@ -68,7 +69,7 @@ class Collector:
     def stop(self):
         self.server.shutdown()
         self.server.server_close()
-        self.thread.join(10)
+        self.thread.join(60)
 
 
 @pytest.fixture
@@ -80,19 +81,21 @@ def collector():
 
 @pytest.fixture
 def sender(collector):
-    made = HttpSender(collector.url, timeout_ms=5_000)
+    made = HttpSender(collector.url, timeout_ms=60_000)
     yield made
     made.close()
 
 
 def test_a_push_arrives_with_everything_known_about_its_client(collector):
-    exporter = OtlpExporter(HttpSender(collector.url, headers={"Authorization": "Bearer x"}), linger_ms=0)
+    exporter = OtlpExporter(
+        HttpSender(collector.url, headers={"Authorization": "Bearer x"}, timeout_ms=60_000), linger_ms=0
+    )
     fan_out = FanOut([exporter])
     context = ClientTelemetryContext(1_000, AuthorizableRequestContext(client_id="orders", cluster_id="c"))
     for name in ("java-producer-0", "librdkafka-consumer-0"):
         data = (PAYLOADS / f"{name}.bin").read_bytes()
         fan_out.export_metrics(context, ClientTelemetryPayload(UUID(int=9 << 64), False, data))
-    fan_out.close(10_000)
+    fan_out.close(60_000)
     bodies = b"".join(body for _, _, body, _ in collector.requests)
     resources = parse(bodies).resource_metrics
     assert sum(len(resource.scope_metrics) for resource in resources) == 109
@@ -166,15 +169,14 @@ def test_a_broken_connection_is_worth_repeating_and_is_made_anew(collector, send
 
 
 def test_nobody_listens():
-    gone = Collector()
-    gone.stop()
-    outcome = HttpSender(gone.url, timeout_ms=1_000).send(b"x")
+    with closed_port() as port:
+        outcome = HttpSender(f"http://127.0.0.1:{port}", timeout_ms=60_000).send(b"x")
     assert outcome.status is Status.RETRY
     assert "ConnectionRefused" in outcome.detail
 
 
 def test_a_path_is_kept_and_compression_can_be_switched_off(collector):
-    sender = HttpSender(f"{collector.url}/otlp/here?tenant=1", compress=False)
+    sender = HttpSender(f"{collector.url}/otlp/here?tenant=1", compress=False, timeout_ms=60_000)
     assert sender.send(b"plain").status is Status.ACCEPTED
     sender.close()
     path, headers, body, _ = collector.requests[0]
@@ -200,11 +202,11 @@ def test_mutual_tls(tmp_path):
     context.verify_mode = ssl.CERT_REQUIRED
     server = Collector(context)
     try:
-        sender = HttpSender(server.url, tls=files, timeout_ms=5_000)
+        sender = HttpSender(server.url, tls=files, timeout_ms=60_000)
         assert sender.send(b"secret").status is Status.ACCEPTED
         sender.close()
         assert server.requests[0][2] == b"secret"
-        stranger = HttpSender(server.url, timeout_ms=5_000)
+        stranger = HttpSender(server.url, timeout_ms=60_000)
         outcome = stranger.send(b"x")
         assert outcome.status is Status.RETRY
         assert "CERTIFICATE_VERIFY_FAILED" in outcome.detail
@@ -213,7 +215,7 @@ def test_mutual_tls(tmp_path):
 
 
 def test_credentials_of_a_url_become_a_header(collector):
-    sender = HttpSender(f"http://me:se%40cret@127.0.0.1:{collector.port}")
+    sender = HttpSender(f"http://me:se%40cret@127.0.0.1:{collector.port}", timeout_ms=60_000)
     assert sender.send(b"x").status is Status.ACCEPTED
     sender.close()
     path, headers, _, _ = collector.requests[0]
@@ -225,7 +227,7 @@ def test_the_environments_proxy_is_asked(collector, monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", f"http://p:w@127.0.0.1:{collector.port}")
-    sender = HttpSender("http://collector.example:4318")
+    sender = HttpSender("http://collector.example:4318", timeout_ms=60_000)
     assert sender.send(b"x").status is Status.ACCEPTED
     path, headers, _, _ = collector.requests[0]
     assert path == "http://collector.example:4318/v1/metrics"

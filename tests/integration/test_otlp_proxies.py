@@ -20,6 +20,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
 
 from tests.certificates import authority_and_certificate
 
+PATIENT = {"OTEL_EXPORTER_OTLP_TIMEOUT": "60000"}
+
 
 class Tunnels:
     """A proxy that only knows CONNECT; remembers where to, and with which credentials."""
@@ -36,15 +38,21 @@ class Tunnels:
                 threading.Thread(target=self._serve, args=(self._server.accept()[0],), daemon=True).start()
 
     def _serve(self, client):
+        with client, contextlib.suppress(OSError):  # whoever has been answered may go at any time
+            self._tunnel(client)
+
+    def _tunnel(self, client):
         head = b""
         while b"\r\n\r\n" not in head and (part := client.recv(65_536)):
             head += part
+        if not head:
+            return
         lines = head.decode().split("\r\n")
         self.asked.append(
             (lines[0].rpartition(" ")[0], next((line for line in lines if line.lower().startswith("proxy-auth")), ""))
         )
         host, _, port = lines[0].split()[1].rpartition(":")
-        with socket.create_connection((host, int(port))) as upstream, client:
+        with socket.create_connection((host, int(port))) as upstream:
             client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             threading.Thread(target=self._pump, args=(upstream, client), daemon=True).start()
             self._pump(client, upstream)
@@ -89,7 +97,11 @@ def test_https_with_a_private_authority_goes_through_a_tunnel(proxy, tmp_path):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        environment = {"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
+        environment = {
+            "OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file,
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+            **PATIENT,
+        }
         sender = settings_of(environment, f"https://127.0.0.1:{server.server_port}").sender()
         assert sender.send(b"secret").status is Status.ACCEPTED
         sender.close()
@@ -111,10 +123,11 @@ def test_grpc_over_tls_goes_through_a_tunnel(proxy, tmp_path):
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([(key, certificate)]))
     server.start()
     try:
-        sender = settings_of({"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file}, f"grpcs://127.0.0.1:{port}").sender()
+        environment = {"OTEL_EXPORTER_OTLP_CERTIFICATE": tls.ca_file, **PATIENT}
+        sender = settings_of(environment, f"grpcs://127.0.0.1:{port}").sender()
         assert sender.send(b"").status is Status.ACCEPTED
         sender.close()
     finally:
-        server.stop(None).wait(10)
+        server.stop(None).wait(60)
     assert proxy.asked
     assert all(line == f"CONNECT 127.0.0.1:{port}" for line, _ in proxy.asked)

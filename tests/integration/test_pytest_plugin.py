@@ -94,7 +94,7 @@ def test_records_leave_out_what_was_aborted_and_keep_what_is_doubled(kafka_broke
             producer.begin_transaction()
             producer.produce("orders", name, headers=[("why", None)])
             producer.flush(60)
-            ends(10)
+            ends(60)
         producer.begin_transaction()
         producer.produce("orders", "open")
         producer.flush(60)

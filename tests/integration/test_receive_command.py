@@ -63,6 +63,7 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
     url, posted = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60000")
     assert receive(cluster, "--otlp", "--otlp-header", "x-tenant=shop", "--jsonl", tmp_path) == 0
     assert "22 records, 21 pushes, 1 unreadable" in capsys.readouterr().out
     resources = sum(len(parse(body).resource_metrics) for _, body in posted)

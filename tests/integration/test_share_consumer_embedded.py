@@ -72,10 +72,9 @@ def test_it_tells_of_itself_as_a_consumer_does(broker: EmbeddedBroker) -> None:
         assert state.admitted >= RECORDS * 1_000
         until(lambda: consumer.poll(0.1) is not None and broker.pushes)
         broker.throttle_next(SHARE_FETCH, 1_500, client_id="app")
-        until(lambda: consumer.poll(0.2) is not None and throttles)
+        until(lambda: consumer.poll(0.2) is not None and any(each.throttle_time >= 1.5 for each in throttles))
         found = {name.name: value for name, value in consumer.metrics().items() if "node-id" not in dict(name.tags)}
     assert found["fetch-throttle-time-max"] >= 1_500
-    assert throttles[0].throttle_time >= 1.5
     until(lambda: any(push.terminating for push in broker.pushes))
 
 

@@ -74,7 +74,7 @@ import sys, time
 from kclient_quota.broker import EmbeddedBroker
 broker = EmbeddedBroker(topics={"t": 1}, data_dir=sys.argv[1]).start()
 print(broker.bootstrap_servers, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -99,6 +99,8 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path):
 
 
 def _write_until_killed(address, process, acknowledged, last_commit):
+    before = len(acknowledged)
+
     def delivered(error, message):
         if error is None:
             acknowledged.add(message.value())
@@ -107,7 +109,8 @@ def _write_until_killed(address, process, acknowledged, last_commit):
     producer = Producer(quiet | {"linger.ms": 0, "message.timeout.ms": 2000})
     group = Consumer(quiet | {"group.id": "g"})
     started, number = time.monotonic(), 0
-    while time.monotonic() < started + 0.7:
+    while time.monotonic() < started + 0.7 or len(acknowledged) == before:
+        assert time.monotonic() < started + 60
         for _ in range(50):
             producer.produce("t", f"{process.pid}-{number}".encode(), on_delivery=delivered)
             number += 1

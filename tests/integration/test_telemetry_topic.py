@@ -1,6 +1,7 @@
 """Client telemetry into a topic: pushes of one cluster's clients become records of another's."""
 
 import logging
+import time
 
 import confluent_kafka
 import pytest
@@ -24,7 +25,7 @@ def read_all(cluster, count):
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["client-metrics"])
-    messages = consumer.consume(count, 10)
+    messages = consumer.consume(count, 60)
     consumer.close()
     return messages
 
@@ -37,7 +38,10 @@ def test_a_push_is_a_record(archive):
             while len(cluster.pushes) < 3:
                 producer.poll(0.02)
             mine = uuid_text(producer.client_instance_id(0))
-        pushes = cluster.pushes
+        deadline = time.monotonic() + 60
+        while not (pushes := cluster.pushes)[-1].terminating:  # its client does not wait for it for ever
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
     assert (writer.counters.produced, writer.counters.delivered, writer.counters.failed) == (len(pushes),) * 2 + (0,)
     records = read_all(archive, len(pushes))
     assert [record.key().decode() for record in records] == [mine] * len(pushes)

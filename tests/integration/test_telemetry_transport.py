@@ -33,25 +33,25 @@ def asked(cluster, *keys):
 
 
 def test_both_requests_go_to_the_same_broker_and_come_back_whole(cluster, transport):
-    told = transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+    told = transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert (told.push_interval_ms, told.requested_metrics, told.accepted_compression_types) == (
         100,
         ("*",),
         (4, 3, 1, 2),
     )
     push = PushTelemetryRequest(told.client_instance_id, told.subscription_id, metrics=b"\x0a\x00")
-    assert transport.send(push, 5_000).error_code == 0
+    assert transport.send(push, 60_000).error_code == 0
     assert len(set(asked(cluster, GET, PUSH))) == 1
     assert cluster.pushes[0].client_id == "mine"
 
 
 def test_a_broker_that_is_gone_is_replaced_by_one_that_was_never_named(cluster, transport):
-    transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+    transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     cluster.stop_broker(1)
     with pytest.raises(TransportError) as failed:
-        transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+        transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert failed.value.retriable
-    assert transport.send(GetTelemetrySubscriptionsRequest(), 5_000).error_code == 0
+    assert transport.send(GetTelemetrySubscriptionsRequest(), 60_000).error_code == 0
     assert set(asked(cluster, GET)) > {1}
 
 
@@ -60,7 +60,7 @@ def test_a_broker_without_telemetry_is_pointless(cluster, transport):
     metadata = ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=9)
     cluster.control(API_VERSIONS, lambda _: ApiVersionsResponse(api_keys=[known, metadata]))
     with pytest.raises(TransportError, match="ask a broker that has the API") as failed:
-        transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+        transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert not failed.value.retriable
 
 
@@ -78,10 +78,10 @@ def test_refused_credentials_are_pointless_and_asked_for_anew(cluster, password,
     transport = BrokerTransport(conf, SYSTEM_CLOCK)
     if retriable is False:
         with pytest.raises(TransportError) as failed:
-            transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+            transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
         assert not failed.value.retriable
         conf["sasl.password"] = "secret"
-    assert transport.send(GetTelemetrySubscriptionsRequest(), 5_000).error_code == 0
+    assert transport.send(GetTelemetrySubscriptionsRequest(), 60_000).error_code == 0
     transport.close()
 
 
@@ -96,12 +96,12 @@ def test_what_an_oauth_callback_raises_is_worth_another_try(cluster):
         "oauth_cb": oauth_cb,
     }
     with pytest.raises(TransportError, match="token service is down") as failed:
-        BrokerTransport(conf, SYSTEM_CLOCK).send(GetTelemetrySubscriptionsRequest(), 5_000)
+        BrokerTransport(conf, SYSTEM_CLOCK).send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert failed.value.retriable
 
 
 def test_nothing_is_sent_once_it_is_closed(cluster, transport):
     transport.close()
     with pytest.raises(TransportError, match="closed"):
-        transport.send(GetTelemetrySubscriptionsRequest(), 5_000)
+        transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert asked(cluster, GET) == []

@@ -87,7 +87,7 @@ def test_an_open_transaction_holds_up_what_comes_after_it(broker):
 def test_a_waiting_reader_is_woken_by_the_commit(broker):
     producer = transactional(broker)
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "fetch.wait.max.ms": 10_000}
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "fetch.wait.max.ms": 50_000}
     )
     consumer.assign([TopicPartition("out", 0, 0)])
     write(producer, "a")
@@ -96,7 +96,7 @@ def test_a_waiting_reader_is_woken_by_the_commit(broker):
     started = time.monotonic()
     message = consumer.poll(60)
     assert message.value() == b"a"
-    assert time.monotonic() - started < 9.5, "of the 10 s that a fetch may be held"
+    assert time.monotonic() - started < 45, "of the 50 s that a fetch may be held"
     consumer.close()
 
 
@@ -113,16 +113,17 @@ def test_a_second_producer_with_the_same_id_fences_the_first(broker):
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(broker):
-    producer = transactional(broker, transaction_timeout_ms=1000)
+    producer = transactional(broker, transaction_timeout_ms=7000)
     write(producer, "a")
     deadline = time.monotonic() + 60
     while read(broker, "read_uncommitted") != ["a"]:
         assert time.monotonic() < deadline
-    time.sleep(1.2)
     write_other = transactional(broker, "y")
     write(write_other, "b")
     write_other.commit_transaction(60)
-    assert read(broker) == ["b"], "the aborted one no longer holds up the log"
+    while read(broker) != ["b"]:
+        assert time.monotonic() < deadline, "the aborted one still holds up the log"
+        time.sleep(0.1)
     with pytest.raises(KafkaException):
         producer.commit_transaction(60)
 
