@@ -39,8 +39,8 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     for _ in range(spec["rounds"]):
         for name in names:
             command = [spec["kfake"]] if name == "kfake" else [sys.executable, "-m", "benchmarks.broker_host", name]
-            large = _round(command, spec["messages"], _LARGE)
-            small = _round(command, spec["messages"], _SMALL)
+            large = measured_round(command, spec["messages"], _LARGE)
+            small = measured_round(command, spec["messages"], _SMALL)
             counted = {key.replace("_mb_", "_messages_"): small[key] * _MB / len(_SMALL) for key in _RATES}
             rounds[name].append({**large, **counted})
     return {name: _medians(one) for name, one in rounds.items()}
@@ -50,7 +50,8 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {key: median(one[key] for one in rounds) for key in rounds[0]}
 
 
-def _round(command: list[str], messages: int, value: bytes) -> dict[str, float]:
+def measured_round(command: list[str], messages: int, value: bytes) -> dict[str, float]:
+    """Start-up, throughput and CPU of one fresh broker that `command` starts."""
     with _host(command) as (process_id, hello):
         cpu = CpuTime(process_id)
         produced = _measured(cpu, "produce", _produce(hello["bootstrap"], messages, value))

@@ -22,7 +22,7 @@ from kclient_quota.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from tests.contract.group_talk import Talk
+from tests.contract.group_talk import Talk, commit, fetch_offsets
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 Fetch, Acknowledge = ShareFetchRequest, ShareAcknowledgeRequest
@@ -360,6 +360,19 @@ def test_offsets_are_altered_and_forgotten_while_nobody_is_there(made, unique):
     assert one.ask(forget, 0).error_code in {0, 69}
     assert one.ask(AlterShareGroupOffsetsRequest(group_id=one.group, topics=[altered]), 0).error_code == 0
     assert offsets(one) == (0, {0: (50, 50)})
+
+
+def test_a_group_of_another_protocol_keeps_its_name_though_it_is_empty(talk, unique):
+    group, topic = unique("share"), unique("t")
+    talk.create(topic)
+    talk.ready(group)
+    assert commit(talk, group, topic, 7) == 0
+    for asked in ({}, {"epoch": -1}, {"epoch": 3}):
+        answer = beat(talk, group, new_id(), topics=None if asked else [topic], **asked)
+        assert answer.error_code == 69
+        assert answer.error_message == f"Group {group} is not a share group."
+    assert beat(talk, group, "").error_code == 42, "a request that is none is refused as that"
+    assert fetch_offsets(talk, group, topic) == (0, [(0, 7, "note", 0)])
 
 
 def test_what_a_quota_empties_stays_acquired(cluster, made, unique):

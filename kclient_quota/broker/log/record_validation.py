@@ -59,6 +59,9 @@ def see_records(
         newest = header.max_timestamp
         return RecordsSeen(newest, () if newest <= most_ms else ((header.record_count - 1, newest),))
     try:
+        newest_ms = None if needs_keys else _newest_of_sound(body, header, least_ms, most_ms)
+        if newest_ms is not None:
+            return RecordsSeen(newest_ms)
         return _read(body, header, least_ms, most_ms, needs_keys=needs_keys)
     except IndexError:
         raise UnsoundRecords("the batch ends within a record") from None
@@ -78,6 +81,47 @@ def _body(batch: Buffer, header: BatchHeader) -> bytes | None:
         return None
     except TelemetryError as error:
         raise UnsoundRecords(f"the compressed records cannot be read: {error}") from None
+
+
+def _newest_of_sound(body: bytes, header: BatchHeader, least_ms: int, most_ms: int) -> int | None:
+    """The largest timestamp if there is nothing to be said against the records; None leaves it to `_read` to say what.
+
+    This is what a broker spends most of its time on where messages are small, hence without a call for each record.
+    """
+    count, position = min(header.record_count, READ_AT_MOST), 0
+    newest, oldest = NO_TIMESTAMP - header.base_timestamp, most_ms - header.base_timestamp
+    for _ in range(min(count, READ_WHOLE)):
+        end, delta, fields = _frame(body, position)
+        if _after_fields(body, fields) != end:
+            return None
+        newest, oldest, position = max(newest, delta), min(oldest, delta), end
+    last = _NEVER
+    for _ in range(count - READ_WHOLE):
+        size = body[position]
+        if size > 0x7F:  # noqa: PLR2004 - more bytes follow
+            more = body[position + 1]
+            if more > 0x7F:  # noqa: PLR2004
+                size, position = _more(body, position + 1, size)
+            else:
+                size += (more << 7) - 0x80
+                position += 2
+        else:
+            position += 1
+        if size & 1:
+            return None
+        stamp = body[position + 1]
+        if stamp > 0x7F:  # noqa: PLR2004
+            more = body[position + 2]
+            stamp = _more(body, position + 2, stamp)[0] if more > 0x7F else stamp + (more << 7) - 0x80  # noqa: PLR2004
+        if stamp != last:
+            last, delta = stamp, (stamp >> 1) ^ -(stamp & 1)
+            newest, oldest = max(newest, delta), min(oldest, delta)
+        position += size >> 1
+    is_all = header.record_count <= READ_AT_MOST
+    newest_ms, oldest_ms = newest + header.base_timestamp, oldest + header.base_timestamp
+    if position > len(body) or (is_all and position < len(body)) or oldest_ms < least_ms or newest_ms > most_ms:
+        return None
+    return newest_ms if is_all else max(newest_ms, header.max_timestamp)
 
 
 def _read(body: bytes, header: BatchHeader, least_ms: int, most_ms: int, *, needs_keys: bool) -> RecordsSeen:

@@ -102,11 +102,13 @@ class ShareGroupCoordinator:
             if group is not None and key[1] in group.members:
                 self._remove(group, key[1])
 
-    def heartbeat(self, beat: ShareBeat, topics: Topics, now_ms: int) -> BeatResult:
-        """ShareGroupHeartbeat; `topics` are all that there are."""
+    def heartbeat(self, beat: ShareBeat, topics: Topics, now_ms: int, *, is_taken: bool = False) -> BeatResult:
+        """ShareGroupHeartbeat; `topics` are all that there are, `is_taken` if another's group has the name."""
         refused = _refused(beat)
         if refused is not None:
             return refused
+        if is_taken:
+            return BeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a share group.")
         group = self.groups.get(beat.group_id)
         if group is None and beat.member_epoch == JOIN_EPOCH:
             group = self.groups[beat.group_id] = ShareGroup(beat.group_id)

@@ -86,10 +86,10 @@ class ShareService:
     # -- one name, one group, of one protocol
 
     def is_taken(self, group_id: str, groups: GroupService) -> bool:
-        """Whether a group of another protocol has this name; one without members gives it up."""
+        """Whether a group of another protocol has this name, as in Kafka also one without members."""
         if group_id in self.coordinator.groups:
             return False
-        return not (groups.make_room_for_consumer_group(group_id) and groups.make_room_for_classic_group(group_id))
+        return group_id in groups.coordinator.groups or groups.consumer_group(group_id) is not None
 
     def delete_group(self, group_id: str) -> ErrorCode | None:
         """Delete a share group without members and what it has; None where there is no share group of this name."""

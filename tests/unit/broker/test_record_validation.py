@@ -5,9 +5,16 @@ import random
 
 import pytest
 
+from kclient_quota.broker.log import record_validation
 from kclient_quota.broker.log.log_config import LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.log.record_validation import MOST_INFLATED_BYTES, READ_AT_MOST, READ_WHOLE
+from kclient_quota.broker.log.record_validation import (
+    MOST_INFLATED_BYTES,
+    READ_AT_MOST,
+    READ_WHOLE,
+    UnsoundRecords,
+    see_records,
+)
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.wire.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, compute_crc, parse_header
 from kclient_quota.wire.error_codes import ErrorCode
@@ -159,3 +166,34 @@ def test_a_batch_too_large_to_be_read_in_passing_is_believed():
     assert append(late)[1].error is ErrorCode.INVALID_TIMESTAMP
     many = build_batch([Record(None, timestamp_ms=NOW_MS)] * (READ_AT_MOST + 5))
     assert append(many)[1].error is ErrorCode.NONE
+
+
+def seen(body, count, least_ms, most_ms):
+    header = parse_header(with_body(body, count))
+    try:
+        return see_records(with_body(body, count), header, least_ms, most_ms)
+    except UnsoundRecords as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_read_in_passing_is_read_as_what_is_read_one_by_one(monkeypatch, seed):
+    chance = random.Random(seed)
+    times = [0, 1, 63, 64, 200, 20_000, -1, -70, 3_000_000_000]
+    records = [
+        Record(
+            bytes(chance.choice((0, 1, 50, 60, 130, 20_000))), timestamp_ms=NOW_MS + chance.choice(times[: seed + 3])
+        )
+        for _ in range(READ_WHOLE + 60)
+    ]
+    sound = bytes(build_batch(records)[HEADER_BYTES:])
+    asked = [(sound, len(records)), (sound, len(records) - 1), (sound, len(records) + 1), (sound[:-1], len(records))]
+    for _ in range(200):
+        flipped = bytearray(sound)
+        flipped[chance.randrange(len(sound) // 2, len(sound))] ^= 1 << chance.randrange(8)
+        asked.append((bytes(flipped), len(records)))
+    limits = [(-1 << 62, 1 << 62), (NOW_MS, NOW_MS + 64)]
+    in_passing = [seen(*one, *limit) for one in asked for limit in limits]
+    monkeypatch.setattr(record_validation, "_newest_of_sound", lambda *_: None)
+    assert [seen(*one, *limit) for one in asked for limit in limits] == in_passing
+    assert len({str(one) for one in in_passing}) > 3

@@ -53,10 +53,6 @@ async def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRe
     named = request.subscribed_topic_names or ()
     if not all(context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in named):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if service.is_taken(request.group_id, context.services.get(GroupService)):
-        return ShareGroupHeartbeatResponse(
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a share group."
-        )
     beat = ShareBeat(
         request.group_id,
         request.member_id,
@@ -66,7 +62,8 @@ async def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRe
         f"/{context.client_address}",
         None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
     )
-    result = service.coordinator.heartbeat(beat, context.cluster.directory, context.now_ms)
+    is_taken = service.is_taken(request.group_id, context.services.get(GroupService))
+    result = service.coordinator.heartbeat(beat, context.cluster.directory, context.now_ms, is_taken=is_taken)
     service.after_call()
     return _response(service.coordinator.config_of(request.group_id).heartbeat_interval_ms, result)
 
