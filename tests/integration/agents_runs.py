@@ -32,7 +32,7 @@ def printed(script: str, *told: object) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=150,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
     return json.loads(done.stdout)

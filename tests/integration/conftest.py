@@ -19,7 +19,7 @@ def java():
 
     def run(tool, *arguments):
         command = ["java", "-cp", classes, tool, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -249,7 +249,7 @@ def fairness(bootstrap: str, limit: str) -> dict[str, Any]:
         thread.start()
     for thread in threads:
         thread.join()
-    left = producer.flush(10)
+    left = producer.flush(60)
     producer.close()
     return {"least": min(sent) * 16 / sum(sent), "longest_s": max(longest), "left": left, "sent": sum(sent)}
 

@@ -4,7 +4,7 @@ import time
 
 from confluent_kafka import Producer
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 def until(condition, *consumers, seconds=DEADLINE_S, on_message=None):

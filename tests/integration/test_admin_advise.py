@@ -50,14 +50,16 @@ def test_asked_of_a_cluster(capsys):
 def test_from_live_metrics(capsys, tmp_path):
     from confluent_kafka import Producer
 
-    with EmbeddedBroker(topics={"orders": 1}, metrics_port=0) as broker:
+    # a window that is not over before somebody looks, however long that takes
+    window = {"quota.window.size.seconds": "60"}
+    with EmbeddedBroker(topics={"orders": 1}, metrics_port=0, properties=window) as broker:
         broker.set_quota(client_id="app", producer_byte_rate=10_000_000)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"})
         producer.produce("orders", b"x" * 100_000)
         assert producer.flush(60) == 0
         out = run(capsys, f"--usage={broker.metrics_url}", "--output=json")
         (found,) = [row for row in json.loads(out) if row["entity"] == "{client-id=app} producer_byte_rate"]
-        assert found["peak"] == pytest.approx(10_000, rel=0.1)
+        assert found["peak"] == pytest.approx(100_000 / 600, rel=0.1)
         assert found["quota"] >= 1.25 * found["peak"]
     assert "--usage" in run(capsys, f"--usage={tmp_path}/none", status=2)
 

@@ -67,14 +67,13 @@ async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None
         for _ in range(5):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(consumer.poll(), 0.05)
-        begin = time.monotonic()
-        assert await consumer.consume(1, 0) == []
-        assert time.monotonic() - begin < 10
+        assert await asyncio.wait_for(consumer.consume(1, 0), 60) == []
 
 
 async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: EmbeddedBroker) -> None:
     fill(broker, 10)
     said: list[Any] = []
+    stats: list[str] = []
 
     async def on_assign(consumer: AIOConsumer, partitions: list[TopicPartition]) -> None:
         said.append(consumer is made)
@@ -85,21 +84,22 @@ async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: Embed
         said.append(len(partitions))
         await consumer.commit(asynchronous=False)
 
-    async def on_stats(_text: str) -> None:
-        said.append("stats")
+    async def on_stats(text: str) -> None:
+        stats.append(text)
 
     mine = conf(broker, **{"stats_cb": on_stats, "statistics.interval.ms": 300})
     before = dict(mine)
     made = AIOConsumer(mine)
     assert mine == before
     await made.subscribe(["orders"], on_assign, on_revoke=on_revoke)
-    offsets = [(await made.poll(10)).offset() for _ in range(3)]
+    offsets = [(await made.poll(60)).offset() for _ in range(3)]
     assert offsets == [7, 8, 9]
-    assert await made.poll(0.7) is None
+    deadline = time.monotonic() + 60
+    while not stats:
+        assert time.monotonic() < deadline
+        assert await made.poll(0.1) is None
     await made.close()
-    assert said[:2] == [True, 1]
-    assert "stats" in said
-    assert 1 in said[2:]
+    assert said == [True, 1, 1]
     async with AIOConsumer(conf(broker)) as again:
         (committed,) = await again.committed([TopicPartition("orders", 0)], 60)
     assert committed.offset == 10
@@ -111,7 +111,7 @@ async def test_two_calls_take_turns(broker: EmbeddedBroker) -> None:
         await consumer.subscribe(["orders"])
 
         async def some() -> list[int]:
-            return [(await consumer.poll(10)).offset() for _ in range(30)]
+            return [(await consumer.poll(60)).offset() for _ in range(30)]
 
         first, second = await asyncio.gather(some(), some())
     assert sorted(first + second) == list(range(60))
@@ -129,9 +129,7 @@ async def test_close_may_be_cancelled_and_awaited_again(broker: EmbeddedBroker) 
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    begin = time.monotonic()
-    await consumer.close()
-    assert time.monotonic() - begin < 10
+    await asyncio.wait_for(consumer.close(), 60)
     with pytest.raises(RuntimeError, match="closed"):
         await polling
     with pytest.raises(RuntimeError, match="closed"):
@@ -144,7 +142,7 @@ async def test_close_may_be_cancelled_and_awaited_again(broker: EmbeddedBroker) 
 async def test_an_asyncio_loop_of_consume_and_produce_keeps_its_group(broker: EmbeddedBroker) -> None:
     fill(broker, 60)
     broker.create_topic("copies", 1)
-    broker.set_quota(client_id="copier", producer_byte_rate=5_000)
+    broker.set_quota(client_id="copier", producer_byte_rate=2_500)
     moves: list[str] = []
 
     async def on_assign(_consumer: AIOConsumer, _partitions: list[TopicPartition]) -> None:
@@ -153,7 +151,7 @@ async def test_an_asyncio_loop_of_consume_and_produce_keeps_its_group(broker: Em
     async def on_gone(_consumer: AIOConsumer, _partitions: list[TopicPartition]) -> None:
         moves.append("gone")
 
-    limits = {"max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000}
+    limits = {"max.poll.interval.ms": 12_000, "session.timeout.ms": 12_000}
     consumer = AIOConsumer(conf(broker, **limits))
     await consumer.subscribe(["orders"], on_assign=on_assign, on_revoke=on_gone, on_lost=on_gone)
     producer = AIOProducer(
@@ -161,15 +159,15 @@ async def test_an_asyncio_loop_of_consume_and_produce_keeps_its_group(broker: Em
     )
     copied = 0
     begin = time.monotonic()
-    messages = await consumer.consume(60, 10)
+    messages = await consumer.consume(60, 60)
     while len(messages) < 60:
-        messages += await consumer.consume(60 - len(messages), 5)
-    # One batch, whose copying takes longer than max.poll.interval.ms: thirty kilobytes at five a second, less a burst.
+        messages += await consumer.consume(60 - len(messages), 60)
+    # One batch, whose copying takes longer than max.poll.interval.ms: 35 kilobytes at 2.5 a second, less a burst.
     for message in messages + messages[:10]:
         await producer.produce("copies", message.value())
         copied += 1
     await producer.flush()
-    assert time.monotonic() - begin > 6.5
+    assert time.monotonic() - begin > 12.5
     await consumer.commit(offsets=[TopicPartition("orders", 0, 60)], asynchronous=False)
     assert moves == ["assign"]
     await producer.close()

@@ -54,10 +54,10 @@ async def main():
     got = []
     while len(got) < messages:
         if how == "poll":
-            message = await consumer.poll(20)
+            message = await consumer.poll(60)
             got.append(message.offset())
         else:
-            got += [message.offset() for message in await consumer.consume(messages // 2, 20)]
+            got += [message.offset() for message in await consumer.consume(messages // 2, 60)]
     assert got == list(range(messages)), got
     (committed,) = await consumer.commit(asynchronous=False)
     assert committed.offset == messages
@@ -116,20 +116,20 @@ def unsecured() -> str:
     def encoded(part: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
-    return f"{encoded({'alg': 'none'})}.{encoded({'sub': 'alice', 'exp': time.time() + 60})}."
+    return f"{encoded({'alg': 'none'})}.{encoded({'sub': 'alice', 'exp': time.time() + 600})}."
 
 
 async def test_a_token_that_cannot_be_renewed_is_told_and_what_was_sent_is_received() -> None:
-    """The first tokens last for a second; from then on there is none, until there is again."""
+    """The first token lasts for seconds; when it is to be renewed there is none, until there is again."""
     asked: list[float] = []
     refused: list[float] = []
 
     def gives(_conf: str) -> tuple[str, float]:
         asked.append(time.monotonic())
-        if asked[0] + 1 < time.monotonic() < asked[0] + 3:
+        if len(asked) == 2:
             refused.append(asked[-1])
             raise ValueError("no token")
-        return unsecured(), time.time() + (60 if time.monotonic() > asked[0] + 3 else 1)
+        return unsecured(), time.time() + (3 if len(asked) == 1 else 600)
 
     with EmbeddedBroker(topics={"orders": 1}, oauth=TokenRules(is_unsecured=True)) as cluster:
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -146,14 +146,15 @@ async def test_a_token_that_cannot_be_renewed_is_told_and_what_was_sent_is_recei
         }
         async with AIOConsumer(conf) as consumer:
             await consumer.subscribe(["orders"])
-            first = await consumer.poll(20)
-            deadline = time.monotonic() + 40
-            while (time.monotonic() < asked[0] + 3 or len(asked) < 2) and time.monotonic() < deadline:
+            first = await consumer.poll(60)
+            deadline = time.monotonic() + 60
+            while not refused and time.monotonic() < deadline:
                 failed = await consumer.poll(0.2)
                 assert failed is None or failed.error() is not None
             producer.produce("orders", b"y")
             assert producer.flush(60) == 0
-            while (second := await consumer.poll(20)) is not None and second.error() is not None:
+            deadline = time.monotonic() + 60
+            while (second := await consumer.poll(60)) is not None and second.error() is not None:
                 assert time.monotonic() < deadline
     assert (first.value(), second.value()) == (b"x", b"y")
     assert refused, "the callback was to fail"

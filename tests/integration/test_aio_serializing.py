@@ -84,7 +84,7 @@ async def test_objects_go_round_through_the_asyncio_pair(broker: EmbeddedBroker,
     await consumer.subscribe(["orders"])
     got: list[tuple[str | None, int | None]] = []
     while len(got) < 80:
-        batch = await asyncio.wait_for(consumer.consume(20, 0.5), 20)
+        batch = await asyncio.wait_for(consumer.consume(20, 0.5), 60)
         got += [(message.deserialized_key(), message.deserialized_value()) for message in batch]
     assert got == [(key, number) for number in range(80)]
     assert {state.limit for state in consumer.quota_state().values()} == {rate}
@@ -120,10 +120,11 @@ def test_a_waiting_serializing_producer_keeps_its_consumer_alive(broker: Embedde
 
     broker.set_quota(client_id="app", producer_byte_rate=10_000)
     producer = SerializingProducer[str, int](producer_conf(broker), heartbeat=Beating())
-    for number in range(12):
-        producer.produce("orders", key="k" * 1_000, value=number)
+    deadline = time.monotonic() + 60
+    while len(beats) < 3:
+        assert time.monotonic() < deadline
+        producer.produce("orders", key="k" * 1_000, value=7)
     producer.close()
-    assert len(beats) >= 3
 
 
 def test_errors_are_theirs_and_configuration_errors_ours(broker: EmbeddedBroker) -> None:

@@ -1,6 +1,7 @@
 """Clients that produce to, and read, a topic that is only made by their asking for it, in any compression."""
 
 import asyncio
+import time
 from contextlib import closing
 
 import pytest
@@ -23,7 +24,7 @@ def librdkafka(broker, producer_class=PlainProducer, consumer_class=PlainConsume
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["new"])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     consumer.close()
     return message.value()
 
@@ -48,7 +49,7 @@ def aiokafka(broker):
         async with AIOKafkaConsumer("new", **options) as consumer:
             return (await consumer.getone()).value
 
-    return asyncio.run(asyncio.wait_for(run(), 40))
+    return asyncio.run(asyncio.wait_for(run(), 90))
 
 
 @pytest.mark.parametrize("client", [librdkafka, ours, kafka_python, aiokafka])
@@ -72,8 +73,12 @@ def test_a_subscription_may_come_before_its_topic():
         producer = PlainProducer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce("new", b"x")
         assert producer.flush(60) == 0
-        polled = (consumer.poll(0.2) for _ in range(150))
-        seen = next(message for message in polled if message is not None and not message.error())
+        polled, deadline = iter(lambda: consumer.poll(0.2), "never"), time.monotonic() + 60
+        seen = next(
+            message
+            for message in polled
+            if (message is not None and not message.error()) or time.monotonic() > deadline
+        )
         consumer.close()
         assert seen.value() == b"x"
 
@@ -92,7 +97,7 @@ def test_what_clients_compress_is_found_sound(codec):
             )
         assert plain.flush(60) == 0
         assert set(errors) == {None}
-        asyncio.run(asyncio.wait_for(sent_by_aiokafka(broker, None if codec == "none" else codec), 40))
+        asyncio.run(asyncio.wait_for(sent_by_aiokafka(broker, None if codec == "none" else codec), 90))
         assert broker_end(broker) == 4_000
 
 

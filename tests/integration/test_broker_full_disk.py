@@ -38,7 +38,7 @@ def create(admin, name):
 
 def produced(broker, topic, value):
     errors = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 1500, "log_level": 0})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "retries": 0, "log_level": 0})
     producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
     producer.flush(60)
     return errors[0]
@@ -86,7 +86,7 @@ def reader(broker):
 def values(broker, topic, offset=0):
     consumer, found = reader(broker), []
     consumer.assign([TopicPartition(topic, 0, offset)])
-    while (message := consumer.poll(20)) is not None:
+    while (message := consumer.poll(60)) is not None:
         if message.error():
             code = message.error().code()
             consumer.close()

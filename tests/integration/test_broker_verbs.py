@@ -1,5 +1,6 @@
 """What a test may do to the embedded broker: break it, restart it, throttle it, watch it, keep it, talk TLS to it."""
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -39,7 +40,7 @@ def produce(cluster, count=1, partition=0, **conf):
 
 
 def test_it_starts_and_stops_and_leaves_nothing():
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     with EmbeddedBroker(topics={"t": 1}):
         pass
     for _ in range(5):
@@ -50,7 +51,7 @@ def test_it_starts_and_stops_and_leaves_nothing():
         broker.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((address[0], int(address[1])))
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= before
 
 
 def test_it_may_be_started_again_after_it_was_closed():
@@ -144,7 +145,7 @@ def test_a_throttle_may_be_injected_for_one_client():
         began = time.monotonic()
         assert produce(cluster, 2, **conf, **{"client.id": "app"}) == [None, None]
         assert heard[0] == 0.7
-        assert 0.6 < time.monotonic() - began < 10
+        assert 0.6 < time.monotonic() - began < 60
 
 
 def test_requests_may_be_seen_answered_or_broken():
@@ -187,8 +188,16 @@ def test_connections_may_be_cut_by_client_id():
             )
             producers[name].produce("t", b"x")
             assert producers[name].flush(60) == 0
-        assert cluster.kill_connections("a") >= 1
-        assert cluster.kill_connections("a") == 0
+
+        async def cut_twice():  # within a few turns of the broker's, in which nobody connects again
+            first = cluster._running().kill_connections("a")
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return first, cluster._running().kill_connections("a")
+
+        first, second = cluster._await(cut_twice())
+        assert first >= 1
+        assert second == 0
         for producer in producers.values():
             producer.produce("t", b"x")
             assert producer.flush(60) == 0
@@ -198,8 +207,9 @@ def test_connections_may_be_cut_by_client_id():
 def test_a_killed_connection_in_mid_throttle_reconnects_and_is_still_over_its_quota():
     with EmbeddedBroker(topics={"t": 1}) as cluster:
         cluster.set_quota(client_id="app", producer_byte_rate=5_000)
-        conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app", "linger.ms": 100}
-        producer = Producer({**conf, "reconnect.backoff.ms": 10})
+        conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "app"}
+        batch = {"linger.ms": 60_000, "batch.num.messages": 60}
+        producer = Producer({**conf, **batch, "reconnect.backoff.ms": 10})
         for _ in range(60):
             producer.produce("t", b"x" * 1000)
         assert producer.flush(60) == 0
@@ -243,13 +253,19 @@ def test_a_stopped_broker_is_led_for_by_its_replica():
 
 
 def test_metrics_by_kafkas_names_also_as_a_prometheus_page():
-    with EmbeddedBroker(topics={"t": 1}, metrics_port=0) as cluster:
+    # windows of a minute: what was sent counts for ten, however long it takes to look at it
+    window = {"quota.window.size.seconds": "60"}
+    with EmbeddedBroker(topics={"t": 1}, metrics_port=0, properties=window) as cluster:
         cluster.set_quota(client_id="app", producer_byte_rate=1_000_000)
         produce(cluster, 3, **{"client.id": "app"})
+        until = time.monotonic() + 60
+        while cluster.metrics()[1, "socket-server-metrics", "connection-count", ""]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
         metrics = cluster.metrics()
         rate = metrics[1, "Produce", "byte-rate", "user=,client-id=app"]
         sizes = sum(seen.size_bytes for seen in cluster.requests if seen.api_key == PRODUCE)
-        assert rate == pytest.approx(sizes / 10.5, rel=0.1)
+        assert rate == pytest.approx(sizes / 630, rel=0.1)
         assert metrics[1, "socket-server-metrics", "request-total", ""] == len(cluster.requests)
         with urllib.request.urlopen(cluster.metrics_url) as answer:
             page = answer.read().decode()
@@ -352,16 +368,16 @@ def test_the_command_serves_until_it_is_interrupted(ending):
         assert producer.flush(60) == 0
         assert heard
         process.send_signal(ending)
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read() == ""
 
 
 def test_the_command_takes_a_manner():
     with _run("--manner", "managed") as process:
         servers = process.stdout.readline().strip().removeprefix("bootstrap.servers=")
-        denied = discover_limit({"bootstrap.servers": servers}, None, "app", 5_000).denied
+        denied = discover_limit({"bootstrap.servers": servers}, None, "app", 60_000).denied
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
     assert "CLUSTER_AUTHORIZATION_FAILED" in denied
 
 

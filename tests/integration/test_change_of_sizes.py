@@ -62,7 +62,7 @@ def interrupted_at(line: int, change: Any) -> bool:
 
 
 def read(consumer: Consumer, seen: dict[int, list[int]], count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while sum(map(len, seen.values())) < count and time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None:

@@ -153,7 +153,7 @@ async def test_the_asyncio_pair_pushes_metrics_of_the_applications_too(cluster):
         AIOConsumer({**conf, "client.id": "aio-c", "group.id": "g"}) as consumer,
     ):
         for client in (producer, consumer):
-            assert await client.client_instance_id(5) is not None
+            assert await client.client_instance_id(60) is not None
             client.register_metric_for_subscription(MetricName("orders", "shop-metrics"), lambda: 5)
         for client_id in ("aio-p", "aio-c"):
             assert await asyncio.to_thread(wait_until, lambda of=client_id: names(cluster, of) == {"shop.orders"})
@@ -166,7 +166,7 @@ def requests(cluster, api_key):
 
 def test_an_id_is_given_before_anything_is_pushed_and_stays(cluster):
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
-        first = producer.client_instance_id(5)
+        first = producer.client_instance_id(60)
         assert first is not None
         cluster.set_client_metrics("all", interval_ms=100)
         assert producer.client_instance_id(0) == first
@@ -241,8 +241,8 @@ def test_a_process_that_closes_nothing_says_good_bye_all_the_same(cluster):
     script = f"""
 from kclient_quota import Producer
 producer = Producer({{"bootstrap.servers": "{cluster.bootstrap_servers}", "client.id": "script"}})
-assert producer.client_instance_id(10)
+assert producer.client_instance_id(60)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
     assert wait_until(lambda: pushes(cluster, "script"))
     assert [push.terminating for push in pushes(cluster, "script")] == [True]

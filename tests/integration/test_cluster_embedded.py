@@ -43,13 +43,13 @@ def test_quotas(conf):
 
 def test_limits(cluster, conf):
     cluster.set_quota(client_id="orders", producer_byte_rate=51_200)
-    limits = discover_limit(conf, None, "orders", 2000)
+    limits = discover_limit(conf, None, "orders", 60_000)
     assert (limits.denied, limits.producer_byte_rate, limits.decided_by) == (None, 51_200, "{client-id=orders}")
     assert (limits.samples, limits.window_ms) == (11, 1000)
     with ClusterClient(conf, SYSTEM_CLOCK) as client:
         everyone = ClientQuotaEntity.of(user=DEFAULT)
         alter_client_quotas(client, [(everyone, {"producer_byte_rate": 10_000.0})])
-    assert discover_limit(conf, None, "orders", 2000).deciding == {"producer_byte_rate": everyone}
+    assert discover_limit(conf, None, "orders", 60_000).deciding == {"producer_byte_rate": everyone}
 
 
 def test_a_controller_that_was_killed_is_replaced_by_the_next(cluster, conf):
@@ -57,7 +57,7 @@ def test_a_controller_that_was_killed_is_replaced_by_the_next(cluster, conf):
     with ClusterClient(conf, SYSTEM_CLOCK) as client:
         alter_client_quotas(client, [(alice, {"producer_byte_rate": 5.0})])
         cluster.stop_broker(1)
-        (result,) = alter_client_quotas(client, [(alice, {"producer_byte_rate": 6.0})], timeout_ms=10_000)
+        (result,) = alter_client_quotas(client, [(alice, {"producer_byte_rate": 6.0})], timeout_ms=60_000)
         assert result.error_code == 0
         assert describe_client_quotas(client) == [(alice, {"producer_byte_rate": 6.0})]
     assert {seen.broker_id for seen in cluster.requests if seen.api_name == "AlterClientQuotas"} == {1, 2}

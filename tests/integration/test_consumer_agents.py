@@ -87,10 +87,10 @@ consumer.assign([TopicPartition("orders", 0, 0)])
 got = []
 while len(got) < messages:
     if how == "poll":
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         got.append(message.offset())
     else:
-        got += [message.offset() for message in consumer.consume(messages // 2, 20)]
+        got += [message.offset() for message in consumer.consume(messages // 2, 60)]
 assert got == list(range(messages))
 consumer.commit(asynchronous=False)
 consumer.close()

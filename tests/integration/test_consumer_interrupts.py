@@ -35,7 +35,7 @@ consumer = Consumer(conf)
 consumer.assign([TopicPartition("numbers", number, 0) for number in range(partitions)])
 seen = {number: [] for number in range(partitions)}
 interrupts = 0
-end = time.monotonic() + 100
+end = time.monotonic() + 140
 while interrupts < wanted or sum(map(len, seen.values())) < each * partitions:
     assert time.monotonic() < end, (interrupts, {number: len(found) for number, found in seen.items()})
     if all(len(found) == each for found in seen.values()):
@@ -82,7 +82,7 @@ def test_interrupts_lose_nothing_and_double_nothing(broker: EmbeddedBroker, how:
         assert producer.flush(60) == 0
     told: list[Any] = [broker.bootstrap_servers, limit, how, INTERRUPTS, each, PARTITIONS]
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True, check=False, timeout=150
+        [sys.executable, "-c", SCRIPT, json.dumps(told)], capture_output=True, text=True, check=False, timeout=160
     )
     assert done.returncode == 0, done.stderr[-3_000:]
     interrupts, is_whole = json.loads(done.stdout)

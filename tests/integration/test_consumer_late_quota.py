@@ -125,7 +125,7 @@ def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy
     first.until(lambda: first.received >= 30)
     first.quota.limit = 6_000_000
     first.until(lambda: first.consumer._fetcher is not None)
-    first.quota.limit = second.quota.limit = 1_500_000
+    first.quota.limit = second.quota.limit = 300_000
     seen: dict[int, set[int]] = {number: set(range(first.next[number])) for number in range(PARTITIONS)}
     second.consumer.subscribe(["orders"])
     deadline = time.monotonic() + 120

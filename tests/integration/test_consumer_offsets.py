@@ -60,7 +60,7 @@ def committed(broker: EmbeddedBroker, topic: str, partition: int = 0) -> int:
         consumer.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -229,7 +229,7 @@ def test_a_full_buffer_pauses_fetching_and_loses_nothing(
 
 
 def test_a_revocation_stores_what_was_received_and_drops_what_is_held(broker: EmbeddedBroker, topic: str) -> None:
-    conf = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}
+    conf = {"session.timeout.ms": 15_000, "max.poll.interval.ms": 15_000}
     consumer = consumer_of(broker, topic, **conf)
     heard: list[tuple[str, int, int]] = []
 
@@ -254,14 +254,14 @@ def test_a_revocation_stores_what_was_received_and_drops_what_is_held(broker: Em
 def test_two_consumers_of_a_group_get_every_message_once_when_the_second_joins(
     broker: EmbeddedBroker, topic: str
 ) -> None:
-    conf = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000, "consumer_byte_rate": 3_000}
+    conf = {"session.timeout.ms": 15_000, "max.poll.interval.ms": 15_000, "consumer_byte_rate": 3_000}
     first = consumer_of(broker, topic, **conf)
     first.subscribe([topic])
     got = [(m.partition(), m.offset()) for m in receive(first, 20)]
     hold(first, 1)
     second = consumer_of(broker, topic, **conf)
     second.subscribe([topic])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(got) < 200:
         assert time.monotonic() < deadline
         for consumer in (first, second):
@@ -311,7 +311,7 @@ time.sleep(600)
     again = consumer_of(broker, topic, **{"session.timeout.ms": 6_000})
     again.subscribe([topic])
     seen = set(received)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while len(seen) < 200:
         assert time.monotonic() < deadline, f"{200 - len(seen)} messages are lost"
         message = again.poll(0.5)
@@ -329,7 +329,7 @@ def test_send_offsets_to_transaction_speaks_of_what_was_received(broker: Embedde
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.send_offsets_to_transaction(
-        consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 10
+        consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
     )
     producer.commit_transaction(60)
     consumer.close()

@@ -44,6 +44,7 @@ def echo():
     yield server.getsockname()[1]
     server.shutdown(socket.SHUT_RDWR)
     server.close()
+    thread.join(60)
     for one in accepted:
         one.close()
 
@@ -89,20 +90,20 @@ def test_a_round_trip_takes_the_sum_of_both_delays(proxy, client, to_broker_ms, 
     proxy.delay(to_broker_ms=to_broker_ms, to_client_ms=to_client_ms)
     began = time.monotonic()
     assert send_and_read(client, b"ping") == b"ping"
-    assert 0.1 <= time.monotonic() - began < 10
+    assert 0.1 <= time.monotonic() - began < 60
     proxy.delay()
     assert send_and_read(client, b"pong") == b"pong"
 
 
 def test_a_delay_does_not_limit_bandwidth_and_keeps_the_order(proxy, client):
-    proxy.delay(to_broker_ms=100, to_client_ms=100)
+    proxy.delay(to_broker_ms=250, to_client_ms=250)
     data = b"".join(number.to_bytes(4, "big") for number in range(2_000_000))
     began = time.monotonic()
     sender = threading.Thread(target=client.sendall, args=(data,))
     sender.start()
     assert read(client, len(data)) == data
     sender.join()
-    assert time.monotonic() - began < 20, "8 MB at 64 kB a round trip of 0.2 s would take 24 s"
+    assert time.monotonic() - began < 50, "8 MB at 64 kB a round trip of 0.5 s would take 61 s"
 
 
 def test_what_is_delayed_still_arrives_before_the_end(proxy, client):
@@ -129,7 +130,7 @@ def test_a_stall_holds_everything_and_lets_it_go(proxy, client):
     client.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.recv(1)
-    client.settimeout(10)
+    client.settimeout(60)
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as late:
         late.sendall(b"late")
         proxy.resume()
@@ -153,7 +154,7 @@ def test_some_are_stalled_and_all_arrive_in_order(proxy, client):
     began = time.monotonic()
     for number in range(20):
         assert send_and_read(client, bytes([number])) == bytes([number])
-    assert 0.5 < time.monotonic() - began < 30
+    assert 0.5 < time.monotonic() - began < 60
 
 
 def test_refusing_and_taking_again(proxy):

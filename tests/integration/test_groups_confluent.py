@@ -28,7 +28,7 @@ def consumer(broker, **config):
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "g",
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 45_000,
             "heartbeat.interval.ms": 100,
             "enable.auto.commit": False,
             **{key.replace("_", "."): value for key, value in config.items()},
@@ -119,24 +119,29 @@ def test_a_member_that_falls_silent_loses_its_partitions(broker):
         consumer(broker, session_timeout_ms=1000, client_id="silent") as second,
     ):
         until(lambda _: len(assigned(first)) == len(assigned(second)) == 2, first, second)
-        broker.control(None, lambda seen: IGNORE if seen.client_id == "silent" else None, times=None)
         started = time.monotonic()
+        broker.control(None, lambda seen: IGNORE if seen.client_id == "silent" else None, times=None)
         until(lambda _: len(assigned(first)) == 4, first)
-        assert 0.5 < time.monotonic() - started < 15
+        assert time.monotonic() - started > 0.5
         broker.clear_controls()
         broker.kill_connections("silent")
+
+
+def serve(condition, *consumers):
+    """As `until`, but whoever is told that it has not polled in time may be told so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        for each in consumers:
+            each.poll(0.02)
 
 
 def test_a_member_that_does_not_poll_leaves_and_may_come_back(broker):
     limits = {"max_poll_interval_ms": 1000, "session_timeout_ms": 1000}
     with consumer(broker) as first, consumer(broker, **limits) as second:
-        until(lambda _: len(assigned(first)) == len(assigned(second)) == 2, first, second)
-        until(lambda _: len(assigned(first)) == 4, first)
-        deadline = time.monotonic() + DEADLINE_S
-        while len(assigned(second)) != 2:
-            assert time.monotonic() < deadline
-            first.poll(0.02)
-            second.poll(0.02)
+        serve(lambda: len(assigned(first)) == len(assigned(second)) == 2, first, second)
+        serve(lambda: len(assigned(first)) == 4, first)
+        serve(lambda: len(assigned(second)) == 2, first, second)
 
 
 def test_committing_as_somebody_who_is_no_member_is_refused(broker):

@@ -54,7 +54,9 @@ def test_java_resumes_in_its_group(broker, java, protocol):
 
 def test_java_writes_in_transactions(broker, java):
     servers = broker.bootstrap_servers
-    open_one = Producer({"bootstrap.servers": servers, "transactional.id": "x", "log_level": 0})
+    open_one = Producer(
+        {"bootstrap.servers": servers, "transactional.id": "x", "transaction.timeout.ms": 600_000, "log_level": 0}
+    )
     open_one.init_transactions(60)
     open_one.begin_transaction()
     open_one.produce("t", b"aborted", partition=0)
