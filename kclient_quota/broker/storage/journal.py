@@ -8,6 +8,7 @@ is written twice: a damaged line is passed over and named in the log. A last lin
 import json
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,40 @@ Key = tuple[str | int | None, ...]
 MIN_STALE_LINES = 1000
 MIN_STALE_BYTES = 1 << 20
 _STALE_SIZES = 4
+_AT_ONCE = 100
+"""How many values are written anew with every change."""
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """The new file, what is to be copied into it, and how far that has come."""
+
+    file: AppendedFile
+    keys: list[Key]
+    copied: int = 0
+    is_asked: bool = False
+    is_synced: bool = False
+    error: OSError | None = None
+
+    def next(self) -> list[Key]:
+        """What is copied next."""
+        part = self.keys[self.copied : self.copied + _AT_ONCE]
+        self.copied += len(part)
+        return part
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether everything is."""
+        return self.copied == len(self.keys)
+
+    def sync(self) -> None:
+        """Wait until most of it is on the disk itself, so that the rest takes no time."""
+        try:
+            self.file.sync()
+            self.is_synced = True
+        except OSError as error:
+            self.error = error
 
 
 class Journal:
@@ -31,7 +65,7 @@ class Journal:
         disk: where it is.
         syncs: whether every change waits for the disk itself.
         stale_bytes: it is not rewritten before it is larger by so much than four times what counts of it: to rewrite
-            what is large takes its time.
+            what is large takes its time. That is done by and by, a hundred values with each change.
         later: what is to be done while others go on; at once unless this says when.
 
     Attributes:
@@ -53,7 +87,8 @@ class Journal:
         self._path = path
         self._disk = disk or Disk()
         self._syncs = syncs
-        self._later = later or at_once
+        self._later: Later = at_once
+        self._rewriting: _Rewriting | None = None
         self._values: dict[Key, Any] = {}
         self._lines = 0
         self._stale_bytes = stale_bytes
@@ -66,6 +101,7 @@ class Journal:
         except ConfigError:
             self._file.close()
             raise
+        self._later = later or at_once
 
     def get(self, *key: str | int | None) -> Any:
         """The value of a key, or None."""
@@ -100,7 +136,9 @@ class Journal:
                 self._file.cut(before)
                 raise
         self._take(key, value, len(lines) if twice else 2 * len(lines))
-        if self._lines > 2 * len(self._values) + MIN_STALE_LINES and self._file.size > self._stale_size:
+        if self._rewriting is not None:
+            self._rewrite_some(self._rewriting, lines)
+        elif self._lines > 2 * len(self._values) + MIN_STALE_LINES and self._file.size > self._stale_size:
             self._rewrite()
 
     def _take(self, key: Key, value: Any, size: int) -> None:
@@ -131,6 +169,8 @@ class Journal:
 
     def close(self) -> None:
         """Sync and let go of the file."""
+        if self._rewriting is not None:
+            self._rewriting.file.discard()
         self._file.close()
 
     def _load(self) -> None:
@@ -150,30 +190,57 @@ class Journal:
         self._file.cut(whole)
         if lines and not is_checked:
             self._rewrite()
+            while self._rewriting is not None:
+                self._rewrite_some(self._rewriting, b"")
 
     def _rewrite(self) -> None:
-        """Write what still counts into a new file; where that fails, the old one goes on."""
+        """Begin to write what still counts into a new file; every further change writes some of it, and itself."""
         fresh = self._path.with_suffix(".new")
         try:
             self._disk.unlink(fresh)
             file = AppendedFile(fresh, self._disk)
-            try:
-                file.append(b"".join(_lines(key, value, twice=True) for key, value in self._values.items()))
-                file.sync()
-                self._disk.replace(fresh, self._path)
-            except OSError:
-                file.close()
-                raise
         except OSError as error:
-            _LOG.warning("%s: could not be made smaller (%s)", self._path, error)
-            self._lines = len(self._values)
+            self._not_smaller(error)
             return
-        former, self._file = self._file, file
+        self._rewriting = _Rewriting(file, list(self._values))
+        self._rewrite_some(self._rewriting, b"")
+
+    def _rewrite_some(self, rewriting: "_Rewriting", lines: bytes) -> None:
+        """Write what has changed and the next of what has not; where that fails, the old file goes on."""
+        try:
+            if rewriting.error is not None:
+                raise rewriting.error
+            keys = [key for key in rewriting.next() if key in self._values]
+            rewriting.file.append(lines + b"".join(_lines(key, self._values[key], twice=True) for key in keys))
+            if rewriting.is_copied and not rewriting.is_asked:
+                rewriting.is_asked = True
+                self._later(rewriting.sync)
+            if rewriting.is_synced:
+                self._swap(rewriting.file)
+        except OSError as error:
+            if self._rewriting is not rewriting:
+                raise  # it is in its place, but the disk itself may not know
+            self._give_up(rewriting)
+            self._not_smaller(error)
+
+    def _swap(self, file: AppendedFile) -> None:
+        """Let the new file take the old one's place; little of it is not on the disk yet."""
+        file.sync()
+        self._disk.replace(self._path.with_suffix(".new"), self._path)
+        former, self._file, self._rewriting = self._file, file, None
         self._lines = len(self._values)
         # what may be waiting for it comes first
         self._later(former.discard)
         if self._syncs:
             self._disk.sync_directory(self._path.parent)
+
+    def _give_up(self, rewriting: "_Rewriting") -> None:
+        self._rewriting = None
+        self._later(rewriting.file.discard)
+
+    def _not_smaller(self, error: OSError) -> None:
+        _LOG.warning("%s: could not be made smaller (%s)", self._path, error)
+        self._lines = len(self._values)
 
 
 def _lines(key: Key, value: Any, *, twice: bool) -> bytes:

@@ -28,7 +28,7 @@ from kclient_quota.broker.transactions.transaction_coordinator import (
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import ABORT, COMMIT, control_batch
 
-AT_ONCE = 100
+AT_ONCE = 50
 """How many markers or positions are written, and transactions ended, before others have their turn."""
 EXPIRATION_MS = 604_800_000
 """Kafka's default of `transactional.id.expiration.ms`."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import threading
 from uuid import UUID
 
@@ -903,3 +904,60 @@ def test_topics_of_earlier_formats_are_read(tmp_path):
         life.cluster.changed("topic", "t")
         life.cluster.save()
         life.storage.close()
+
+
+def test_a_journal_is_rewritten_by_and_by_and_is_whole_at_every_moment(tmp_path):
+    path, waiting, chance = tmp_path / "j", [], random.Random(3)
+    journal = Journal(path, disk := Replacing(), stale_bytes=0, later=waiting.append)
+    truth, written = {}, []
+
+    def change(key, value):
+        before = sum(file.stat().st_size for file in tmp_path.iterdir())
+        journal.set("offset", key, value=value, twice=False)
+        truth["offset", key] = value
+        written.append(sum(file.stat().st_size for file in tmp_path.iterdir()) - before)
+
+    for number in range(9 * MIN_STALE_LINES):
+        change(number % MIN_STALE_LINES, [number])
+        if (tmp_path / "j.new").exists():
+            break
+    while not disk.count:
+        change(chance.randrange(2 * MIN_STALE_LINES), chance.choice([None, [-len(written)]]))
+        if len(written) % 50 == 0:
+            copy = tmp_path.with_name("copy")
+            copy.write_bytes(path.read_bytes())
+            assert dict(Journal(copy).items()) == {key: value for key, value in truth.items() if value is not None}
+        if waiting and chance.random() < 0.1:
+            waiting.pop()()
+    assert max(written) < 102 * 2 * 100, "a hundred values and the change itself"
+    assert not journal.damaged_lines
+    assert dict(journal.items()) == dict(Journal(path).items())
+    for number in range(100):
+        change(number, [number])
+    for work in waiting:
+        work()
+    journal.close()
+    assert dict(Journal(path).items()) == {key: value for key, value in truth.items() if value is not None}
+
+
+def test_a_journal_that_cannot_be_rewritten_goes_on(tmp_path, caplog):
+    path = tmp_path / "j"
+    journal = Journal(path, disk := Refusing(), stale_bytes=0)
+    for number in range(9 * MIN_STALE_LINES):
+        journal.set("offset", number % MIN_STALE_LINES, value=number, twice=False)
+        disk.refuses = (tmp_path / "j.new").exists()
+    assert "could not be made smaller" in caplog.text
+    disk.refuses = False
+    journal.close()
+    assert len(dict(Journal(path).items())) == MIN_STALE_LINES
+
+
+class Refusing(Disk):
+    """Does not sync the file that would take another's place."""
+
+    refuses = False
+
+    def sync(self, fd):
+        if self.refuses:
+            raise OSError(5, "Input/output error")
+        super().sync(fd)

@@ -17,7 +17,7 @@ What happens to transactions can be read in `__transaction_state`, which is made
 looked for. With a data directory a restart keeps transactional ids, epochs and open transactions: their producers go
 on, and what was being ended is ended.
 A transactional id of which nothing was heard for `transactional.id.expiration.ms` is forgotten, as Kafka does it.
-The end of a transaction over very many partitions is written a hundred at a time, others having their turns; who asks
+The end of a transaction over very many partitions is written fifty at a time, others having their turns; who asks
 for it again meanwhile is told CONCURRENT_TRANSACTIONS, as in Kafka.
 Gaps: no two-phase commit (KIP-939: InitProducerId v6, not in 4.3.1 either).
 """
