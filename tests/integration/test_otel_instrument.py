@@ -68,7 +68,7 @@ def of(found, name, **attributes):
 
 
 def consume(consumer, count):
-    messages, end = [], time.monotonic() + 30
+    messages, end = [], time.monotonic() + 60
     while len(messages) < count and time.monotonic() < end:
         message = consumer.poll(0.2)
         if message is not None:
@@ -79,13 +79,15 @@ def consume(consumer, count):
 def test_metrics_of_clients_made_before_and_after(conf, instrumented):
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
-    producer = Producer(conf)
+    producer = Producer({**conf, "linger.ms": 60_000})  # nothing leaves before flush()
     instrumented(provider)
-    for _ in range(100):
+    for number in range(100):
         producer.produce("orders", b"x" * 1_000)
-    found = collected(reader)
-    assert of(found, "kafka.producer.queue.messages", **{"messaging.client.id": "shop"}) == len(producer) > 0
-    producer.flush(60)
+        if number == 9:
+            found = collected(reader)
+            assert of(found, "kafka.producer.queue.messages", **{"messaging.client.id": "shop"}) == len(producer) == 10
+        if number % 10 == 9:
+            assert producer.flush(60) == 0
     consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
     consume(consumer, 40)
@@ -127,10 +129,10 @@ def test_the_official_exporter_takes_them_to_a_collector(conf, instrumented):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, Producer(conf):
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        exporter = OTLPMetricExporter(f"http://127.0.0.1:{server.server_port}/v1/metrics")
+        exporter = OTLPMetricExporter(f"http://127.0.0.1:{server.server_port}/v1/metrics", timeout=60)
         provider = MeterProvider([PeriodicExportingMetricReader(exporter, 60_000)], shutdown_on_exit=False)
         instrumented(provider)
-        assert provider.force_flush()
+        assert provider.force_flush(60_000)
         provider.shutdown()
         server.shutdown()
     assert arrived.is_set()

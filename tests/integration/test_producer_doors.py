@@ -16,6 +16,7 @@ from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.metrics import MetricName
 from tests.integration.made_producers import made
+from tests.read_committed import committed
 
 PRODUCE = 0
 
@@ -68,7 +69,7 @@ def test_interceptors_see_every_record_gated_or_not(broker: EmbeddedBroker, more
 def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker) -> None:
     watching = Watching()
     producer = made(conf(broker, **{"interceptor.classes": [watching], "quota.backoff": "raise"}))
-    broker.throttle_next(PRODUCE, 60_000)
+    broker.throttle_next(PRODUCE, 3_600_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -78,26 +79,30 @@ def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker)
 
 
 def test_a_waiting_produce_keeps_a_consumer_alive(broker: EmbeddedBroker) -> None:
+    class EnoughError(Exception):
+        pass
+
     class Beating:
-        beats = 0
+        left = 10**9
 
         def keep_alive(self) -> None:
-            self.beats += 1
+            self.left -= 1
+            if not self.left:
+                raise EnoughError
 
     consumer = Beating()
-    producer = made(conf(broker, **{"max.block.ms": 1_000}), heartbeat=consumer)
-    broker.throttle_next(PRODUCE, 60_000)
+    producer = made(conf(broker, **{"max.block.ms": 60_000}), heartbeat=consumer)
+    broker.throttle_next(PRODUCE, 3_600_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
-    before = consumer.beats
-    with pytest.raises(QuotaThrottledError):
+    consumer.left = 5
+    with pytest.raises(EnoughError):
         producer.produce("orders", b"y")
-    assert consumer.beats - before >= 5
-    before = consumer.beats
     confluent_kafka.Producer.produce(producer, "orders", b"z")
-    assert producer.flush(0.5) == 1
-    assert consumer.beats - before >= 3
+    consumer.left = 5
+    with pytest.raises(EnoughError):
+        producer.flush(60)
 
 
 @pytest.mark.parametrize("consumer_class", [confluent_kafka.Consumer, Consumer], ids=["plain", "ours"])
@@ -106,13 +111,13 @@ def test_a_consumer_outlives_its_poll_interval_while_produce_waits(
 ) -> None:
     broker.create_topic("source", 1)
     group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "copy", "auto.offset.reset": "earliest"}
-    consumer = consumer_class({**group, "max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000})
+    consumer = consumer_class({**group, "max.poll.interval.ms": 10_000, "session.timeout.ms": 10_000})
     consumer.subscribe(["source"])
     deadline = time.monotonic() + 60
     while not consumer.assignment() and time.monotonic() < deadline:
         consumer.poll(0.2)
-    producer = made(conf(broker, **{"max.block.ms": 8_000}), heartbeat=consumer)
-    broker.throttle_next(PRODUCE, 60_000)
+    producer = made(conf(broker, **{"max.block.ms": 12_000}), heartbeat=consumer)
+    broker.throttle_next(PRODUCE, 3_600_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -147,7 +152,7 @@ def test_headers_keys_and_text_arrive_as_given(broker: EmbeddedBroker) -> None:
     producer.close()
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "r"})
     consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-    message = consumer.poll(5)
+    message = consumer.poll(60)
     consumer.close()
     assert message is not None
     assert (message.value(), message.key()) == ("wärt".encode(), "schlüssel".encode())
@@ -168,7 +173,7 @@ def test_the_default_delivery_callback_hears_of_every_message(broker: EmbeddedBr
 
 def test_errors_only_still_lets_deliveries_be_followed(broker: EmbeddedBroker) -> None:
     heard: list[Any] = []
-    only = {"delivery.report.only.error": True, "producer_byte_rate": 100_000, "max.block.ms": 5_000}
+    only = {"delivery.report.only.error": True, "producer_byte_rate": 100_000, "max.block.ms": 60_000}
     producer = made(conf(broker, **only))
     for _ in range(150):
         producer.produce("orders", b"x" * 1_000, on_delivery=lambda error, message: heard.append(error))
@@ -200,7 +205,7 @@ def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: 
 
 def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: EmbeddedBroker) -> None:
     producer = made(conf(broker, **{"max.block.ms": 300}))
-    broker.throttle_next(PRODUCE, 60_000)
+    broker.throttle_next(PRODUCE, 3_600_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -214,7 +219,7 @@ def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: Embe
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(3)
+    thread.join(60)
     assert not thread.is_alive()
     assert len(refused) == 1
     producer.close()
@@ -225,12 +230,12 @@ def test_the_time_spent_waiting_is_counted(broker: EmbeddedBroker) -> None:
     name = MetricName("quota-wait-time-total", "producer-metrics", (("client-id", "app"),))
     assert producer.metrics()[name] == 0
     begin = time.monotonic()
-    while time.monotonic() - begin < 1.0:
+    while producer.metrics()[name] <= 100:
+        assert time.monotonic() - begin < 60
         producer.produce("orders", b"x" * 1_000)
-    took_ms = (time.monotonic() - begin) * 1_000
+    waited_ms = producer.metrics()[name]
+    assert waited_ms <= (time.monotonic() - begin) * 1_000 + 1, "in whole milliseconds"
     producer.purge()
-    # Nearly all of it is waiting, in whole milliseconds, but for a burst at first and what a busy machine takes.
-    assert 100 < producer.metrics()[name] <= took_ms + 1
 
 
 def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> None:
@@ -239,9 +244,11 @@ def test_a_dropped_producer_leaves_no_thread_behind(broker: EmbeddedBroker) -> N
     assert set(threading.enumerate()) - before
     alive = weakref.ref(producer)
     del producer
-    gc.collect()
-    assert alive() is None
     deadline = time.monotonic() + 60
+    while alive() is not None:  # its thread may have hold of it for a moment
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.01)
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert set(threading.enumerate()) <= before
@@ -259,9 +266,4 @@ def test_transactions_go_through_the_gate(broker: EmbeddedBroker) -> None:
         else:
             producer.commit_transaction(60)
     producer.close()
-    group = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "r", "isolation.level": "read_committed"}
-    consumer = confluent_kafka.Consumer(group)
-    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-    seen = len([message for message in consumer.consume(1_000, 3) if message.error() is None])
-    consumer.close()
-    assert seen == 100
+    assert len(committed(broker, "orders")) == 100

@@ -49,7 +49,7 @@ def stored(broker: EmbeddedBroker, topic: str) -> list[bytes]:
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         while True:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             if message.error() is not None:
                 return found

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,9 +26,10 @@ def slow(broker: EmbeddedBroker, **more: Any) -> Producer:
     return made({**servers, "producer_byte_rate": SLOW, **more})
 
 
-def produce_for(producer: Producer, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def produce_until_it_has_waited(producer: Producer) -> None:
+    before, end = producer.metric("quota-wait-time-total"), time.monotonic() + 60
+    while producer.metric("quota-wait-time-total") < before + 100:
+        assert time.monotonic() < end
         producer.produce("orders", b"x" * 1_000)
 
 
@@ -35,11 +37,11 @@ def test_waiting_in_an_event_loop_is_warned_of_once_and_elsewhere_not(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = slow(broker)
-    produce_for(producer, 0.7)
+    produce_until_it_has_waited(producer)
     assert "event loop" not in caplog.text
 
     async def careless() -> None:
-        produce_for(producer, 0.7)
+        produce_until_it_has_waited(producer)
 
     asyncio.run(careless())
     (warned,) = [record for record in caplog.records if "event loop" in record.getMessage()]
@@ -53,12 +55,26 @@ def test_a_long_wait_is_told_when_it_is_long_and_when_it_ends(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kclient_quota")
+
+    class EnoughError(Exception):
+        pass
+
+    began: list[float] = []
+
+    def beat() -> None:
+        began.append(time.monotonic())
+        if "goes on waiting" in caplog.text and began[-1] - began[0] > 1.6:
+            raise EnoughError
+
     producer = slow(broker)
-    broker.throttle_next(0, 3_000)
+    broker.throttle_next(0, HOUR_MS)
     producer.produce("orders", b"first")
     assert producer.flush(60) == 0
     caplog.clear()
-    producer.produce("orders", b"x" * 1_000)
+    producer._heartbeat = beat
+    with pytest.raises(EnoughError):
+        over_produce(producer)
+    producer._heartbeat = None
     told = [
         record for record in caplog.records if "of waiting" in record.getMessage() or "waited" in record.getMessage()
     ]
@@ -72,7 +88,7 @@ def test_a_metric_is_found_by_its_name(broker: EmbeddedBroker) -> None:
     producer = slow(broker)
     assert producer.metric("quota-wait-time-total") == 0
     assert producer.metric("produce-throttle-time-avg") == 0
-    produce_for(producer, 0.8)
+    produce_until_it_has_waited(producer)
     assert producer.metric("quota-wait-time-total") > 0
     assert producer.metric("quota-wait-time-max") >= producer.metric("quota-wait-time-avg") > 0
     with pytest.raises(KeyError, match="no-such-metric"):
@@ -116,29 +132,28 @@ def test_blocking_is_bounded_within_its_context_and_in_its_thread_only(broker: E
             other.start()
         refused.append(time.monotonic() - begin)
         assert same is producer
-    assert 0.29 <= refused[0] < 5
-    assert refused[1] < 5
+    assert 0.29 <= refused[0] < 45
+    assert refused[1] < 45
     # The other thread's call is bounded by max.block.ms, as before.
     assert other.is_alive()
     assert others == []
     producer.purge()
-    other.join(5)
+    other.join(60)
     assert not other.is_alive()
 
 
 def test_a_throttle_shorter_than_the_delay_that_messages_may_have_is_not_waited_for(broker: EmbeddedBroker) -> None:
     """`quota.max.delay.ms`: what is longer has callers wait, what is shorter lets messages wait in the queue."""
-    took_s = {}
-    for most_ms in (60_000, 100):
-        producer = slow(broker, producer_byte_rate=1_000_000, **{"quota.max.delay.ms": most_ms})
-        broker.throttle_next(0, 2_500)
+    for most_ms, block_ms in ((90_000, 30_000), (100, 500)):
+        times = {"quota.max.delay.ms": most_ms, "max.block.ms": block_ms}
+        producer = slow(broker, producer_byte_rate=1_000_000, **times)
+        broker.throttle_next(0, 60_000)
         producer.produce("orders", b"first")
         assert producer.flush(60) == 0
-        begin = time.monotonic()
-        producer.produce("orders", b"next")
-        took_s[most_ms] = time.monotonic() - begin
-        assert producer.flush(60) == 0
-    assert took_s[60_000] < 1.5 < took_s[100]
+        # A call that waited for such a throttle would not have the time.
+        with pytest.raises(QuotaThrottledError) if most_ms == 100 else nullcontext():
+            producer.produce("orders", b"next")
+        producer.purge()
 
 
 def test_a_key_that_nobody_knows_is_named_with_the_one_that_was_meant() -> None:
@@ -149,11 +164,23 @@ def test_a_key_that_nobody_knows_is_named_with_the_one_that_was_meant() -> None:
 def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(broker: EmbeddedBroker) -> None:
     """As on a busy machine, where a thread begins late."""
     producer, reports = slow(broker), Reports()
-    start = producer._outbox.start
-    producer._outbox.start = threading.Timer(0.3, start).start
+    start, put, purging = producer._outbox.start, producer._outbox.inbox.put, threading.Event()
+
+    def begin_late() -> None:
+        if purging.wait(60):
+            start()
+
+    def told(what: Any) -> None:
+        put(what)
+        purging.set()
+
+    late = threading.Thread(target=begin_late)
+    producer._outbox.start = late.start
     producer.produce("orders", b"first", on_delivery=reports)
     producer._outbox.start = start
+    producer._outbox.inbox.put = told  # type: ignore[method-assign]
     producer.purge()
+    late.join(60)
     producer.poll(0)
     assert reports.seen == {"_PURGE_QUEUE": 1}
     assert len(producer) == 0

@@ -43,7 +43,8 @@ def started(cluster, *more):
     interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{interruptible}; import kclient_quota.cli.main as m; m.entry()"
     given = [sys.executable, "-c", code, *words(cluster, *more)]
-    return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    patient = {**os.environ, "OTEL_EXPORTER_OTLP_TIMEOUT": "60000"}
+    return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=patient)
 
 
 def clients_in(folder):
@@ -68,10 +69,11 @@ def soon(is_so):
 
 @pytest.mark.parametrize("collector", ["silent", "refusing"])
 def test_ctrl_c_while_the_collector_is_away_loses_nothing_and_is_heeded_at_once(cluster, collector, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        if collector == "refusing":
-            server.close()
+        if collector == "silent":
+            server.listen()
         with started(cluster, "--otlp", address, "--metrics-port", "0") as process:
             page = process.stdout.readline().split()[1]
             soon(lambda: f"telemetry_pushes_total {PUSHES}" in read(page))
@@ -79,7 +81,7 @@ def test_ctrl_c_while_the_collector_is_away_loses_nothing_and_is_heeded_at_once(
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
-            assert time.monotonic() - began < 9, "of the 10 s that a collector has for its answer"
+            assert time.monotonic() - began < 45, "of the 60 s that a collector has for its answer"
     assert process.returncode == 0
     assert f"{PUSHES} pushes were not handed on, they are read again next time" in err
     assert "lost" not in err

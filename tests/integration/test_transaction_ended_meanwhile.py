@@ -12,7 +12,7 @@ from tests.integration.made_producers import Reports, made, over_produce, stuck
 from tests.read_committed import committed
 
 PRODUCE = 0
-THROTTLE_MS = 1_500
+THROTTLE_MS = 3_000
 Call = Callable[[Producer], object]
 
 
