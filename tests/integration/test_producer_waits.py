@@ -145,7 +145,7 @@ def test_blocking_is_bounded_within_its_context_and_in_its_thread_only(broker: E
 def test_a_throttle_shorter_than_the_delay_that_messages_may_have_is_not_waited_for(broker: EmbeddedBroker) -> None:
     """`quota.max.delay.ms`: what is longer has callers wait, what is shorter lets messages wait in the queue."""
     for most_ms, block_ms in ((90_000, 30_000), (100, 500)):
-        times = {"quota.max.delay.ms": most_ms, "max.block.ms": block_ms}
+        times = {"quota.max.delay.ms": most_ms, "max.block.ms": block_ms, "client.id": f"app-{most_ms}"}
         producer = slow(broker, producer_byte_rate=1_000_000, **times)
         broker.throttle_next(0, 60_000)
         producer.produce("orders", b"first")

@@ -1,9 +1,9 @@
 """`kclient-quota top`: who is throttled, from a topic and from a page for Prometheus."""
 
 import json
-import socket
 import threading
 import time
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +25,7 @@ from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.operate.top import Sample, Top, details, summary, table
 from kclient_quota.operate.topic_receiver import push_of_record
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
+from tests.closed_port import closed_port
 
 NOW = 1_800_000_000_000
 P, C = "org.apache.kafka.producer.", "org.apache.kafka.consumer."
@@ -156,7 +157,19 @@ def known(throttled=("b",)):
     return top
 
 
-def screen_of(top, look=lambda _interval_s: time.sleep(0.05)):
+@asynccontextmanager
+async def shown(top, look=None):
+    """The screen and who presses keys; by itself it looks at nothing more, so that it has nothing to do meanwhile."""
+    ended = threading.Event()
+    app = screen_of(top, look or (lambda _interval_s: ended.wait(60)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        try:
+            yield app, pilot
+        finally:
+            ended.set()
+
+
+def screen_of(top, look):
     quotas = EffectiveQuotas([(ClientQuotaEntity.of(user="alice"), {"producer_byte_rate": 20_000.0})])
     return TopScreen(
         look,
@@ -177,24 +190,23 @@ def text_of(app, name):
 
 
 async def test_the_screen_sorts_filters_and_shows_one_client_in_full():
-    app = screen_of(known())
-    async with app.run_test(size=(80, 24)) as pilot:
-        assert first_column(app) == ["b", "a", "c"]
-        assert text_of(app, "#summary") == "3 clients, 1 held up by a quota; sorted by throttle"
-        assert "producer b of alice\n{user=alice} allows 20kB/s per broker" in text_of(app, "#details")
-        assert "longest throttle 900ms" in text_of(app, "#details")
+    async with shown(known()) as (app, pilot):
+        await lists(pilot, app, "b", "a", "c")
+        await soon(pilot, lambda: text_of(app, "#summary") == "3 clients, 1 held up by a quota; sorted by throttle")
+        await tells(pilot, app, "producer b of alice\n{user=alice} allows 20kB/s per broker")
+        await tells(pilot, app, "longest throttle 900ms")
         await pilot.press("down")
-        assert "producer a of alice" in text_of(app, "#details")
+        await tells(pilot, app, "producer a of alice")
         await pilot.press("s", "s")
-        assert first_column(app) == ["c", "b", "a"], "by rate"
-        assert "producer a of alice" in text_of(app, "#details"), "the cursor stays with its client"
+        await lists(pilot, app, "c", "b", "a")  # by rate
+        await tells(pilot, app, "producer a of alice")  # the cursor stays with its client
         await pilot.press("slash", "b")
-        assert first_column(app) == ["b"]
-        assert "those with 'b'" in text_of(app, "#summary")
+        await lists(pilot, app, "b")
+        await soon(pilot, lambda: "those with 'b'" in text_of(app, "#summary"))
         await pilot.press("enter", "escape")
-        assert first_column(app) == ["c", "b", "a"]
+        await lists(pilot, app, "c", "b", "a")
         await pilot.click(DataTable, offset=(2, 0))
-        assert first_column(app) == ["a", "b", "c"], "by client, whose head was clicked"
+        await lists(pilot, app, "a", "b", "c")  # by client, whose head was clicked
         table = app.query_one(DataTable)
         assert sum(column.get_render_width(table) for column in table.columns.values()) <= 80
         await pilot.press("q")
@@ -205,25 +217,22 @@ async def test_names_are_shown_as_they_are():
     top = known()
     for name in ("[/]", "[red]x", "[b", "\\[x]"):
         fill(top, name, outgoing_byte_rate=1e9)
-    app = screen_of(top)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with shown(top) as (app, pilot):
         await pilot.press("s", "s")
-        assert set(first_column(app)[:4]) == {"[/]", "[red]x", "[b", "\\[x]"}
+        await soon(pilot, lambda: set(first_column(app)[:4]) == {"[/]", "[red]x", "[b", "\\[x]"})
 
 
 async def test_a_screen_of_24_lines_with_300_clients():
     top = Top()
     for number in range(300):
         fill(top, f"client{number:03}", user=f"u{number % 7}", produce_throttle_time_avg=float(number))
-    app = screen_of(top)
-    async with app.run_test(size=(80, 24)) as pilot:
-        assert text_of(app, "#summary").startswith("300 clients, 299 held up")
+    async with shown(top) as (app, pilot):
+        await soon(pilot, lambda: text_of(app, "#summary").startswith("300 clients, 299 held up"))
         await pilot.press("ctrl+end")
-        await pilot.pause()
-        assert "client000" in text_of(app, "#details")
+        await tells(pilot, app, "client000")
         await pilot.press("slash", *"client299")
-        assert first_column(app) == ["client299"]
-        assert app.failure is None
+        await lists(pilot, app, "client299")
+    assert app.failure is None
 
 
 def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
@@ -247,11 +256,10 @@ async def test_the_screen_shows_what_comes_meanwhile_and_ends_with_its_source():
         if len(looks) == 1:
             fill(top, "d", produce_throttle_time_avg=5.0)
             return
-        may_end.wait(20)
+        may_end.wait(60)
         raise ClusterError("the source is gone")
 
-    app = screen_of(top, look)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with shown(top, look) as (app, pilot):
         await soon(pilot, lambda: first_column(app)[0] == "d")
         may_end.set()
         await soon(pilot, lambda: app.failure is not None)
@@ -259,17 +267,23 @@ async def test_the_screen_shows_what_comes_meanwhile_and_ends_with_its_source():
 
 
 async def soon(pilot, is_so):
-    for _ in range(400):
-        if is_so():
-            return
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end, "not within a minute"
         await pilot.pause(0.05)
-    raise AssertionError("not within twenty seconds")
+
+
+async def lists(pilot, app, *clients):
+    await soon(pilot, lambda: first_column(app) == [*clients])
+
+
+async def tells(pilot, app, words):
+    await soon(pilot, lambda: words in text_of(app, "#details"))
 
 
 def test_sources_that_are_none(capsys):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
+    with closed_port() as port:
+        assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
     assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
     assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 2
     assert "write http://HOST:PORT/metrics" in capsys.readouterr().err
