@@ -1,7 +1,6 @@
 """`kclient-quota pipeline`: Spark jobs over client telemetry."""
 
 import argparse
-import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from kclient_quota.cli.printing import ListHelpFormatter, as_json
 from kclient_quota.cli.progress import progress
 from kclient_quota.cli.quantities import rate
 from kclient_quota.cli.quota_options import configuration
+from kclient_quota.cli.running import ctrl_c_is_one
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
 if TYPE_CHECKING:
@@ -208,10 +208,10 @@ def run(options: argparse.Namespace) -> int:
     with progress(options.job) as drawn:
         spark, work = _started(options)
         drawn.ask(partial(_tasks, spark))
-        _tell_of_ctrl_c_in_silence()
         stops = True
         try:
-            words = work()
+            with ctrl_c_is_one():
+                words = work()
         except KeyboardInterrupt:
             stops = False  # Spark ends by itself after this process, and nobody who has pressed Ctrl-C waits for it
             raise
@@ -224,11 +224,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(words)
     return 0
-
-
-def _tell_of_ctrl_c_in_silence() -> None:
-    """Spark cancels its jobs then; the library that it is asked with tells of it with a traceback."""
-    logging.getLogger().addFilter(lambda record: "while sending command" not in str(record.msg))
 
 
 def _started(options: argparse.Namespace) -> "tuple[SparkSession, Callable[[], str]]":

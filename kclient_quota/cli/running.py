@@ -2,9 +2,14 @@
 
 import argparse
 import io
+import logging
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 from kclient_telemetry.errors import MissingExtraError
@@ -101,3 +106,32 @@ def _leave_stdout() -> None:
         os.close(nowhere)
     except (OSError, ValueError):  # no file
         return
+
+
+@contextmanager
+def ctrl_c_is_one() -> Iterator[None]:
+    """Whatever error comes of Ctrl-C is Ctrl-C: Spark cancels its jobs, and PySpark 4.1 tells of that as a failure.
+
+    py4j logs it with a traceback, too, which is left out.
+    """
+    logging.getLogger().addFilter(lambda record: "while sending command" not in str(record.msg))
+    pressed = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def press(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        if callable(before):
+            before(number, frame)
+
+    is_ours = callable(before) and threading.current_thread() is threading.main_thread()
+    if is_ours:
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    except Exception:
+        if pressed:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, before)

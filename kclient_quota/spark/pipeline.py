@@ -31,6 +31,8 @@ __all__ = ["JOBS", "Plan", "reason", "run"]
 _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
 _OF_JAVA: Final = "An error occurred while calling "
+_NOTHING_SAID: Final = "Exception thrown in awaitResult:"
+_CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)", re.MULTILINE)
 
 
 def run(spark: "SparkSession", plan: Plan) -> str:
@@ -73,7 +75,10 @@ def reason(error: Exception) -> str:
         )
     lines = text.splitlines() or [type(error).__name__]
     is_java = lines[0].startswith(_OF_JAVA) and len(lines) > 1
-    return lines[1].removeprefix(": ") if is_java else lines[0]
+    said = lines[1].removeprefix(": ") if is_java else lines[0]
+    if said.rstrip().endswith(_NOTHING_SAID) and (cause := _CAUSE.search(text)):  # what PySpark 4.1 makes of a file
+        return cause[1]
+    return said
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
