@@ -6,6 +6,7 @@ partitions of every topic.
 """
 
 from collections.abc import Callable, Mapping
+from heapq import nlargest
 from uuid import UUID
 
 TopicIdPartition = tuple[UUID, int]
@@ -76,9 +77,9 @@ def _spread_unlike(
     for tp in sorted(free):
         held[min(readers[tp[0]], key=lambda member: len(held[member]))].add(tp)
     while (move := _improvement(held, subscriptions)) is not None:
-        tp, giver, taker = move
-        held[giver].remove(tp)
-        held[taker].add(tp)
+        tps, giver, taker = move
+        held[giver].difference_update(tps)
+        held[taker].update(tps)
 
 
 def _all_partitions(subscriptions: Subscriptions, partitions: Mapping[UUID, int]) -> set[TopicIdPartition]:
@@ -88,16 +89,20 @@ def _all_partitions(subscriptions: Subscriptions, partitions: Mapping[UUID, int]
 
 def _improvement(
     held: Mapping[str, set[TopicIdPartition]], subscriptions: Subscriptions
-) -> tuple[TopicIdPartition, str, str] | None:
-    """A partition whose move brings two members' counts closer: (partition, giver, taker)."""
+) -> tuple[list[TopicIdPartition], str, str] | None:
+    """Partitions whose move brings two members' counts closer: (partitions, giver, taker)."""
     by_load = sorted(held, key=lambda member: (len(held[member]), member))
+    even = sum(map(len, held.values())) // len(held)
     for giver in reversed(by_load):
         for taker in by_load:
-            if len(held[giver]) - len(held[taker]) <= 1:
+            most, least = len(held[giver]), len(held[taker])
+            if most - least <= 1:
                 break
             movable = [tp for tp in held[giver] if tp[0] in subscriptions[taker]]
             if movable:
-                return max(movable), giver, taker
+                # many at once, but none that another would have to be given afterwards
+                bounds = [(most - least) // 2, *(room for room in (most - even, even - least) if room > 0)]
+                return nlargest(min(bounds), movable), giver, taker
     return None
 
 

@@ -3,6 +3,9 @@
 import time
 from uuid import UUID
 
+import pytest
+
+from kclient_quota.broker.groups import assignors
 from kclient_quota.broker.groups.assignors import assign_uniform
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
 from kclient_quota.wire.messages import FetchRequest, ListOffsetsRequest
@@ -81,3 +84,21 @@ def test_thousands_of_partitions_are_spread_in_no_time_and_few_move():
     moved = sum(len(second[member] - first.get(member, frozenset())) for member in more)
     assert moved == len(second["new"])
     assert sum(map(len, second.values())) == 20_000
+
+
+@pytest.mark.parametrize("members", [2, 7])
+def test_members_that_read_not_the_same_share_thousands_of_partitions_in_few_steps(monkeypatch, members):
+    large, small = UUID(int=1), UUID(int=2)
+    partitions = {large: 5_000, small: 3}
+    first = assign_uniform({"m0": frozenset([large])}, partitions, {})
+    names = {f"m{number}": frozenset([large, small]) if number else frozenset([large]) for number in range(members)}
+    steps, improvement = [], assignors._improvement
+    monkeypatch.setattr(assignors, "_improvement", lambda *given: steps.append(1) or improvement(*given))
+    second = assign_uniform(names, partitions, first)
+    assert len(steps) < 10 * members
+    sizes = sorted(map(len, second.values()))
+    assert sizes[-1] - sizes[0] <= 1
+    assert sum(sizes) == 5_003
+    kept = len(second["m0"] & first["m0"])
+    assert kept == len(second["m0"])
+    assert all(topic == large for topic, _ in second["m0"])
