@@ -42,7 +42,7 @@ def send(order: int) -> int:
     """Done when Kafka has it; waits while the quota is used up, and other workers go on."""
     assert producer is not None, "worker_process_init makes it: run with --pool prefork"
     producer.produce("orders", b"x" * 1000, key=str(order))
-    return producer.flush(30)
+    return producer.flush(60)
 
 
 if __name__ == "__main__":
@@ -53,5 +53,5 @@ if __name__ == "__main__":
         os.environ["BOOTSTRAP_SERVERS"] = cluster.bootstrap_servers
         with start_worker(app, pool="prefork", concurrency=2, perform_ping_check=False):
             results = [send.delay(number) for number in range(ORDERS)]
-            unsent = sum(result.get(timeout=60, disable_sync_subtasks=False) for result in results)
+            unsent = sum(result.get(timeout=120, disable_sync_subtasks=False) for result in results)
         print(f"{ORDERS - unsent} of {ORDERS} orders sent by two workers")

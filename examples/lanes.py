@@ -41,7 +41,7 @@ def send(bootstrap_servers: str, seconds: float = 10) -> Counter[str]:
         for lane, waits in next(iter(producer.quota_state().values())).lanes.items():
             print(f"{lane or 'the others'}: {waits.messages} wait, the oldest for {waits.waits_ms} ms")
         print(f"given up, each with a report: {producer.metric('quota-messages-dropped-total'):.0f}")
-        producer.flush(10)
+        producer.flush(60)
     return delivered
 
 

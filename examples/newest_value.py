@@ -38,7 +38,7 @@ def send(bootstrap_servers: str, seconds: float = 8) -> tuple[Counter[str], list
                 producer.produce("temperatures", b"%f" % read_at, key=f"sensor-{sensor}", on_delivery=on_delivery)
             while (left := began + (turn + 1) / 10 - time.monotonic()) > 0:
                 producer.poll(left)
-        producer.flush(10)
+        producer.flush(60)
     return became, ages
 
 

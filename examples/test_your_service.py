@@ -34,4 +34,4 @@ def test_a_cluster_of_any_size(kafka_broker_factory: type[EmbeddedBroker], broke
     cluster = kafka_broker_factory(brokers=brokers, topics={"orders": brokers})
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
         assert accept_order(producer, b"one") == 202
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0

@@ -22,7 +22,7 @@ def send(bootstrap_servers: str, messages: int = 150) -> int:
     with Producer({"bootstrap.servers": bootstrap_servers, "client.id": "orders"}) as producer:
         for number in range(messages):
             producer.produce("orders", b"x" * 1000, key=str(number), on_delivery=on_delivery)
-        producer.flush(30)
+        producer.flush(60)
         for broker_id, state in producer.quota_state().items():
             print(f"broker {broker_id}: {state.limit:.0f} B/s, says the {state.source}")
         waited_ms = sum(ms for name, ms in producer.metrics().items() if name.name == "quota-wait-time-total")

@@ -20,7 +20,7 @@ PAGES = [
 
 
 def run(page: str) -> str:
-    done = subprocess.run([sys.executable, page], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, page], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def run(*argv: str) -> str:
     done = subprocess.run(
-        [sys.executable, *argv], cwd=EXAMPLES.parent, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *argv], cwd=EXAMPLES.parent, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def run(page: str, needs: str | None = None) -> str:
     if needs:
         pytest.importorskip(needs)
-    done = subprocess.run([sys.executable, page], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, page], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*argv: str) -> str:
-    done = subprocess.run([sys.executable, *argv], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, *argv], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

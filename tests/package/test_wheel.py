@@ -21,7 +21,7 @@ with EmbeddedBroker(topics={"orders": 1}) as broker:
         producer.produce("orders", b"hello")
     with Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe(["orders"])
-        print(consumer.consume(1, 20)[0].value())
+        print(consumer.consume(1, 60)[0].value())
 """
 
 

@@ -39,7 +39,7 @@ def failure(spark, expected, **changes):
 
 @pytest.fixture
 def plan(cluster, tmp_path):
-    client = {"bootstrap.servers": cluster.bootstrap_servers, "socket.timeout.ms": 2_000, "log_level": 0}
+    client = {"bootstrap.servers": cluster.bootstrap_servers, "socket.timeout.ms": 30_000, "log_level": 0}
     return {"job": "usage", "source": TOPIC, "output": str(tmp_path / "out"), "client": client}
 
 

@@ -30,9 +30,11 @@ def repository():
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", statuses
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", statuses
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_it_is_asked_for_when_everything_it_needs_is_there(repository):

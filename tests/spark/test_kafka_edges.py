@@ -58,7 +58,7 @@ def logs(offsets):
 
 
 def done(futures):
-    assert not wait(futures.values(), 20).not_done
+    assert not wait(futures.values(), 60).not_done
     for future in futures.values():
         future.result()
 

@@ -78,7 +78,7 @@ def test_a_throttled_sink_gets_its_quota_and_the_progress_tells(spark, cluster, 
         query = writer.queryName("paced").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
         query = query.start()
         query.awaitTermination()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not told and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:

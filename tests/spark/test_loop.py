@@ -44,7 +44,7 @@ def test_the_throttling_is_gone(spark, cluster, tmp_path, capsys):
     sink = ToTopic(cluster, TOPIC)
     many = [Client(n, f"app{n}", "u", 3_000, brokers=(0,)) for n in range(9)]
     receive([*many, Client(9, "orders", "u", NEEDED, brokers=(0,))], 6, [sink])
-    sink.close(10_000)
+    sink.close(60_000)
     file = tmp_path / "quotas.yaml"
     client = {"bootstrap.servers": cluster.bootstrap_servers}
     run(spark, Plan("recommend", TOPIC, str(file), client=client, policy=Policy(headroom=1.5, default_quantile=0.9)))

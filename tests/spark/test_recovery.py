@@ -31,7 +31,7 @@ def cluster():
     with EmbeddedBroker(topics={TOPIC: 2}, properties=FROM_THE_FUTURE) as broker:
         sink = ToTopic(broker, TOPIC)
         receive([Client(n, f"app{n}", "u", 1_000) for n in range(CLIENTS)], PUSHES, [sink])
-        sink.close(20_000)
+        sink.close(60_000)
         yield broker
 
 
@@ -56,7 +56,7 @@ def kill(process):
     """Driver and JVM at once; Python workers see their JVM gone and end by themselves."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(60)
 
 
 def numbers(folder):

@@ -72,12 +72,12 @@ def test_who_does_not_fit_waits_and_a_smaller_one_passes() -> None:
 
     with room.place(3_000_000):
         small = work("small", 900_000)
-        small.join(30)
+        small.join(60)
         assert order == ["small"]
         large = work("large", 1_100_000)
         assert large.is_alive()
         assert order == ["small"]
-    large.join(30)
+    large.join(60)
     assert order == ["small", "large"]
 
 

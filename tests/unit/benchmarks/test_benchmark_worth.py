@@ -38,7 +38,7 @@ def test_as_many_run_side_by_side_as_the_processors_bear() -> None:
         def run() -> None:
             with room.place(per_s):
                 inside.append(name)
-                done.wait(30)
+                done.wait(60)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -51,7 +51,7 @@ def test_as_many_run_side_by_side_as_the_processors_bear() -> None:
             small.join(0.01)
         assert inside == ["small"]
         done.set()
-    large.join(30)
+    large.join(60)
     assert inside == ["small", "large"]
 
 

@@ -17,7 +17,7 @@ def test_rung_before_anybody_waits_it_is_heard_once() -> None:
     bell = Bell()
     bell.ring()
     bell.ring()
-    assert seconds(lambda: bell.wait(5)) < 1
+    assert seconds(lambda: bell.wait(90)) < 60
     assert seconds(lambda: bell.wait(0.01)) >= 0.01
 
 
@@ -25,7 +25,7 @@ def test_what_was_put_is_not_waited_for() -> None:
     inbox = Inbox()
     inbox.put(1)
     inbox.put(2)
-    assert seconds(lambda: inbox.wait(5)) < 1
+    assert seconds(lambda: inbox.wait(90)) < 60
     assert [inbox.get(), inbox.get(), inbox.empty()] == [1, 2, True]
 
 
@@ -44,9 +44,13 @@ def test_nobody_waits_for_longer_than_he_said_while_others_hear() -> None:
         listener.start()
     for _ in range(20_000):
         bell.ring()
+    until = time.monotonic() + 60
+    while not all(turns) and time.monotonic() < until:  # a thread may begin late
+        bell.ring()
+        time.sleep(0.001)
     stops.set()
     for listener in listeners:
-        listener.join(5)
+        listener.join(60)
     assert not any(listener.is_alive() for listener in listeners)
     assert all(turns)
 

@@ -66,6 +66,6 @@ def test_the_thread_ends_with_the_last_consumer_and_begins_anew() -> None:
         watch.remove(one.heartbeat)
         assert thread.is_alive()
         watch.remove(two.heartbeat)
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         assert thread not in threading.enumerate()

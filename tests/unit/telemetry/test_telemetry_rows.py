@@ -204,7 +204,7 @@ class Writer:
         self.gate = threading.Event()
 
     def write(self, push):
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         if self.error:
             raise self.error
         self.written.append(push)
@@ -222,7 +222,7 @@ def test_pushes_are_written_by_a_thread_and_all_of_them_before_closing():
     for number in range(5):
         sink.accept(Queued(number))
     writer.gate.set()
-    sink.close(10_000)
+    sink.close(60_000)
     assert [push.number for push in writer.written] == [0, 1, 2, 3, 4]
     assert writer.closed.is_set()
     assert writer.ticks >= 5
@@ -238,7 +238,7 @@ def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
         sink.accept(Queued(number))
     sink.close(10)
     writer.gate.set()
-    sink.close(10_000)
+    sink.close(60_000)
     counters = sink.counters
     assert counters.received == 10
     assert counters.written == 0
@@ -258,7 +258,7 @@ def test_what_waits_is_bounded_by_its_bytes_not_its_number():
     assert held * data.held_bytes <= QUEUE_BYTES
     assert held >= 40
     writer.gate.set()
-    sink.close(10_000)
+    sink.close(60_000)
 
 
 class PushedBytes:

@@ -133,9 +133,9 @@ def test_as_a_thread():
     broker = Broker()
     _, runner = runner_with(broker, SystemTelemetryClock())
     runner.start()
-    assert runner.client_instance_id(10_000) == ID
-    assert broker.pushed_twice.wait(10)
-    assert runner.close(10_000)
+    assert runner.client_instance_id(60_000) == ID
+    assert broker.pushed_twice.wait(60)
+    assert runner.close(60_000)
     assert runner.close(0)
     assert broker.terminated.is_set()
     assert broker.closed.is_set()
@@ -153,7 +153,7 @@ class Silent:
         if self.answers:
             return self.answers.pop(0)
         self.asked.set()
-        assert self.released.wait(60)
+        assert self.released.wait(150)
         raise TransportError("aborted")
 
     def close(self):
@@ -164,20 +164,20 @@ def test_closing_is_bounded_when_the_broker_does_not_answer_a_push():
     broker = Silent(replace(SUBSCRIPTION, push_interval_ms=1))
     _, runner = runner_with(broker, SystemTelemetryClock())
     runner.start()
-    assert broker.asked.wait(10)
+    assert broker.asked.wait(60)
     runner.close(20)
     assert broker.released.is_set()
-    assert runner.close(10_000)
+    assert runner.close(60_000)
 
 
 def test_closing_waits_for_nothing_when_there_was_never_a_subscription():
     broker = Silent()
     _, runner = runner_with(broker, SystemTelemetryClock())
     runner.start()
-    assert broker.asked.wait(10)
+    assert broker.asked.wait(60)
     began = time.monotonic()
-    assert runner.close(30_000)
-    assert time.monotonic() - began < 10
+    assert runner.close(120_000)
+    assert time.monotonic() - began < 60
 
 
 def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
@@ -193,8 +193,8 @@ def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
 
     _, runner = runner_with(Broken(), SystemTelemetryClock())
     runner.start()
-    assert happened.wait(10)
-    assert runner.close(10_000)
+    assert happened.wait(60)
+    assert runner.close(60_000)
     assert "met an error it does not know" in caplog.text
 
 
@@ -208,11 +208,11 @@ asked = threading.Event()
 class Silent:
     def send(self, request, timeout_ms):
         asked.set()
-        threading.Event().wait(60)
+        threading.Event().wait(600)
     def close(self):
         pass
 TelemetryRunner(TelemetryReporter(Collector(), uniform=lambda: 0.5), Silent()).start()
-assert asked.wait(10)
+assert asked.wait(60)
 """
-    done = subprocess.run([sys.executable, "-c", script], timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", script], timeout=120, check=False)
     assert done.returncode == 0
