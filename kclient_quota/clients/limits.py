@@ -129,8 +129,12 @@ class LimitFinder:
         self.close = shared.close
         self._said_denied = False
 
-    def find(self, deadline_ms: int = ASK_DEADLINE_MS, *, fresh_ms: int = 0) -> Limit:
-        """The limit as it stands now, or `fresh_ms` ago; takes up to `deadline_ms` when the cluster is asked."""
+    def find(self, deadline_ms: int | None = None, *, fresh_ms: int = 0) -> Limit:
+        """The limit as it stands now, or `fresh_ms` ago.
+
+        Takes up to `deadline_ms` when the cluster is asked; None: as long as a client's constructor waits.
+        """
+        deadline_ms = ASK_DEADLINE_MS if deadline_ms is None else deadline_ms
         source = self._ours.limit_source
         by_hand, percentage = getattr(self._ours, self._byte_rate_key), self._ours.request_percentage
         if by_hand is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients import limits
 from kclient_quota.testing.apache import ApacheKafka
 from tests.conftest import BROKERS
 from tests.contract.scenes import Scenes, named
@@ -59,6 +60,12 @@ def people(secure_cluster: Any) -> Unique:
     """An alice and a bob as whom no other test has been throttled on the shared cluster."""
     number = next(_couples) if isinstance(secure_cluster, ApacheKafka) else 0
     return lambda name: f"{name}-{number}"
+
+
+@pytest.fixture(autouse=True)
+def _patiently_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a second must not make a client begin without knowing its limit."""
+    monkeypatch.setattr(limits, "ASK_DEADLINE_MS", 30_000)
 
 
 @pytest.fixture

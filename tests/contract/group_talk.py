@@ -34,7 +34,7 @@ class Talk:
         return self._stack.enter_context(Connection(self._settings, SYSTEM_CLOCK))
 
     def ask(self, request, version=None, *, connection=None):
-        return (connection or self.connection).send(request, version=version, timeout_ms=20_000)
+        return (connection or self.connection).send(request, version=version, timeout_ms=60_000)
 
     def until(self, make, error_of, version=None):
         """Repeat while the error is one that a client waits out."""
@@ -70,8 +70,8 @@ class Talk:
 def join_request(group, member_id="", *, instance=None, protocols=(("range", b"m"),), **changes):
     return JoinGroupRequest(
         group_id=group,
-        session_timeout_ms=changes.pop("session_timeout_ms", 10_000),
-        rebalance_timeout_ms=20_000,
+        session_timeout_ms=changes.pop("session_timeout_ms", 60_000),
+        rebalance_timeout_ms=60_000,
         member_id=member_id,
         group_instance_id=instance,
         protocol_type=changes.pop("protocol_type", "consumer"),

@@ -115,8 +115,8 @@ def consume(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
     with EmbeddedBroker(manner=manner, topics={"orders": 1}) as broker:
         fill(broker, int(CONSUMER_QUOTA * CONSUME_S * 1.5 / RECORD_BYTES))
         broker.set_quota(client_id="app", consumer_byte_rate=CONSUMER_QUOTA)
-        group = {"group.id": "g", "auto.offset.reset": "earliest", "session.timeout.ms": 6_000}
-        consumer = Consumer({**seen.conf(broker, ours), **group, "max.poll.interval.ms": 6_000})
+        group = {"group.id": "g", "auto.offset.reset": "earliest", "session.timeout.ms": 12_000}
+        consumer = Consumer({**seen.conf(broker, ours), **group, "max.poll.interval.ms": 12_000})
         begin = time.monotonic()
         is_over = threading.Event()
 

@@ -317,5 +317,5 @@ def test_a_controller_that_goes_away_and_comes_back():
         with pytest.raises(ClusterError):
             alter(admin, {of(user="u"): {"producer_byte_rate": 2.0}}, request_timeout=3)
         cluster.start_broker(1)
-        alter(admin, {of(user="u"): {"producer_byte_rate": 3.0}}, request_timeout=30)
+        alter(admin, {of(user="u"): {"producer_byte_rate": 3.0}}, request_timeout=60)
         described(admin, {of(user="u"): {"producer_byte_rate": 3.0}})

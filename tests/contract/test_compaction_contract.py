@@ -78,7 +78,7 @@ class Table:
         consumer.assign([TopicPartition(self.topic, 0, 0)])
         rows: Rows = []
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None
             error = message.error()
             if error is not None:
@@ -102,7 +102,7 @@ def test_of_each_key_the_newest_stays_where_it_was(cluster: Any, unique: Unique,
     # who begins in a gap goes on behind it, and the log still begins where it began
     consumer = Consumer({"bootstrap.servers": table.servers, "group.id": unique("g")})
     consumer.assign([TopicPartition(table.topic, 0, 1)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert message is not None
     assert (message.offset(), message.value()) == (3, b"1")
     assert consumer.get_watermark_offsets(TopicPartition(table.topic, 0), 60)[0] == 0

@@ -14,7 +14,6 @@ from kclient_quota.clients.consumer import Consumer
 Unique = Callable[[str], str]
 pytestmark = pytest.mark.timeout(150)
 MESSAGE = b"x" * 1_000
-READ_ON_S = 4
 
 
 class Changing(NamedTuple):
@@ -70,10 +69,14 @@ class Reader:
         self._cluster.set_quota(client_id=self._client_id, consumer_byte_rate=byte_rate)
         self.read(settle_s)
         so_far = len(self.came)
-        self.read(READ_ON_S)
+        deadline = time.monotonic() + 60
+        while not self._knows(byte_rate) or len(self.came) == so_far:
+            assert time.monotonic() < deadline, self.consumer.quota_state()
+            self.read(0.2)
+
+    def _knows(self, byte_rate: int) -> bool:
         (state,) = self.consumer.quota_state().values()
-        assert (state.limit, state.source) == (byte_rate, "cluster")
-        assert len(self.came) > so_far
+        return (state.limit, state.source) == (byte_rate, "cluster")
 
 
 def fill(cluster: Any, topic: str, count: int) -> None:

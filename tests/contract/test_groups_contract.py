@@ -100,7 +100,7 @@ def test_a_second_member_and_the_leaders_rejoin(talk, unique):
         time.sleep(0.05)
     assert sync(talk, group, leader).error_code == 27
     again = join(talk, group, leader.member_id)
-    waiting.join(10)
+    waiting.join(60)
     assert (again.generation_id, again.leader) == (2, leader.member_id)
     assert {m.member_id for m in again.members} == {leader.member_id, second_id}
     assert (answers[0].generation_id, answers[0].leader, answers[0].members) == (2, leader.member_id, [])

@@ -15,7 +15,7 @@ from kclient_quota.clients.producer import Producer
 from tests.read_committed import committed
 
 Unique = Callable[[str], str]
-GROUP = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 6_000}
+GROUP = {"session.timeout.ms": 15_000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 15_000}
 PAD = b"x" * 1_000
 
 
@@ -96,4 +96,4 @@ def other_member(conf: dict[str, Any], topic: str) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join(20)
+        thread.join(60)

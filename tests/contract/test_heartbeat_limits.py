@@ -24,18 +24,23 @@ def test_an_open_transaction_is_warned_of_before_it_times_out(
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=4_000)
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "transactional.id": app}
-    producer = Producer({**conf, "transaction.timeout.ms": 6_000})
+    producer = Producer({**conf, "transaction.timeout.ms": 12_000})
     producer.init_transactions(60)
     producer.begin_transaction()
     begin = time.time()
     caplog.clear()
-    while time.time() - begin < 4.5:
+
+    def warnings() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if "transaction.timeout.ms=12000" in record.getMessage()]
+
+    while not warnings():
+        assert time.time() - begin < 60
         producer.produce(topic, b"x" * 1_000)
     producer.abort_transaction(60)
     producer.close()
-    (warned,) = [record for record in caplog.records if "transaction.timeout.ms=6000" in record.getMessage()]
+    (warned,) = warnings()
     assert warned.levelno == logging.WARNING
-    assert 1.0 < warned.created - begin < 5.0
+    assert 1.0 < warned.created - begin < 12
 
 
 def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_call_and_the_next_one_works(
@@ -45,21 +50,21 @@ def test_a_transaction_that_would_time_out_is_aborted_in_the_applications_own_ca
     cluster.create_topic(topic, 1)
     cluster.set_quota(client_id=app, producer_byte_rate=4_000)
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": app, "transactional.id": app}
-    producer = Producer({**conf, "transaction.timeout.ms": 6_000, "quota.transaction.timeout": "abort"})
+    producer = Producer({**conf, "transaction.timeout.ms": 12_000, "quota.transaction.timeout": "abort"})
     reports: list[Any] = []
     producer.init_transactions(60)
     producer.begin_transaction()
     begin = time.monotonic()
     with pytest.raises(KafkaException) as caught:
-        produce_for(producer, topic, 20, lambda error, _message: reports.append(error))
-    assert time.monotonic() - begin < 6
+        produce_for(producer, topic, 60, lambda error, _message: reports.append(error))
+    assert time.monotonic() - begin < 12
     error = caught.value.args[0]
     assert error.txn_requires_abort()
     assert "it was aborted" in error.str()
     # As every transactional loop does; it has nothing left to do.
     begin = time.monotonic()
     producer.abort_transaction(60)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
     # Each message got its report; none is left in librdkafka.
     assert len(producer) == 0
     assert len(reports) > 3
@@ -140,7 +145,7 @@ def test_raised_and_lowered_quotas_are_followed(cluster: Any, unique: Unique, mo
         cluster.set_quota(client_id=app, producer_byte_rate=limit)
         begin = time.monotonic()
         while {state.limit for state in producer.quota_state().values()} != {limit}:
-            assert time.monotonic() - begin < 6
+            assert time.monotonic() - begin < 60
             producer.produce(topic, b"x" * 1_000, on_delivery=report)
             sent += 1
     assert producer.flush(60) == 0

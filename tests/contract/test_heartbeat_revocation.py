@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota.clients.consumer import Consumer
 
 Unique = Callable[[str], str]
-POLL_INTERVAL_S = 6.0
 
 
 def test_a_revocation_that_takes_too_long_is_warned_of_and_then_loses_its_partitions(
@@ -26,6 +25,7 @@ def test_a_revocation_that_takes_too_long_is_warned_of_and_then_loses_its_partit
     mine: list[int] = []
     theirs: list[int] = []
     began: list[float] = []
+    lost: list[float] = []
     refused: list[KafkaException] = []
     taken_over = threading.Event()
 
@@ -35,7 +35,7 @@ def test_a_revocation_that_takes_too_long_is_warned_of_and_then_loses_its_partit
     def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         began.append(time.time())
         # Work that ends only when the group has waited no longer.
-        assert taken_over.wait(30)
+        assert taken_over.wait(60)
         try:
             consumer.commit(
                 offsets=[TopicPartition(topic, part.partition, 0) for part in partitions], asynchronous=False
@@ -46,6 +46,7 @@ def test_a_revocation_that_takes_too_long_is_warned_of_and_then_loses_its_partit
     def note(_consumer: Any, partitions: list[TopicPartition]) -> None:
         theirs[:] = [part.partition for part in partitions]
         if len(theirs) == 2:
+            lost.append(time.time())
             taken_over.set()
 
     def poll_other() -> None:
@@ -66,19 +67,19 @@ def test_a_revocation_that_takes_too_long_is_warned_of_and_then_loses_its_partit
         (warned,) = [record for record in caplog.records if f"'{app}' has not polled" in record.getMessage()]
         assert warned.levelno == logging.WARNING
         # The latest sign of life may be as old as statistics are.
-        assert 2.0 < warned.created - began[0] < POLL_INTERVAL_S
+        assert began[0] + 2.0 < warned.created < lost[0]
         # It goes on, as a new member.
         mine.clear()
         poll_until(slow, lambda: len(mine) == 1)
     finally:
         done.set()
-        thread.join(20)
+        thread.join(60)
         other.close()
         slow.close()
 
 
 def poll_until(consumer: Consumer, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline
         consumer.poll(0.2)

@@ -71,10 +71,12 @@ def test_a_leader_that_moves_is_followed_and_its_own_quota_waited_for(
     writer = Writer(three_brokers)
     old = leader(three_brokers)
     new = 1 + old % 3
-    writer.write_for(2)
+    writer.write_for(3)
     assert set(writer.write_for(1)) == {old}
     move(three_brokers, new)
-    writer.write_for(2)
+    deadline = time.monotonic() + 60
+    while set(writer.write_for(1)) != {new}:
+        assert time.monotonic() < deadline
     given = writer.write_for(3)
     # All that is written now waits for the new leader, which has a quota of its own.
     assert set(given) == {new}

@@ -23,7 +23,7 @@ def _consumer(cluster: Any, group: str, **conf: Any) -> Consumer:
     return Consumer({**base, **conf})
 
 
-def _read(consumer: Consumer, count: int, timeout_s: float = 30) -> list[Any]:
+def _read(consumer: Consumer, count: int, timeout_s: float = 60) -> list[Any]:
     deadline = time.monotonic() + timeout_s
     messages: list[Any] = []
     while len(messages) < count and time.monotonic() < deadline:
@@ -93,7 +93,7 @@ def test_two_members_share_the_partitions(cluster: Any, unique: Unique, strategy
     try:
         for member in members:
             member.subscribe([topic])
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for member in members:
                 member.poll(0.1)

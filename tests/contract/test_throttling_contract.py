@@ -61,21 +61,21 @@ def test_a_request_within_the_quota_of_a_whole_window_is_not_throttled(cluster: 
 
 
 def test_the_throttled_request_is_answered_at_once_and_the_connection_muted_after(cluster: Any, unique: Unique) -> None:
-    topic, client_id, quota = unique("t"), unique("app"), 7_500
+    topic, client_id, quota = unique("t"), unique("app"), 5_000
     _create(cluster, topic)
     cluster.set_quota(client_id=client_id, producer_byte_rate=quota)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id, "linger.ms": 500})
     producer.list_topics(topic, 60)
     took = []
+    begin = time.monotonic()
     for messages in (120, 1):
-        begin = time.monotonic()
         for _ in range(messages):
             producer.produce(topic, b"x" * 1000)
         assert producer.flush(60) == 0
         took.append(time.monotonic() - begin)
     throttle_s = 121_000 / quota - WINDOW_S
     assert took[0] < throttle_s / 2 + 0.5
-    assert took[1] > throttle_s * 0.9 - took[0]
+    assert took[1] > throttle_s * 0.9
 
 
 def test_fetches_are_cut_to_the_window_and_throttled_empty(cluster: Any, unique: Unique) -> None:
@@ -97,7 +97,7 @@ def test_fetches_are_cut_to_the_window_and_throttled_empty(cluster: Any, unique:
     try:
         consumer.subscribe([topic])
         got = 0
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(heard) < 2 and time.monotonic() < deadline:
             got += consumer.poll(0.2) is not None
         while consumer.poll(0.5) is not None:

@@ -68,7 +68,7 @@ def _fetch(wire: Wire, topic: str, offset: int, **options: Any) -> FetchResponse
 
 def _when_loaded(ask: Callable[[], A]) -> A:
     """The first use of a coordinator may find its topic, or a block of ids, still being made."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (answer := ask()).error_code in LOADING and time.monotonic() < deadline:
         time.sleep(0.1)
     return answer

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients import limits
 from kclient_quota.testing.apache.artefacts import class_path
 from tests.integration.made_producers import close_what_was_made
 from tests.required import require_apache_kafka
@@ -31,6 +32,12 @@ def broker() -> Iterator[EmbeddedBroker]:
     """A broker of the test's own, with a topic of one partition."""
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def patiently_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a second must not make a client begin without knowing its limit."""
+    monkeypatch.setattr(limits, "ASK_DEADLINE_MS", 30_000)
 
 
 @pytest.fixture(autouse=True)

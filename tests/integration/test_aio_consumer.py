@@ -14,6 +14,8 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOConsumer, AIOProducer
 from kclient_quota.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("patiently_asked")
+
 
 def fill(broker: EmbeddedBroker, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 8_000})

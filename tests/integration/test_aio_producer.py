@@ -20,6 +20,8 @@ from tests.read_committed import committed
 PAD = b"x" * 990
 PRODUCE = 0
 
+pytestmark = pytest.mark.usefixtures("patiently_asked")
+
 
 def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **more}

@@ -12,6 +12,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOConsumer, AIOProducer
 from tests.read_committed import committed
 
+pytestmark = pytest.mark.usefixtures("patiently_asked")
 PAD = b"x" * 1_000
 Act = Callable[[AIOProducer], Awaitable[object]]
 

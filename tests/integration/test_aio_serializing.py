@@ -21,6 +21,8 @@ from kclient_quota.clients.aio import AsyncDeserializingConsumer, AsyncSerializi
 from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
 from kclient_quota.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("patiently_asked")
+
 
 def producer_conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     serializers = {"key.serializer": StringSerializer(), "value.serializer": IntegerSerializer()}

@@ -16,6 +16,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer as PacedProducer
 
+pytestmark = pytest.mark.usefixtures("patiently_asked")
 HALF_A_DAY_MS = 12 * 3600 * 1000
 FETCH = 1
 
