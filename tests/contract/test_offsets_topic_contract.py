@@ -50,7 +50,7 @@ def records_of(cluster, name, count, topic=TOPIC):
 def test_what_groups_do_can_be_read(cluster, talk, unique):
     group, topic = unique("g"), unique("t")
     id_ = talk.create(topic)
-    member = stable(talk, group).member_id
+    member = stable(talk, group, session_timeout_ms=10_000).member_id
     assert commit(talk, group, topic, 5, member_id=member, generation=1) == 0
     assert leave(talk, group, (member, None)) == (0, [0])
     assert talk.ask(DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code == 0
@@ -65,7 +65,7 @@ def test_what_groups_do_can_be_read(cluster, talk, unique):
     assert timeless(made[1], -12) == struct.pack(">h", 3) + text("") + struct.pack(">ihh", 0, -1, -1) + nobody
     head = struct.pack(">h", 3) + text("consumer") + struct.pack(">i", 1) + text("range") + text(member)
     names = text(member) + struct.pack(">h", -1) + text("kclient-quota") + text("/127.0.0.1")
-    data = struct.pack(">iii", 60_000, 60_000, 1) + b"m" + struct.pack(">i", 3) + b"all"
+    data = struct.pack(">iii", 60_000, 10_000, 1) + b"m" + struct.pack(">i", 3) + b"all"
     assert timeless(joined[1], len(head)) == head + struct.pack(">i", 1) + names + data
     note, topic_id = b"\x05note", b"\x01\x00\x10" + id_.bytes
     assert timeless(committed[1], -27) == struct.pack(">hqi", 4, 5, -1) + note + topic_id
