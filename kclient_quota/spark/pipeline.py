@@ -110,6 +110,8 @@ def _job(spark: "SparkSession", plan: Plan, limits: Limits | None, decoded: "Dat
     count, untold = _counted(spark, plan)
     if not count:
         _check_decoded(plan, dead_letters(decoded))
+        if plan.job == "gains":
+            words.append("no producer there tells of its batches; subscribe to org.apache.kafka.producer.")
     return "\n".join([f"{plan.output}: {count} rows", *untold, *words])
 
 

@@ -101,11 +101,13 @@ def test_our_own_metrics_say_the_same_as_javas(spark, tmp_path):
         assert found["app1"][name] == pytest.approx(found["app0"][name])
 
 
-def test_gains_is_a_job(spark, tmp_path):
+def test_gains_is_a_job(spark, written, tmp_path):
     source = write(tmp_path / "pushes", [push(1, 60 * n, 60, {BYTES: RATE * 60, BATCH: 261.0}) for n in range(1, 5)])
     run(spark, Plan("gains", source, str(tmp_path / "out"), source_format="pushes", linger="200 ms"))
     (row,) = spark.read.parquet(str(tmp_path / "out")).collect()
     assert (row["client_id"], row["batch_bytes"]) == ("app", 261.0)
+    nobody = Plan("gains", str(written / "pushes"), str(tmp_path / "nobody"), source_format="pushes")
+    assert "no producer there tells of its batches" in run(spark, nobody)
 
 
 def test_views_over_what_jobs_have_written(spark, written):
