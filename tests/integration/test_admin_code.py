@@ -242,7 +242,7 @@ def test_an_undo_that_failed_goes_on_with_the_same_run(run, file, broker):
     run("apply", file)
     before = run("export")
     broker.control(ALTER, lambda seen: None if seen.request.validate_only else HANG_UP, times=None)
-    assert "goes on with run 2" in run("undo", file, "--timeout", 1, status=1)
+    assert "goes on with run 2" in run("undo", file, "--timeout", 6, status=1)
     broker.clear_controls()
     assert run("export") == before
     assert "run 2 of" in run("undo", file)
