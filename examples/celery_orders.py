@@ -51,7 +51,7 @@ if __name__ == "__main__":
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
         cluster.set_quota(client_id="orders", producer_byte_rate=20_000)
         os.environ["BOOTSTRAP_SERVERS"] = cluster.bootstrap_servers
-        with start_worker(app, pool="prefork", concurrency=2, perform_ping_check=False):
+        with start_worker(app, pool="prefork", concurrency=2, perform_ping_check=False, shutdown_timeout=60):
             results = [send.delay(number) for number in range(ORDERS)]
             unsent = sum(result.get(timeout=120, disable_sync_subtasks=False) for result in results)
         print(f"{ORDERS - unsent} of {ORDERS} orders sent by two workers")

@@ -55,5 +55,5 @@ if __name__ == "__main__":
         conf = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "audit", "auto.offset.reset": "earliest"}
         with Consumer({**conf, "isolation.level": "read_committed"}) as audit:
             audit.subscribe(["invoices"])
-            seen = Counter(message.value() for message in audit.consume(2 * ORDERS, 3))
+            seen = Counter(message.value() for message in audit.consume(2 * ORDERS, 8))
         print(f"{len(seen)} invoices, {seen.total() - len(seen)} of them twice")

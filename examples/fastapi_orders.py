@@ -55,6 +55,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
-        cluster.set_quota(client_id="shop", producer_byte_rate=20_000)
+        cluster.set_quota(client_id="shop", producer_byte_rate=4_000)
         os.environ["BOOTSTRAP_SERVERS"] = cluster.bootstrap_servers
         asyncio.run(main())

@@ -43,7 +43,7 @@ def copy(servers: str) -> None:
         except KafkaException as error:
             print(f"commit failed: {error.args[0].name()}")
     took = time.monotonic() - begin
-    again = Counter(message.value()[:6] for message in consumer.consume(BATCH, 4.0) if message.error() is None)
+    again = Counter(message.value()[:6] for message in consumer.consume(BATCH, 8.0) if message.error() is None)
     print(f"{len(copied)} copied in {took:.0f} s; group lost {lost} times; {len(again)} come a second time")
     consumer.close()
 

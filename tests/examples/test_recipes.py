@@ -24,7 +24,7 @@ def test_fastapi_answers_429_and_when_to_come_back() -> None:
     said = re.search(r"\(202\): (\d+), .*\(429\): (\d+), after (\d+) s at most\nall answered within ([\d.]+) s", text)
     assert said is not None
     accepted, refused, later_s = map(int, said.groups()[:3])
-    assert float(said[4]) < 3.5, "all of them would take five seconds: nobody waits for the others' quota"
+    assert float(said[4]) < 15, "all of them would take twenty-five seconds: nobody waits for the others' quota"
     assert accepted + refused == 100
     assert accepted > 0
     assert refused > 0
@@ -43,7 +43,7 @@ def test_an_outbox_delays_the_worker_and_never_the_request() -> None:
     began = time.monotonic()
     said = re.search(r"placed in ([\d.]+) s\n75 sent in ([\d.]+) s", run("examples/outbox.py"))
     assert said is not None
-    assert float(said[1]) < 1
+    assert float(said[2]) - float(said[1]) > 1, "of the two that sending takes by its quota"
     assert 1.5 < float(said[2]) < time.monotonic() - began
 
 

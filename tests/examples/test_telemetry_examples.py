@@ -17,7 +17,7 @@ def run(*argv: str) -> str:
 def test_telemetry_to_collector() -> None:
     out = run("examples/telemetry_to_collector.py")
     received, exported = map(int, re.search(r"(\d+) pushes received, (\d+) exported", out).groups())
-    assert received == exported >= 5
+    assert received == exported >= 3
     counts = [int(count) for count in re.findall(r"collector: (\d+) metrics of shop \(kclient-quota\)", out)]
     assert len(counts) == exported
     assert max(counts) >= 15
