@@ -21,9 +21,10 @@ from tests.read_committed import committed
 
 Unique = Callable[[str], str]
 POLL_INTERVAL_S = 9.0
-TIGHT_S = 1.4
+TIGHT_S = 2.2
 """A tenth of what a batch takes. The classic protocol cannot have it: its session would have to be as short."""
 QUOTA = 4_000
+TIGHT_QUOTA = 2_500
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 9_000, "heartbeat.interval.ms": 500},
     "cooperative": {
@@ -39,7 +40,14 @@ class Copier:
     """One member that copies what it is assigned, commits after each batch, and when it loses partitions."""
 
     def __init__(
-        self, cluster: Any, name: str, topic: str, protocol: str, gather_s: float = 0.5, poll_s: float = POLL_INTERVAL_S
+        self,
+        cluster: Any,
+        name: str,
+        topic: str,
+        protocol: str,
+        gather_s: float = 0.5,
+        poll_s: float = POLL_INTERVAL_S,
+        quota: int = QUOTA,
     ) -> None:
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         self.moves: list[tuple[str, int]] = []
@@ -64,7 +72,7 @@ class Copier:
                 "enable.metrics.push": False,
             }
         )
-        cluster.set_quota(client_id=name, producer_byte_rate=QUOTA)
+        cluster.set_quota(client_id=name, producer_byte_rate=quota)
         self._producer = Producer(
             {**servers, "client.id": name, "enable.metrics.push": False}, heartbeat=self._consumer
         )
@@ -149,12 +157,15 @@ def finish(copiers: list[Copier], threads: list[threading.Thread], count: int) -
         thread.join(90)
 
 
-def alone(cluster: Any, topic: str, protocol: str, poll_s: float = POLL_INTERVAL_S) -> tuple[Copier, Counter[bytes]]:
+def alone(
+    cluster: Any, topic: str, protocol: str, poll_s: float = POLL_INTERVAL_S, quota: int = QUOTA
+) -> tuple[Copier, Counter[bytes]]:
     """One member copies one batch, which takes long."""
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-copy", 1)
     fill(cluster, topic, 60)
-    copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3, poll_s=poll_s)  # so that it is one batch
+    # three seconds, so that it is one batch
+    copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3, poll_s=poll_s, quota=quota)
     thread = threading.Thread(target=copier.run, args=(time.monotonic() + 90,))
     thread.start()
     assert copier.first_assigned.wait(60)
@@ -189,7 +200,7 @@ def ids(count: int) -> dict[bytes, int]:
 def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, unique: Unique) -> None:
     with ThreadPoolExecutor(2 * len(PROTOCOLS) + 1) as pool:
         single = {name: pool.submit(alone, cluster, unique(f"alone-{name}"), name) for name in PROTOCOLS}
-        tight = pool.submit(alone, cluster, unique("tight"), "kip-848", TIGHT_S)
+        tight = pool.submit(alone, cluster, unique("tight"), "kip-848", TIGHT_S, TIGHT_QUOTA)
         double = {name: pool.submit(joined, cluster, unique(f"joined-{name}"), name) for name in PROTOCOLS}
     single["tight"] = tight
     for name, scene in single.items():
