@@ -185,6 +185,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a point that breaks OTLP; the others of its push are kept",
         "mend that client",
     ),
+    "reading ends: nothing has come": (
+        "the group gave this receiver no partitions, or brokers no records, for a minute, with `--idle-exit`",
+        "look at the group and the brokers, and run it again: it goes on where it ended",
+    ),
     "receiving client telemetry": (
         "an error of the topic's consumer; it goes on by itself",
         "check the brokers if it stays",

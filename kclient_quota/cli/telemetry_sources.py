@@ -73,11 +73,22 @@ def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
 
     def look(interval_s: float) -> None:
         end_ms = SYSTEM_CLOCK.now_ms() + round(interval_s * 1000)
-        last_ms = end_ms + (_BEGIN_MS if whole else 0)
+        last_ms, next_ms = end_ms + (_BEGIN_MS if whole else 0), end_ms
 
         def is_over() -> bool:
-            now_ms = SYSTEM_CLOCK.now_ms()
-            return stopped() or (now_ms >= end_ms and (now_ms >= last_ms or receiver.has_caught_up()))
+            nonlocal next_ms
+            if stopped():
+                return True
+            if (now_ms := SYSTEM_CLOCK.now_ms()) < next_ms:
+                return False
+            next_ms = now_ms + _SLICE_MS
+            if not whole or receiver.has_caught_up():
+                return True
+            if now_ms < last_ms:
+                return False
+            within_s = interval_s + _BEGIN_MS / 1000
+            warn(f"the end of {options.from_topic} was not reached within {within_s:g} s: later pushes are not shown")
+            return True
 
         receiver.run(is_over)
 
@@ -95,10 +106,10 @@ def subscribed(
         stopped: whether asking shall end early.
 
     Returns:
-        the consumer, and whether it has been given its partitions; where there is no topic it waits for none.
+        the consumer, and whether its group has given it its partitions; where there is no topic it waits for none.
 
     Raises:
-        ClusterError: no broker answers within `--timeout`.
+        ClusterError: no broker answers within `--timeout`, or the topic may not be read.
     """
     import threading  # noqa: PLC0415 - as below
 
@@ -114,7 +125,8 @@ def subscribed(
         if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             warn(f"there is no topic {options.from_topic} yet; waiting for it")
             joined.set()
-        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set())
+        gone = {name: lambda *_: joined.clear() for name in ("on_revoke", "on_lost")}
+        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set(), **gone)
     except BaseException:
         consumer.close()
         raise
@@ -125,9 +137,9 @@ def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable
     """What the cluster says of the topic, in slices that Ctrl-C can end.
 
     Raises:
-        ClusterError: nothing within `--timeout`.
+        ClusterError: nothing within `--timeout`, or that it may not be read; other errors may pass.
     """
-    from kclient_quota.clients import KafkaException  # noqa: PLC0415 - as above
+    from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
 
     end_ms = SYSTEM_CLOCK.now_ms() + round(options.timeout * 1000)
     while not stopped():
@@ -142,6 +154,11 @@ def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable
                 ) from error
         else:
             problem: KafkaError | None = metadata.topics[options.from_topic].error
+            if problem is not None and problem.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                why = (
+                    f"{options.from_topic} cannot be read: {problem.str()}; allow the principal to describe and read it"
+                )
+                raise ClusterError(why, error_code=problem.code())
             return problem
     return None
 

@@ -36,8 +36,8 @@ FULL_BYTES: Final = 32 << 20
 """When a sink has so much to deal with, no more is read."""
 _POLL_S = 0.2
 _COMMIT_MS = 2_000
-_BEGIN_MS = 60_000
-"""Who is not in its group, or not at the end of what was there, by then: there may be nothing to come."""
+_GIVE_UP_MS = 60_000
+"""Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class TopicReceiver:
         consumer: subscribed, without automatic commits, with `enable.partition.eof`.
         sinks: where pushes go.
         clock: for commits and idleness.
-        is_joined: whether the consumer has been given its partitions, or there are none to wait for.
+        is_joined: asked where the consumer has no partitions: whether that is all that its group gives it.
     """
 
     def __init__(
@@ -123,11 +123,13 @@ class TopicReceiver:
     def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> None:
         """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
+        When that end is not reached, it is a minute without anything, and a warning.
+
         Raises:
             ClusterError: the consumer failed for good.
             KclientQuotaError: a sink has lost something; it is not committed.
         """
-        began_ms = last_ms = self._clock.now_ms()
+        last_ms = self._clock.now_ms()
         while not stopped():
             if lost := self._lost():
                 raise KclientQuotaError(f"{lost} pushes could not be written; they are read again next time")
@@ -137,9 +139,14 @@ class TopicReceiver:
                 last_ms = self._clock.now_ms()
             self._commit()
             now_ms = self._clock.now_ms()
-            if idle_ms is None or now_ms - last_ms < idle_ms or self._paused:
+            if self._paused:
+                last_ms = now_ms
+            if idle_ms is None or now_ms - last_ms < idle_ms:
                 continue
-            if self.has_caught_up() or now_ms - began_ms >= _BEGIN_MS:
+            if self.has_caught_up():
+                return
+            if (still_ms := now_ms - last_ms) >= _GIVE_UP_MS:
+                logger.warning("reading ends: nothing has come for %d s, and its end was not reached", still_ms // 1000)
                 return
 
     def has_caught_up(self) -> bool:
@@ -150,7 +157,7 @@ class TopicReceiver:
             known = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
             if known is not None and 0 <= known[1] <= self._positions.get(where, -1):
                 self._ended.add(where)
-        return self._is_joined() and assigned <= self._ended
+        return assigned <= self._ended and bool(assigned or self._is_joined())
 
     def finish(self) -> None:
         """Commit what sinks have dealt with in the end."""

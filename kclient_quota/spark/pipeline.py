@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.decode import dead_letters, points
+from kclient_quota.spark.durations import duration_ms
 from kclient_quota.spark.intervals import seen_ms, settled
-from kclient_quota.spark.jobs.backtest import backtest
+from kclient_quota.spark.jobs.backtest import COLUMNS, backtest
 from kclient_quota.spark.jobs.outliers import noisiest
 from kclient_quota.spark.jobs.recommend import quota_file, recommend
 from kclient_quota.spark.jvm_errors import Py4JJavaError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JOBS", "Plan", "reason", "run"]
 
+_TELLS_MS: Final = 20_000
+"""Of pushes that come so often, the highest rate is that of a push as a whole: nothing can burst within."""
 _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
 _OF_JAVA: Final = "An error occurred while calling "
@@ -130,20 +133,23 @@ def _counted(spark: "SparkSession", plan: Plan) -> tuple[int, list[str]]:
     rows = written(spark, plan)
     if plan.job != "whatif":
         return rows.count(), []
+    if "is_told" not in rows.columns:  # CSV names no columns, and JSON of no rows has none
+        rows = spark.read.format(plan.output_format).schema(COLUMNS).load(plan.output)
     found = rows.agg(F.count("*").alias("rows"), F.count_if(~F.col("is_told")).alias("untold")).collect()[0]
-    return found["rows"], _untold(found["untold"], found["rows"], "lowest_ms and highest_ms")
+    return found["rows"], _untold(plan, found["untold"], found["rows"], "lowest_ms and highest_ms")
 
 
-def _untold(untold: int, quotas: int, where: str) -> list[str]:
+def _untold(plan: Plan, untold: int, quotas: int, where: str) -> list[str]:
     """What to say of estimates that stand for nothing."""
     if not untold:
         return []
     said = (
-        f"{untold} of {quotas} quotas (by broker): clients burst, and push too seldom to tell for how long they would "
-        f"be throttled; all that is known lies between {where}. Pushes every 20 s tell (interval.ms of their "
-        "subscription)"
+        f"{untold} of {quotas} quotas (by broker): clients may burst, or pushes were lost, so that nothing tells for "
+        f"how long they would be throttled; all that is known lies between {where}"
     )
-    return [said]
+    if plan.push_interval and duration_ms("push_interval", plan.push_interval) <= _TELLS_MS:
+        return [said]
+    return [f"{said}. Where pushes come more seldom, every 20 s tells of bursts (interval.ms of their subscription)"]
 
 
 def _check_decoded(plan: Plan, letters: "DataFrame") -> None:
@@ -177,7 +183,7 @@ def _recommend(plan: Plan, table: "DataFrame") -> list[str]:
     except OSError as error:
         raise ConfigError(f"output {plan.output}: {error.strerror}; recommend writes one file") from error
     said = [f"{plan.output}: {len(rows)} quotas; look at them with: kafka-quotas plan {plan.output}"]
-    return said if held is None else [*said, *_tried(held, read_limits(plan.output), plan.policy.most_growth)]
+    return said if held is None else [*said, *_tried(plan, held, read_limits(plan.output))]
 
 
 def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
@@ -188,14 +194,14 @@ def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
     return table.where(begin < cut), table.where(begin >= cut)
 
 
-def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> list[str]:
+def _tried(plan: Plan, held: "DataFrame", limits: Limits) -> list[str]:
     """How the recommendation would have done."""
     totals = {
         name: F.coalesce(F.sum(F.col(name) * F.col("clients")), F.lit(0)) / 1000
         for name in ("throttled_ms", "lowest_ms", "highest_ms")
     }
     found = (
-        backtest(held, limits, most_growth)
+        backtest(held, limits, plan.policy.most_growth)
         .agg(
             F.count("*").alias("quotas"),
             F.count_if(F.col("throttles") > 0).alias("throttled"),
@@ -210,4 +216,4 @@ def _tried(held: "DataFrame", limits: Limits, most_growth: float) -> list[str]:
         f"{found['throttled_ms']:,.0f} of {found['seconds']:,.0f} client seconds, between {found['lowest_ms']:,.0f} "
         f"and {found['highest_ms']:,.0f} by when bursts come"
     )
-    return [said, *_untold(found["untold"], found["quotas"], "those two")]
+    return [said, *_untold(plan, found["untold"], found["quotas"], "those two")]

@@ -5,9 +5,10 @@ import pytest
 from kclient_quota.cli.main import main
 from kclient_quota.spark.decode import points
 from kclient_quota.spark.files import read_files
+from kclient_quota.spark.jobs.backtest import COLUMNS
 from kclient_quota.spark.jobs.gains import BATCH_BYTES, HEADERS, gains
 from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.pipeline import Plan, run
+from kclient_quota.spark.pipeline import Plan, _counted, _untold, run
 from kclient_quota.spark.views import answer, create_views
 from tests.spark.pushes import BYTES, RATE, THROTTLE, push, steady, write
 from tests.spark.test_pipeline_command import Kept
@@ -43,6 +44,23 @@ def test_quotas_are_tried_on_usage_that_was_written_before(spark, written, tmp_p
     assert row["is_told"]
     run(spark, Plan("recommend", str(written / "usage"), str(tmp_path / "q.yaml"), source_format="usage"))
     assert "producer_byte_rate: 125952" in (tmp_path / "q.yaml").read_text()
+
+
+@pytest.mark.parametrize(("form", "rows"), [("csv", 2), ("csv", 0), ("json", 0)])
+def test_a_trial_is_counted_in_formats_that_name_no_columns(spark, tmp_path, form, rows):
+    tried = [(None, "1", "producer", "user", "u", None, 1.0, 1.0, 60, 0.0, 9, 1, 99, n == 0) for n in range(rows)]
+    spark.createDataFrame(tried, COLUMNS).coalesce(1).write.format(form).save(str(tmp_path / "out"))
+    plan = Plan("whatif", "in", str(tmp_path / "out"), quotas="q.yaml", output_format=form, push_interval="20 s")
+    count, said = _counted(spark, plan)
+    assert count == rows
+    assert [each.split(":")[0] for each in said] == ["1 of 2 quotas (by broker)"][:rows]
+
+
+@pytest.mark.parametrize(("interval", "is_advised"), [("20 seconds", False), ("60 seconds", True), (None, True)])
+def test_who_pushes_every_20_s_is_not_told_to(interval, is_advised):
+    (said,) = _untold(Plan("usage", "in", "out", push_interval=interval), 1, 2, "those two")
+    assert "clients may burst, or pushes were lost" in said
+    assert ("every 20 s" in said) is is_advised
 
 
 def told(spark, folder, clients):

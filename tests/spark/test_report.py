@@ -10,7 +10,7 @@ from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.report import render, write_report
-from kclient_quota.spark.report_tables import BINS, TIMES, TOP, Tables, collect
+from kclient_quota.spark.report_tables import BINS, TIMES, TOP, Tables, Verdict, collect
 from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
 
 pytest.importorskip("matplotlib")
@@ -117,6 +117,12 @@ def test_the_report_is_one_file_that_loads_nothing(folder):
 
 def test_a_report_of_nothing_throttled_says_so():
     assert "Nobody was throttled" in render(Tables())
+
+
+def test_a_range_is_said_to_be_one():
+    page = render(Tables(quotas=[("u", 1.0, None, 2.0)], verdicts=[Verdict("in force", 1, 9, 5.0, 1.0, 9.0, 60.0, 3)]))
+    assert "of 3 of 9 quotas" in page
+    assert "may burst, or pushes were lost" in page
 
 
 def test_what_is_missing_is_said(spark, tmp_path):

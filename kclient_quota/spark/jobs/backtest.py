@@ -18,7 +18,8 @@ The least and the most of the three, and a tenth more of either, are the estimat
 second is known, plays of windows in which each client's bytes are told exactly are off by up to 9 %.
 
 Where clients burst and push seldom, the bars are wide, and no estimate can be near: fleets whose pushes are the same,
-byte for byte, are throttled for a hundredth or a fifth of the time. `is_told` is false there: read the bars.
+byte for byte, are throttled for a hundredth or a fifth of the time. `is_told` is false there: read the bars. It is
+false, too, where lost pushes leave as much open.
 
 | column | unit | meaning |
 | --- | --- | --- |
@@ -69,7 +70,7 @@ _MEMORY_MS: Final = QUOTA_SAMPLES * QUOTA_WINDOW_MS + _TICK_MS
 _SAFE: Final = QUOTA_SAMPLES / (QUOTA_SAMPLES - 1)
 """What a steady rate is measured as at most: a sample more than the time that it is divided by."""
 _OF_SEAT: Final = ("demand", "burst", "variance", "clients", "most")
-_COLUMNS: Final = (
+COLUMNS: Final = (
     "cluster_id string, broker string, role string, quota_level string, user string, client_id string, quota double, "
     "clients double, seconds bigint, throttles double, throttled_ms bigint, lowest_ms bigint, highest_ms bigint, "
     "is_told boolean"
@@ -114,7 +115,7 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
     )
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
     rest = ("quota", *SHARED, "seat", *_OF_SEAT)
-    return rows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, _COLUMNS)
+    return rows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, COLUMNS)
 
 
 def _of_each(rows: "DataFrame") -> "DataFrame":
@@ -266,4 +267,4 @@ def _one(rows: "pd.DataFrame") -> "pd.DataFrame":
     highest = min(round(max(of_client) * (1 + _PLAYED)), all_ms)
     found["throttled_ms"], found["lowest_ms"], found["highest_ms"] = of_client[0], lowest, highest
     found["is_told"] = highest <= max(MOST_SPREAD * lowest, _LITTLE * all_ms)
-    return found[[each.split()[0] for each in _COLUMNS.split(", ")]]
+    return found[[each.split()[0] for each in COLUMNS.split(", ")]]

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from kclient_quota.cli import telemetry_sources
+from kclient_quota.errors import ClusterError
 from kclient_quota.operate.topic_receiver import Sink, TopicReceiver
 from kclient_quota.testing.clock import ManualClock
 
@@ -15,6 +17,8 @@ IDLE_MS = 1_000
 
 class Script:
     """A consumer whose group takes its time, and a partition of so many records."""
+
+    poll_ms = POLL_MS
 
     def __init__(self, clock: ManualClock, *, joins_ms: int, first_ms: int, records: int, tells_end: bool) -> None:
         self.clock, self.joins_ms, self.first_ms = clock, joins_ms, first_ms
@@ -31,7 +35,7 @@ class Script:
         return (0, self.records) if self.clock.now_ms() >= self.first_ms else (-1001, -1001)
 
     def poll(self, _timeout_s: float) -> Any:
-        self.clock.sleep_ms(POLL_MS)
+        self.clock.sleep_ms(self.poll_ms)
         if self.clock.now_ms() < self.first_ms:
             return None
         if not self.left:
@@ -71,3 +75,138 @@ def test_an_empty_partition_is_read_at_once() -> None:
 
 def test_a_group_that_never_begins_is_not_waited_for_for_ever() -> None:
     assert run(joins_ms=10**9, first_ms=10**9, records=1, tells_end=True) == (0, 60_000)
+
+
+class Broken(Script):
+    """One that stands still for a while, after so many records: an election, a throttled fetch, a rebalance."""
+
+    def __init__(self, clock: ManualClock, *, after: int, still_ms: int, loses: bool = False) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=500, tells_end=True)
+        self.after, self.loses, self.until_ms, self.still_ms = after, loses, 0, still_ms
+
+    def is_still(self) -> bool:
+        return self.clock.now_ms() < self.until_ms
+
+    def is_joined(self) -> bool:
+        return not (self.loses and self.is_still())
+
+    def poll(self, timeout_s: float) -> Any:
+        if not self.until_ms and self.records - self.left == self.after:
+            self.until_ms = self.clock.now_ms() + self.still_ms
+        if self.is_still():
+            self.clock.sleep_ms(POLL_MS)
+            return None
+        return super().poll(timeout_s)
+
+
+@pytest.mark.parametrize("loses", [False, True], ids=["throttled", "in a rebalance"])
+def test_it_does_not_end_in_the_middle_however_long_it_has_read(loses: bool) -> None:
+    clock = ManualClock(0)
+    consumer: Any = Broken(clock, after=400, still_ms=10 * IDLE_MS, loses=loses)
+    receiver = TopicReceiver(consumer, [Sink(lambda _: None, lambda: (0, 0))], clock, consumer.is_joined)
+    receiver.run(lambda: False, idle_ms=IDLE_MS)
+    assert receiver.received.records == 500
+
+
+def test_who_gives_up_before_the_end_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(0)
+    consumer: Any = Broken(clock, after=400, still_ms=10**9)
+    receiver = TopicReceiver(consumer, [Sink(lambda _: None, lambda: (0, 0))], clock, consumer.is_joined)
+    receiver.run(lambda: False, idle_ms=IDLE_MS)
+    assert (receiver.received.records, clock.now_ms()) == (400, 400 * POLL_MS + 60_000)
+    assert "nothing has come for 60 s, and its end was not reached" in caplog.text
+
+
+class Group:
+    """A consumer that is told of its partitions by hand."""
+
+    problem: KafkaError | None = None
+
+    def __init__(self, _conf: dict[str, Any]) -> None:
+        self.is_closed = False
+
+    def list_topics(self, topic: str, _timeout_s: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.problem)})
+
+    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+        assert topics == ["t"]
+        self.callbacks = callbacks
+
+    def tell(self, what: str, *partitions: int) -> None:
+        self.callbacks[what](self, [SimpleNamespace(topic="t", partition=each) for each in partitions])
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("kclient_quota.clients.consumer.Consumer", Group)
+    monkeypatch.setattr(telemetry_sources, "configuration", lambda _options: {})
+    return SimpleNamespace(from_topic="t", timeout=1.0)
+
+
+@pytest.mark.parametrize("gone", ["on_revoke", "on_lost"])
+def test_who_has_been_taken_its_partitions_has_not_joined(options: Any, gone: str) -> None:
+    consumer, is_joined = telemetry_sources.subscribed(options, {}, lambda: False)
+    group: Any = consumer
+    assert not is_joined()
+    group.tell("on_assign", 0)
+    assert is_joined()
+    group.tell(gone, 0)
+    assert not is_joined()
+    group.tell("on_assign")  # a member too many
+    assert is_joined()
+
+
+def test_part_of_the_partitions_taken_leaves_the_rest_to_be_read_to_their_end() -> None:
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=0, tells_end=True)
+    receiver = TopicReceiver(consumer, [], clock, lambda: False)
+    receiver.run(lambda: clock.now_ms() > 0)
+    assert receiver.has_caught_up()
+
+
+def test_a_topic_that_may_not_be_read_is_said_at_once(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "problem", KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(ClusterError, match=r"t cannot be read: .*uthoriz") as caught:
+        telemetry_sources.subscribed(options, {}, lambda: False)
+    assert caught.value.error_code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_leader_to_be_elected_is_waited_for(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "problem", KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    _, is_joined = telemetry_sources.subscribed(options, {}, lambda: False)
+    assert not is_joined()
+
+
+class Quick(Script):
+    """Counts how often it is asked for its partitions; a record takes a millisecond."""
+
+    poll_ms, asked = 1, 0
+
+    def assignment(self) -> list[Any]:
+        self.asked += 1
+        return super().assignment()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("records", "warns"), [(3_000, False), (80_000, True)])
+def test_a_look_to_the_end_says_when_it_was_not_reached(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], records: int, warns: bool
+) -> None:
+    clock = ManualClock(0)
+    consumer: Any = Quick(clock, joins_ms=0, first_ms=0, records=records, tells_end=True)
+    monkeypatch.setattr(telemetry_sources, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr(telemetry_sources, "subscribed", lambda *_: (consumer, consumer.is_joined))
+    options: Any = SimpleNamespace(from_topic="t", prometheus=None)
+    look, close = telemetry_sources.opened(options, lambda _: None, lambda: False, whole=True)
+    look(1)
+    close()
+    assert ("the end of t was not reached within 61 s" in capsys.readouterr().err) is warns
+    assert clock.now_ms() - min(records, 61_000) <= 100
+    looks = (clock.now_ms() - 1_000) // 100 + 1
+    commits = clock.now_ms() // 2_000
+    assert consumer.asked <= looks + commits + 1
