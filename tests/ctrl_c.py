@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-PROMPT_S = 20
-"""A second, and what a busy machine takes besides; who does not hear Ctrl-C goes on for 30 s and more."""
+PROMPT_S = 9
+"""A second, and what a busy machine takes besides; who waits for a broker or a child first takes ten and more."""
 
 
 def started(module, *words):

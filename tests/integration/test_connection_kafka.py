@@ -24,7 +24,7 @@ from tests.certificates import self_signed
 
 PASSWORD = "se cret=,ü"
 LIFETIME_MS = 60_000
-SHORT_LIFETIME_MS = 2_000
+SHORT_LIFETIME_MS = 6_000
 ROUNDING_MS = 10
 """Kafka tells what is left of a token in whole milliseconds, and so do we: two of one second may end some apart."""
 OAUTH = {
@@ -37,6 +37,16 @@ OAUTH = {
     "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": str(SHORT_LIFETIME_MS),
     "listener.name.sasl_plaintext.oauthbearer.connections.max.reauth.ms": "0",
 }
+
+
+class Hasty:
+    """A clock on which two seconds pass in one."""
+
+    def now_ms(self):
+        return 2 * SYSTEM_CLOCK.now_ms()
+
+    def sleep_ms(self, duration_ms):
+        SYSTEM_CLOCK.sleep_ms(duration_ms // 2)
 
 
 def certificate(folder):
@@ -109,15 +119,19 @@ def test_a_session_ends_with_its_token_without_connections_max_reauth_ms(cluster
 
 
 def test_a_session_outlives_its_lifetime(cluster):
-    """Kafka closes a connection that has not logged in again when the lifetime is over."""
+    """Kafka closes a connection that has not logged in again when the lifetime is over.
+
+    By a clock twice as fast it logs in again at half of it, and a machine that stands still then is not too late.
+    """
     sasl = Sasl("SCRAM-SHA-512", "alice", PASSWORD)
-    with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
+    with Connection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), Hasty()) as connection:
         due = {connection.reauthenticate_at_ms}
-        for _ in range(20):
-            SYSTEM_CLOCK.sleep_ms(SHORT_LIFETIME_MS // 10)
+        end_ms = SYSTEM_CLOCK.now_ms() + SHORT_LIFETIME_MS + 500
+        while SYSTEM_CLOCK.now_ms() < end_ms:
+            SYSTEM_CLOCK.sleep_ms(100)
             assert connection.send(DescribeClusterRequest()).error_code == 0
             due.add(connection.reauthenticate_at_ms)
-    assert len(due) >= 3
+    assert len(due) >= 2
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,12 @@ def test_ctrl_c_ends_an_endless_poll_whenever_it_comes(broker: EmbeddedBroker, l
 import signal
 from kclient_quota.clients.consumer import Consumer
 limit = {limit}
-is_waiting = has_come = False
+is_waiting = has_come = has_raised = False
 def interrupt(*_):
-    global has_come
+    global has_come, has_raised
     has_come = True
     if is_waiting:
+        has_raised = True
         raise KeyboardInterrupt
 signal.signal(signal.SIGINT, interrupt)
 consumer = Consumer({{"bootstrap.servers": "{broker.bootstrap_servers}", "group.id": "g", "client.id": "app",
@@ -102,9 +103,11 @@ for _ in range(12):
         while not has_come:  # between two tries, where nothing would catch it
             consumer.poll()
     except KeyboardInterrupt:
-        pass
-    is_waiting = has_come = False
-    print("stopped", flush=True)
+        said = "stopped"
+    else:
+        said = "lost" if has_raised else "stopped"
+    is_waiting = has_come = has_raised = False
+    print(said, flush=True)
 consumer.close()
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
