@@ -211,8 +211,12 @@ class GroupService:
             error = self.coordinator.delete(group_id)
         else:
             error = ErrorCode.NONE if self.make_room_for_classic_group(group_id) else ErrorCode.NON_EMPTY_GROUP
-        if error is ErrorCode.NONE:
-            self.offsets.delete_group(group_id)
+        try:
+            if error is ErrorCode.NONE:
+                self.offsets.delete_group(group_id)
+        finally:
+            # that the group is gone is told at once, not when another one turns
+            self.after_call()
         return error
 
     def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:

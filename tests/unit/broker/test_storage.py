@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kclient_quota.broker.cluster_state import BROKER, GROUP, TOPIC, BrokerInfo, ClusterState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, share_of
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, Acknowledgement, ShareRules, Wanted
@@ -961,3 +962,64 @@ class Refusing(Disk):
         if self.refuses:
             raise OSError(5, "Input/output error")
         super().sync(fd)
+
+
+class Counting(Disk):
+    """Knows what is open and what is synced; a file whose path ends so cannot be written, or not be synced."""
+
+    def __init__(self, *, unwritable="never", unsyncable="never"):
+        self.open, self.synced = {}, []
+        self.unwritable, self.unsyncable = unwritable, unsyncable
+
+    def open_append(self, path):
+        fd = super().open_append(path)
+        self.open[fd] = str(path)
+        return fd
+
+    def write(self, fd, parts):
+        if self.open[fd].endswith(self.unwritable):
+            raise OSError(28, "No space left on device")
+        return super().write(fd, parts)
+
+    def sync(self, fd):
+        if self.unsyncable in self.open[fd]:
+            raise OSError(5, "Input/output error")
+        self.synced.append(self.open[fd])
+        super().sync(fd)
+
+    def close(self, fd):
+        del self.open[fd]
+        super().close(fd)
+
+
+def test_one_file_that_cannot_be_synced_keeps_no_other_from_it(tmp_path):
+    disk = Counting()
+    life = Life(tmp_path, disk=disk)
+    for name in "abc":
+        life.create(name)
+        life.append(b"x", topic=name)
+    disk.unsyncable = life.cluster.topics["a"].topic_id.hex
+    files = [path for path in disk.open.values() if disk.unsyncable not in path]
+    assert len(files) == 3
+    with pytest.raises(OSError, match="Input/output error"):
+        life.storage.close()
+    assert sorted(disk.synced) == sorted(files)
+    assert disk.open == {}
+
+
+def test_a_directory_that_cannot_be_used_is_let_go_of(tmp_path):
+    disk = Counting(unwritable="metadata.jsonl")
+    with pytest.raises(ConfigError, match="make room"):
+        ClusterStorage(tmp_path, disk=disk)
+    assert disk.open == {}
+
+
+def test_that_a_group_is_gone_is_told_at_once(tmp_path):
+    life = Life(tmp_path)
+    groups = GroupService(life.cluster, life.scheduler)
+    groups.coordinator.get_or_create("g")
+    groups.topic.records.is_told = True
+    assert groups.delete_group("g") is ErrorCode.NONE
+    told = life.cluster.topics[CONSUMER_OFFSETS].partitions[share_of("g")].log
+    assert told.end_offset == 1
+    life.storage.close()
