@@ -323,5 +323,7 @@ class EmbeddedBroker(ControlPanel):
 def _run(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     asyncio.set_event_loop(loop)
     loop.run_forever()
-    loop.run_until_complete(runtime.stop())
-    loop.close()
+    try:
+        loop.run_until_complete(runtime.stop())
+    finally:
+        loop.close()

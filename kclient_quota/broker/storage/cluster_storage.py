@@ -18,6 +18,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -312,13 +313,16 @@ class ClusterStorage:
         self._write_back.wait()
 
     def close(self) -> None:
-        """Sync everything and let another broker use the directory."""
+        """Sync everything and let another broker use the directory.
+
+        Raises:
+            OSError: a file could not be synced; all the others are, and everything is let go of.
+        """
         self._write_back.close()
-        try:
-            self._files.close()
-            self._journal.close()
-        finally:
-            os.close(self._lock_fd)
+        with ExitStack() as rest:
+            rest.callback(os.close, self._lock_fd)
+            rest.callback(self._journal.close)
+            rest.callback(self._files.close)
 
 
 def _place(key: Key) -> Place:
@@ -350,7 +354,11 @@ def _journal(path: Path, disk: Disk, *, syncs: bool, later: Later) -> Journal:
     if journal.get("format") not in _READABLE_FORMATS:
         journal.close()
         raise ConfigError(f"{path}: written by another version of the broker; use another directory")
-    journal.set("format", value=FORMAT)
+    try:
+        journal.set("format", value=FORMAT)
+    except OSError:
+        journal.close()
+        raise
     return journal
 
 

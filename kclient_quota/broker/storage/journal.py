@@ -98,8 +98,8 @@ class Journal:
         self._file = AppendedFile(path, self._disk)
         try:
             self._load()
-        except ConfigError:
-            self._file.close()
+        except (ConfigError, OSError):
+            self._file.discard()
             raise
         self._later = later or at_once
 

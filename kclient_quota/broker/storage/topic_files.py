@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -182,7 +183,8 @@ class TopicFiles:
             yield from (file for store in stores.values() if (file := store.files.dirty_file) is not None)
 
     def close(self) -> None:
-        """Sync and let go of all files."""
-        for stores in self._stores.values():
-            for store in stores.values():
-                store.files.close()
+        """Sync and let go of all files, also where one of them cannot be synced."""
+        with ExitStack() as rest:
+            for stores in self._stores.values():
+                for store in stores.values():
+                    rest.callback(store.files.close)
