@@ -22,9 +22,10 @@ from kclient_quota.broker.network.acceptor import Acceptor
 from kclient_quota.broker.network.connection import Connection
 from kclient_quota.broker.network.endpoints import ListenerSpec, told_host
 from kclient_quota.broker.network.listener import Listener, bind
+from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.network.metrics_page import serve_metrics
 from kclient_quota.broker.network.session import ReceiveBuffer
-from kclient_quota.broker.request.context import Scheduler, Services
+from kclient_quota.broker.request.context import Services
 from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Faults
@@ -77,7 +78,7 @@ class Runtime:
         self.requests: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
         self.nodes: dict[int, Node] = {}
         self.services: Services | None = None
-        self._scheduler: Scheduler | None = None
+        self._scheduler: LoopScheduler | None = None
         self._storage: ClusterStorage | None = None
         self._metrics_listener: Listener | None = None
         self._receive = ReceiveBuffer()
@@ -115,7 +116,7 @@ class Runtime:
 
     # -- brokers
 
-    async def start(self, scheduler: Scheduler, storage: ClusterStorage | None) -> None:
+    async def start(self, scheduler: LoopScheduler, storage: ClusterStorage | None) -> None:
         """Read back what is stored, if anything is, and serve on every broker."""
         self._scheduler = scheduler
         self.services = Services(self.cluster, scheduler)
@@ -235,6 +236,9 @@ class Runtime:
         self.kill_connections()
         await _turns()
         await self._ended()
+        if self._scheduler is not None:
+            # what is done in turns would go on in files that are closed, and may be another broker's by then
+            self._scheduler.close()
         for partition in self.cluster.partitions():
             partition.log.close()
         if self._storage is not None:

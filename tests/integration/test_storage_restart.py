@@ -177,3 +177,29 @@ def test_an_open_transaction_is_not_read_after_an_orderly_restart(tmp_path):
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert read_all(broker, **{"isolation.level": "read_committed"}) == [b"committed"]
         assert read_all(broker, **{"isolation.level": "read_uncommitted"}) == [b"committed", b"open"]
+
+
+def test_what_is_done_in_turns_ends_before_the_directory_is_let_go_of(tmp_path):
+    """Or the markers of a transaction would be written into files of the broker that comes next."""
+    seen = []
+    broker = EmbeddedBroker(data_dir=tmp_path)
+    broker.start()
+    runtime = broker._running()
+    scheduler, storage = runtime._scheduler, runtime._storage
+    is_open, close = [True], storage.close
+
+    def closing():
+        close()
+        is_open.clear()
+
+    def turn():
+        seen.append(bool(is_open))
+        scheduler.call_at(scheduler.now_ms() + 1, turn)
+
+    storage.close = closing
+    try:
+        broker._call(turn)
+    finally:
+        broker.close()
+    assert not is_open
+    assert all(seen)

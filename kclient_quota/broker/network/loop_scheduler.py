@@ -42,6 +42,15 @@ class LoopScheduler:
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Call nobody back any more."""
+        self._is_closed = True
+        self._calls.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, by the clock."""
@@ -50,6 +59,8 @@ class LoopScheduler:
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> _Call:
         """Call back once `now_ms` has reached `deadline_ms`."""
         call = _Call(deadline_ms, callback)
+        if self._is_closed:
+            return call
         self._count += 1
         heapq.heappush(self._calls, (deadline_ms, self._count, call))
         if self._timer is None or deadline_ms < self._timer_ms:
