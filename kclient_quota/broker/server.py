@@ -15,6 +15,7 @@ from kclient_quota.broker.network.endpoints import (
     PLAINTEXT,
     SASL_PLAINTEXT,
     SSL,
+    address_of,
     listener_specs,
     spread_ports,
 )
@@ -163,13 +164,19 @@ class EmbeddedBroker(ControlPanel):
         if self._loop is not None:
             return self
         storage = None if self._data_dir is None else ClusterStorage(self._data_dir, self._fsync)
+        runtime: Runtime | None = None
         try:
             runtime = self._bind()
-        except ConfigError:
+            self._prepare(runtime, storage)
+        except BaseException as error:
+            if runtime is not None:
+                runtime.close_sockets()
             if storage is not None:
                 storage.close()
+            if isinstance(error, OSError):
+                text = f"data_dir: {error}; make room on the disk, or name another directory"
+                raise ConfigError(text) from error
             raise
-        self._prepare(runtime, storage)
         loop = asyncio.SelectorEventLoop()
         thread = threading.Thread(target=_run, args=(loop, runtime), name="embedded-broker", daemon=True)
         thread.start()
@@ -193,6 +200,7 @@ class EmbeddedBroker(ControlPanel):
             export_timeout_ms: how long exporters may take to hand on what clients have pushed.
 
         Raises:
+            OSError: the disk of `data_dir` did not take the last that was to be synced.
             Exception: what a control function has raised meanwhile.
         """
         runtime, loop, thread = self._runtime, self._loop, self._thread
@@ -237,7 +245,7 @@ class EmbeddedBroker(ControlPanel):
             )
         except OSError as error:
             raise ConfigError(f"metrics_port {wanted}: {error}; choose another, or 0") from error
-        self._metrics_url = f"http://{self._host}:{port}/metrics"
+        self._metrics_url = f"http://{address_of(self._host, port)}/metrics"
         return (pushed,)
 
     def _export_telemetry(self, own: "Sequence[TelemetrySink]") -> None:
@@ -325,5 +333,7 @@ def _run(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     loop.run_forever()
     try:
         loop.run_until_complete(runtime.stop())
+    except Exception as error:  # noqa: BLE001 - whatever it is, `close` raises it where it is seen
+        runtime.controls.failures.append(error)
     finally:
         loop.close()

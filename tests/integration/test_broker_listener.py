@@ -6,6 +6,7 @@ import errno
 import gc
 import socket
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.network import listener as listening
 from kclient_quota.broker.network.listener import Listener, bind
+from kclient_quota.broker.storage.disk import Disk
+from kclient_quota.errors import ConfigError
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -82,3 +85,35 @@ def test_a_listener_out_of_file_descriptors_goes_on_when_there_are_some(monkeypa
         assert short.refused == 3
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("wrong", [{"ports": 70_000}, {"metrics_port": 70_000}, {"ports": -1}])
+def test_a_start_that_fails_lets_go_of_everything(tmp_path: Path, wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="is no port"):
+        EmbeddedBroker(data_dir=tmp_path, **wrong).start()
+    with EmbeddedBroker(data_dir=tmp_path, topics={"t": 1}) as cluster:
+        assert cluster.bootstrap_servers
+
+
+def test_a_disk_that_fails_while_a_broker_closes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = EmbeddedBroker(data_dir=tmp_path, topics={"t": 1}).start()
+
+    def refuse(_disk: Disk, _fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Disk, "sync", refuse)
+    with pytest.raises(OSError, match="Input/output error"):
+        broker.close()
+
+
+def test_a_scraper_that_has_not_asked_yet_is_let_go_of_when_the_broker_closes(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(metrics_port=0) as cluster:
+        host, _, port = cluster.metrics_url.removeprefix("http://").removesuffix("/metrics").rpartition(":")
+        scraper = socket.create_connection((host, int(port)), 60)
+        scraper.sendall(b"GET /met")
+        cluster._call(lambda: None)
+    with scraper:
+        scraper.settimeout(60)
+        with contextlib.suppress(ConnectionResetError):
+            assert scraper.recv(1) == b""
+    assert "Exception in callback" not in caplog.text

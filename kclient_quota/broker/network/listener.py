@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 
 _BACKLOG = 512
+_LAST_PORT = 65_535
 _BREATH_S = 1
 """Before it is tried again when the process has no file descriptor left; asyncio's servers wait as long."""
 
@@ -23,6 +24,8 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         OSError: the address is taken, or none of this machine's.
     """
+    if not 0 <= port <= _LAST_PORT:
+        raise OSError(f"{port} is no port: they are 1 to {_LAST_PORT}, and 0 for a free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     bound.setblocking(False)

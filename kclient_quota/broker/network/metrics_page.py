@@ -25,9 +25,15 @@ def serve_metrics(host: str, port: int, page: Page) -> Listener:
                 await writer.drain()
         writer.close()
 
+    async def answer_or_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(reader, writer)
+        except asyncio.CancelledError:  # the broker closes
+            writer.transport.abort()
+
     return Listener(
         bind(host, port),
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_REQUEST_BYTES), answer),
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_REQUEST_BYTES), answer_or_end),
     )
 
 

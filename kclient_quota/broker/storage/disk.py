@@ -110,6 +110,9 @@ class AppendedFile:
         except OSError:
             self.cut(self.size)
             raise
+        finally:
+            # another thread may have synced in the midst of it
+            self.is_dirty = True
         self.size += wanted
 
     def cut(self, size: int) -> None:

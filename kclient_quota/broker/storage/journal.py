@@ -5,6 +5,7 @@ power cut only after the system's own write-back or a `sync`. Every line carries
 is written twice: a damaged line is passed over and named in the log. A last line that a crash has torn is cut off.
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,8 @@ MIN_STALE_BYTES = 1 << 20
 _STALE_SIZES = 4
 _AT_ONCE = 100
 """How many values are written anew with every change."""
+_DAMAGED: Key = ("damaged",)
+"""That lines were lost is remembered when the journal is rewritten without them."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -187,6 +190,7 @@ class Journal:
                 self._take(*entry, 2 * len(line))
         if lines and self.damaged_lines == len(lines):
             raise ConfigError(f"{self._path}, line {lines[0][0]}: not a line of a broker's journal")
+        self.damaged_lines = max(self.damaged_lines, self._values.get(_DAMAGED, 0))
         self._file.cut(whole)
         if lines and not is_checked:
             self._rewrite()
@@ -196,6 +200,8 @@ class Journal:
     def _rewrite(self) -> None:
         """Begin to write what still counts into a new file; every further change writes some of it, and itself."""
         fresh = self._path.with_suffix(".new")
+        if self.damaged_lines:
+            self._values[_DAMAGED] = self.damaged_lines
         try:
             self._disk.unlink(fresh)
             file = AppendedFile(fresh, self._disk)
@@ -237,6 +243,8 @@ class Journal:
     def _give_up(self, rewriting: "_Rewriting") -> None:
         self._rewriting = None
         self._later(rewriting.file.discard)
+        with contextlib.suppress(OSError):  # it is removed before the next attempt at the latest
+            self._disk.unlink(self._path.with_suffix(".new"))
 
     def _not_smaller(self, error: OSError) -> None:
         _LOG.warning("%s: could not be made smaller (%s)", self._path, error)

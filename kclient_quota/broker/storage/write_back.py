@@ -4,8 +4,13 @@ What a file must have before it is acknowledged is not for this: see `Fsync`.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final
+
+_MOST_WAITING: Final = 64
+"""More than these are waited for: each may hold a file open, and a disk is no faster for a longer queue."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -15,11 +20,15 @@ class WriteBack:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "kclient-quota-disk")
+        self._waiting: deque[Future[None]] = deque()
         self._last: Future[None] | None = None
 
     def later(self, work: Callable[[], None]) -> None:
         """Do this once what was given before is done; an OSError of it is logged."""
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= _MOST_WAITING):
+            wait([self._waiting.popleft()])
         self._last = self._thread.submit(_done, work)
+        self._waiting.append(self._last)
 
     @property
     def is_busy(self) -> bool:

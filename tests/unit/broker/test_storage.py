@@ -4,6 +4,7 @@ import json
 import os
 import random
 import threading
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -23,6 +24,7 @@ from kclient_quota.broker.storage.framing import FRAME_BYTES
 from kclient_quota.broker.storage.journal import MIN_STALE_LINES, Journal
 from kclient_quota.broker.storage.log_files import LogFiles
 from kclient_quota.broker.storage.topic_files import PartitionStore
+from kclient_quota.broker.storage.write_back import WriteBack
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
@@ -1023,3 +1025,75 @@ def test_that_a_group_is_gone_is_told_at_once(tmp_path):
     told = life.cluster.topics[CONSUMER_OFFSETS].partitions[share_of("g")].log
     assert told.end_offset == 1
     life.storage.close()
+
+
+class Meanwhile(Disk):
+    """Another thread syncs the file in the midst of every write."""
+
+    def __init__(self):
+        self.file = None
+        self.synced = 0
+
+    def write(self, fd, parts):
+        if self.file is not None:
+            self.file.sync()
+        return super().write(fd, parts)
+
+    def sync(self, fd):
+        super().sync(fd)
+        self.synced = self.size(fd)
+
+
+def test_what_is_written_while_a_sync_goes_on_is_synced_with_the_next(tmp_path):
+    disk = Meanwhile()
+    disk.file = file = AppendedFile(tmp_path / "0.log", disk)
+    file.append(b"acknowledged")
+    assert file.is_dirty
+    file.close()
+    assert disk.synced == len(b"acknowledged")
+
+
+def test_that_a_journal_was_damaged_is_known_after_it_was_rewritten(tmp_path):
+    path = tmp_path / "j"
+    journal = Journal(path, stale_bytes=0)
+    journal.set("topic", "lost", value=1)
+    journal.set("topic", "kept", value=1)
+    journal.close()
+    path.write_bytes(path.read_bytes().replace(b"lost", b"lsot"))
+    journal = Journal(path, stale_bytes=0)
+    lost = journal.damaged_lines
+    for number in range(3 * MIN_STALE_LINES):
+        journal.set("offset", value=number, twice=False)
+    journal.close()
+    assert b"lsot" not in path.read_bytes()
+    journal = Journal(path)
+    assert journal.damaged_lines == lost > 0
+    assert journal.get("topic", "kept") == 1
+    journal.close()
+
+
+def test_files_that_wait_for_the_disk_are_not_without_end():
+    begun, go, done = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go.wait(60)
+
+    write_back = WriteBack()
+    write_back.later(slow)
+    assert begun.wait(60)
+
+    def give():
+        for number in range(1_000):
+            write_back.later(partial(done.append, number))
+
+    giver = threading.Thread(target=give)
+    giver.start()
+    try:
+        giver.join(0.2)
+        assert giver.is_alive()
+    finally:
+        go.set()
+        giver.join(60)
+        write_back.close()
+    assert done == list(range(1_000))
