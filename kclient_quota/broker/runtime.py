@@ -31,9 +31,8 @@ from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
 from kclient_quota.broker.shares.share_service import ShareService
-from kclient_quota.broker.storage.cluster_storage import ClusterStorage
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage, no_room
 from kclient_quota.broker.transactions.transaction_service import TransactionService
-from kclient_quota.errors import ConfigError
 
 _TURNS = 4
 _LONGEST_END_S = 10
@@ -127,7 +126,7 @@ class Runtime:
             try:
                 storage.restore(self.cluster, groups, self.services.get(ShareService), transactions)
             except OSError as error:
-                raise ConfigError(f"data_dir: {error}; make room on the disk, or name another directory") from error
+                raise no_room(error) from error
             storage.sync_every(scheduler)
         groups.topic.records.is_told = transactions.records.is_told = True
         transactions.resume()

@@ -22,7 +22,7 @@ from kclient_quota.broker.network.endpoints import (
 from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.security.bearer_tokens import TokenRules
-from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync, no_room
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
@@ -174,8 +174,7 @@ class EmbeddedBroker(ControlPanel):
             if storage is not None:
                 storage.close()
             if isinstance(error, OSError):
-                text = f"data_dir: {error}; make room on the disk, or name another directory"
-                raise ConfigError(text) from error
+                raise no_room(error) from error
             raise
         loop = asyncio.SelectorEventLoop()
         thread = threading.Thread(target=_run, args=(loop, runtime), name="embedded-broker", daemon=True)

@@ -13,7 +13,7 @@ from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.decode import dead_letters, points
 from kclient_quota.spark.durations import duration_ms
 from kclient_quota.spark.intervals import seen_ms, settled
-from kclient_quota.spark.jobs.backtest import COLUMNS, backtest
+from kclient_quota.spark.jobs.backtest import COLUMNS, backtest, verdict
 from kclient_quota.spark.jobs.outliers import noisiest
 from kclient_quota.spark.jobs.recommend import quota_file, recommend
 from kclient_quota.spark.jvm_errors import Py4JJavaError
@@ -196,24 +196,10 @@ def _split(table: "DataFrame", part: float) -> tuple["DataFrame", "DataFrame"]:
 
 def _tried(plan: Plan, held: "DataFrame", limits: Limits) -> list[str]:
     """How the recommendation would have done."""
-    totals = {
-        name: F.coalesce(F.sum(F.col(name) * F.col("clients")), F.lit(0)) / 1000
-        for name in ("throttled_ms", "lowest_ms", "highest_ms")
-    }
-    found = (
-        backtest(held, limits, plan.policy.most_growth)
-        .agg(
-            F.count("*").alias("quotas"),
-            F.count_if(F.col("throttles") > 0).alias("throttled"),
-            F.count_if(~F.col("is_told")).alias("untold"),
-            F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
-            *(total.alias(name) for name, total in totals.items()),
-        )
-        .collect()[0]
-    )
+    found = verdict("recommended", held, limits, plan.policy.most_growth)
     said = (
-        f"tried on the time held out: {found['throttled']} of {found['quotas']} quotas (by broker) throttled, "
-        f"{found['throttled_ms']:,.0f} of {found['seconds']:,.0f} client seconds, between {found['lowest_ms']:,.0f} "
-        f"and {found['highest_ms']:,.0f} by when bursts come"
+        f"tried on the time held out: {found.throttled} of {found.quotas} quotas (by broker) throttled, "
+        f"{found.seconds_throttled:,.0f} of {found.seconds:,.0f} client seconds, between {found.lowest:,.0f} "
+        f"and {found.highest:,.0f} by when bursts come"
     )
-    return [said, *_untold(plan, found["untold"], found["quotas"], "those two")]
+    return [said, *_untold(plan, found.untold, found.quotas, "those two")]

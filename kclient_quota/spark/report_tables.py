@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.jobs.backtest import backtest
+from kclient_quota.spark.jobs.backtest import Verdict, verdict
 from kclient_quota.spark.jobs.demand import with_demand
 from kclient_quota.spark.quota_table import Limits, limit_of, read_limits
 
@@ -42,29 +42,6 @@ class Heat:
     begin_ms: int
     width_ms: int
     seconds: list[list[float | None]]
-
-
-class Verdict(NamedTuple):
-    """What the broker's quota code makes of the demand under a file of quotas.
-
-    Attributes:
-        name: of the file.
-        throttled: quotas, each on a broker, that throttle anybody.
-        quotas: that anybody has.
-        seconds_throttled: of all clients together, as estimated.
-        lowest, highest: its error bars.
-        seconds: of all clients together.
-        untold: quotas of which pushes do not tell, so that only the error bars say anything.
-    """
-
-    name: str
-    throttled: int
-    quotas: int
-    seconds_throttled: float
-    lowest: float
-    highest: float
-    seconds: float
-    untold: int = 0
 
 
 @dataclass(slots=True)
@@ -116,9 +93,9 @@ def collect(spark: "SparkSession", directory: Path) -> Tables:
         if after is not None:
             wanted = with_demand(usage).cache()
             found.quotas = _quotas(wanted, before or {}, after)
-            found.verdicts = [_verdict("recommended", wanted, after)]
+            found.verdicts = [verdict("recommended", wanted, after)]
             if before is not None:
-                found.verdicts.insert(0, _verdict("in force", wanted, before))
+                found.verdicts.insert(0, verdict("in force", wanted, before))
             wanted.unpersist()
         usage.unpersist()
     if throttled is not None:
@@ -261,21 +238,3 @@ def _quotas(wanted: "DataFrame", before: Limits, after: Limits) -> list[tuple[st
         )
         for row in rows
     ]
-
-
-def _verdict(name: str, wanted: "DataFrame", limits: Limits) -> Verdict:
-    """What the broker's quota code makes of this demand."""
-    ms = ("throttled_ms", "lowest_ms", "highest_ms")
-    row = (
-        backtest(wanted, limits)
-        .agg(
-            F.count_if(F.col("throttles") > 0).alias("throttled"),
-            F.count("*").alias("quotas"),
-            F.count_if(~F.col("is_told")).alias("untold"),
-            *(F.coalesce(F.sum(F.col(each) * F.col("clients")), F.lit(0)).alias(each) for each in ms),
-            F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
-        )
-        .collect()[0]
-    )
-    estimate, lowest, highest = (row[each] / 1000 for each in ms)
-    return Verdict(name, row["throttled"], row["quotas"], estimate, lowest, highest, row["seconds"], row["untold"])

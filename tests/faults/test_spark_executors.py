@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,12 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.spark.pipeline import Plan, run
 from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
+from tests.spark.stream_process import goes_on, kill, numbers, started
 from tests.spark_session import spark
 
 __all__ = ["spark"]
 
 TOPIC = "telemetry"
-DRIVER = Path(__file__).parents[1] / "spark" / "recovery_driver.py"
 CLIENTS, PUSHES, AT_ONCE = 20, 12, 40
 KILLED, WAIT_S = 2, 300
 OF_POINTS = ("client_id", "time_ms", "metric", "attributes", "value")
@@ -50,10 +49,6 @@ def executors(group: int) -> list[int]:
     return found
 
 
-def numbers(folder: Path) -> set[int]:
-    return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.exists() else set()
-
-
 def kill_in_batches(process: subprocess.Popen[bytes], checkpoint: Path, log: Path) -> None:
     """In each of some batches that are planned and not committed, which is looked at while all stands still."""
     killed: dict[int, int] = {}
@@ -65,34 +60,20 @@ def kill_in_batches(process: subprocess.Popen[bytes], checkpoint: Path, log: Pat
         if open_ and workers:
             killed[open_.pop()] = workers[0]
             os.kill(workers[0], signal.SIGKILL)
-        os.killpg(process.pid, signal.SIGCONT)
-        said = log.read_text(errors="replace")[-4_000:]
-        assert process.poll() is None, said
-        assert time.monotonic() < deadline, said
-        time.sleep(0.05)
+        goes_on(process, log, deadline)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("job", ["points", "usage"])
 def test_executors_that_are_killed_leave_every_row_once(spark, cluster, tmp_path, job):
     given = [cluster.bootstrap_servers, TOPIC, str(tmp_path / "out"), str(tmp_path / "checkpoint"), str(AT_ONCE)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SPARK_LOCAL_IP": "127.0.0.1"}
     log = tmp_path / "driver.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, str(DRIVER), *given, job, "local-cluster[2,1,768]"],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
-        )
+    process = started([*given, job, "local-cluster[2,1,768]"], log, SPARK_LOCAL_IP="127.0.0.1")
     try:
         kill_in_batches(process, tmp_path / "checkpoint", log)
         assert process.wait(WAIT_S) == 0, log.read_text(errors="replace")[-4_000:]
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
+        kill(process)
     client = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "undisturbed"}
     plan = Plan(job, TOPIC, str(tmp_path / "wanted"), client=client, checkpoint=str(tmp_path / "its"), max_rows=AT_ONCE)
     run(spark, plan)

@@ -1,14 +1,10 @@
 """What a stream has written when its driver is killed in mid-batch, and is started again: everything once."""
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +13,12 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.spark.checkpoint import MARK, claim
 from kclient_quota.spark.pipeline import Plan, run
 from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
+from tests.spark.stream_process import goes_on, kill, numbers, started
 
 TOPIC = "telemetry"
 CLIENTS = 20
 PUSHES = 6
 AT_ONCE = 20
-DRIVER = Path(__file__).with_name("recovery_driver.py")
 WAIT_S = 180
 
 
@@ -39,28 +35,9 @@ def cluster():
 def driver(cluster, tmp_path):
     """A driver in a session of processes of its own, which ends with the test."""
     given = [cluster.bootstrap_servers, TOPIC, str(tmp_path / "out"), str(tmp_path / "checkpoint"), str(AT_ONCE)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with (tmp_path / "driver.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(DRIVER), *given],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment,
-        )
+    process = started(given, tmp_path / "driver.log")
     yield process
     kill(process)
-
-
-def kill(process):
-    """Driver and JVM at once; Python workers see their JVM gone and end by themselves."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
-
-
-def numbers(folder):
-    return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.exists() else set()
 
 
 def kill_in_mid_batch(process, checkpoint, log):
@@ -72,11 +49,7 @@ def kill_in_mid_batch(process, checkpoint, log):
         if committed and planned - committed:
             kill(process)
             return
-        os.killpg(process.pid, signal.SIGCONT)
-        said = log.read_text(errors="replace")[-4_000:]
-        assert process.poll() is None, said
-        assert time.monotonic() < deadline, said
-        time.sleep(0.05)
+        goes_on(process, log, deadline)
 
 
 @pytest.mark.timeout(420)

@@ -17,23 +17,20 @@ def serve_metrics(host: str, port: int, page: Page) -> Listener:
     """Answer `GET /metrics` with `page` on the running loop; other paths are 404, other methods 405."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # a scraper that goes away or never finishes its request is no concern of ours
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(request, page))
-                await writer.drain()
-        writer.close()
-
-    async def answer_or_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await answer(reader, writer)
+            # a scraper that goes away or never finishes its request is no concern of ours
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
+                async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                    request = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(_response(request, page))
+                    await writer.drain()
+            writer.close()
         except asyncio.CancelledError:  # the broker closes
             writer.transport.abort()
 
     return Listener(
         bind(host, port),
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_REQUEST_BYTES), answer_or_end),
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_MAX_REQUEST_BYTES), answer),
     )
 
 

@@ -325,6 +325,11 @@ class ClusterStorage:
             rest.callback(self._files.close)
 
 
+def no_room(error: OSError) -> ConfigError:
+    """What whoever starts a broker is told when its directory does not take what has to be kept first."""
+    return ConfigError(f"data_dir: {error}; make room on the disk, or name another directory")
+
+
 def _place(key: Key) -> Place:
     """Group, topic and partition of ("share", group, topic id, partition)."""
     return str(key[1]), UUID(hex=str(key[2])), int(key[3] or 0)

@@ -20,25 +20,23 @@ class WriteBack:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "kclient-quota-disk")
-        self._waiting: deque[Future[None]] = deque()
-        self._last: Future[None] | None = None
+        self._given: deque[Future[None]] = deque()
 
     def later(self, work: Callable[[], None]) -> None:
         """Do this once what was given before is done; an OSError of it is logged."""
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= _MOST_WAITING):
-            wait([self._waiting.popleft()])
-        self._last = self._thread.submit(_done, work)
-        self._waiting.append(self._last)
+        while self._given and (self._given[0].done() or len(self._given) >= _MOST_WAITING):
+            wait([self._given.popleft()])
+        self._given.append(self._thread.submit(_done, work))
 
     @property
     def is_busy(self) -> bool:
         """Whether something is still to be done."""
-        return self._last is not None and not self._last.done()
+        return bool(self._given) and not self._given[-1].done()
 
     def wait(self) -> None:
         """Until everything is done."""
-        if self._last is not None:
-            self._last.result()
+        if self._given:
+            self._given[-1].result()
 
     def close(self) -> None:
         """Do what is left; nothing can be given any more."""

@@ -36,7 +36,7 @@ false, too, where lost pushes leave as much open.
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
@@ -88,6 +88,29 @@ Window = tuple[int, int, Sequence[Offer]]
 """Begin and end in ms; an offer of each sender."""
 
 
+class Verdict(NamedTuple):
+    """What the broker's quota code makes of the demand under a file of quotas.
+
+    Attributes:
+        name: of the file.
+        throttled: quotas, each on a broker, that throttle anybody.
+        quotas: that anybody has.
+        seconds_throttled: of all clients together, as estimated.
+        lowest, highest: its error bars.
+        seconds: of all clients together.
+        untold: quotas of which pushes do not tell, so that only the error bars say anything.
+    """
+
+    name: str
+    throttled: int
+    quotas: int
+    seconds_throttled: float
+    lowest: float
+    highest: float
+    seconds: float
+    untold: int = 0
+
+
 def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWTH) -> "DataFrame":
     """Throttling under every quota of `limits` on every broker; spread over executors.
 
@@ -116,6 +139,31 @@ def backtest(usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWT
     begin, end = (F.unix_millis(name).alias(name) for name in ("window_start", "window_end"))
     rest = ("quota", *SHARED, "seat", *_OF_SEAT)
     return rows.select(begin, end, *rest).groupBy("quota", *SHARED).applyInPandas(_one, COLUMNS)
+
+
+def verdict(name: str, usage: "DataFrame", limits: Limits, most_growth: float = MOST_GROWTH) -> Verdict:
+    """A `backtest` in one line.
+
+    Args:
+        name: of the file.
+        usage: as there.
+        limits: as there.
+        most_growth: as there.
+    """
+    ms = ("throttled_ms", "lowest_ms", "highest_ms")
+    row = (
+        backtest(usage, limits, most_growth)
+        .agg(
+            F.count_if(F.col("throttles") > 0).alias("throttled"),
+            F.count("*").alias("quotas"),
+            F.count_if(~F.col("is_told")).alias("untold"),
+            *(F.coalesce(F.sum(F.col(each) * F.col("clients")), F.lit(0)).alias(each) for each in ms),
+            F.coalesce(F.sum(F.col("seconds") * F.col("clients")), F.lit(0)).alias("seconds"),
+        )
+        .collect()[0]
+    )
+    estimate, lowest, highest = (row[each] / 1000 for each in ms)
+    return Verdict(name, row["throttled"], row["quotas"], estimate, lowest, highest, row["seconds"], row["untold"])
 
 
 def _of_each(rows: "DataFrame") -> "DataFrame":
