@@ -11,7 +11,7 @@ from kclient_quota.broker.transactions.transaction_service import AT_ONCE, RETRY
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, iterate_records
-from tests.unit.broker.test_storage import Life
+from tests.unit.broker.storage_life import Life
 
 ID, TIMEOUT_MS = "x", 60_000
 

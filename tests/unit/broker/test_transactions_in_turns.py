@@ -11,8 +11,8 @@ from kclient_quota.broker.transactions.transaction_service import AT_ONCE, Trans
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import EndTxnRequest, InitProducerIdRequest
 from tests.unit.broker.handler_node import Node
+from tests.unit.broker.storage_life import Life
 from tests.unit.broker.test_kept_transactions import ID, TIMEOUT_MS
-from tests.unit.broker.test_storage import Life
 from tests.unit.broker.test_transaction_handlers import Producer
 
 MANY = 4 * AT_ONCE + 1

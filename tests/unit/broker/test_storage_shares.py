@@ -1,0 +1,100 @@
+"""Share groups after a restart."""
+
+import pytest
+
+from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, Acknowledgement, ShareRules, Wanted
+from kclient_quota.wire.error_codes import ErrorCode
+from tests.unit.broker.storage_life import Halting, Life
+
+
+def acquired(life, *, epoch=0):
+    """A member of the share group `s` acquires all of `t`."""
+    topic = life.cluster.topics["t"]
+    kept = life.shares.partition("s", topic, topic.partitions[0], 5)
+    end = life.log().end_offset
+    found = kept.acquire("m", [(offset, offset) for offset in range(end)], Wanted(100, 100), ShareRules(), 5)
+    return kept, [(one.first, one.last, one.delivery) for one in found]
+
+
+def acknowledged(folder, *said):
+    """A life of nine records that the share group `s` has acquired and has said this of; where that is kept."""
+    life = Life(folder)
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    for _ in range(9):
+        life.append(b"v")
+    kept, _ = acquired(life)
+    assert kept.acknowledge("m", list(said), ShareRules(), 5)[0] == ErrorCode.NONE
+    life.shares.changed(place := ("s", life.cluster.topics["t"].topic_id, 0))
+    life.cluster.save()
+    life.storage.close()
+    return place
+
+
+def test_what_a_share_group_has_settled_and_given_back_is_known_after_a_restart(tmp_path):
+    place = acknowledged(
+        tmp_path, Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(3, 3, [ACCEPT]), Acknowledgement(5, 6, [RELEASE])
+    )
+
+    again = Life(tmp_path)
+    assert again.shares.coordinator.groups["s"].state == "Empty"
+    kept = again.shares.partitions[place]
+    assert (kept.start_offset, kept.next_new, kept.written) == (2, 9, (0, 3))
+    assert acquired(again)[1] == [(2, 2, 1), (4, 4, 1), (5, 6, 2), (7, 8, 1)]
+    again.cluster.delete_topic("t")
+    assert not again.shares.partitions
+    again.cluster.save()
+    assert not list(again.storage._journal.items("share"))
+    again.storage.close()
+
+
+def test_a_share_group_begins_where_it_began_before_a_restart(tmp_path):
+    life = Life(tmp_path)
+    life.create()
+    life.append(b"before")
+    assert acquired(life)[0].start_offset == 1, "the latest"
+    life.cluster.save()
+    life.append(b"a")
+    life.storage.close()
+    again = Life(tmp_path)
+    assert acquired(again)[1] == [(1, 1, 1)]
+    again.storage.close()
+
+
+def test_a_share_group_that_is_ahead_of_its_log_passes_over_nothing(tmp_path, caplog):
+    place = acknowledged(tmp_path, Acknowledgement(0, 3, [ACCEPT]), Acknowledgement(7, 8, [ACCEPT]))
+    # a power cut: the end of the log never reached the disk
+    (file,) = (tmp_path / "logs").rglob("*.log")
+    with file.open("r+b") as log:
+        log.truncate(file.stat().st_size * 6 // 9)
+
+    again = Life(tmp_path)
+    end = again.log().end_offset
+    assert 4 < end < 7
+    assert f"share group s was at offset 9 of t-0, whose log ends at {end}" in caplog.text
+    again.storage.close()
+    last = Life(tmp_path)
+    kept = last.shares.partitions[place]
+    assert (kept.start_offset, kept.next_new) == (4, end)
+    for _ in range(5):
+        last.append(b"new")
+    assert acquired(last)[1] == [(4, end - 1, 1), (end, end + 4, 1)]
+    last.storage.close()
+
+
+def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):
+    life = Life(tmp_path, disk=(disk := Halting(1 << 30)))
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    life.append(b"a")
+    kept, _ = acquired(life)
+    life.cluster.save()
+    disk.room = 0
+    assert kept.acknowledge("m", [Acknowledgement(0, 0, [ACCEPT])], ShareRules(), 5)[0] == ErrorCode.NONE
+    life.shares.changed(("s", life.cluster.topics["t"].topic_id, 0))
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    disk.room = 1 << 30
+    assert acquired(life)[1] == [(0, 0, 1)]
+    life.storage.close()
