@@ -9,7 +9,8 @@ from kclient_telemetry.compression import CompressionType, compress, decompress
 from kclient_telemetry.errors import TelemetryError
 from kclient_telemetry.otlp import parse, with_resource_attributes
 
-from kclient_quota.broker.log.record_validation import UnsoundRecords, see_records
+from kclient_quota.broker.log.record_fields import UnsoundRecords
+from kclient_quota.broker.log.record_validation import see_records
 from kclient_quota.errors import WireError
 from kclient_quota.wire.batches import iterate_batches, parse_header
 from kclient_quota.wire.codec import decode, encode

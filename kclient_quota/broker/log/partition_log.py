@@ -12,7 +12,8 @@ from typing import Protocol
 from kclient_quota.broker.log.compacted import Compacted
 from kclient_quota.broker.log.log_config import NO_TIMESTAMP, Appended, LogConfig
 from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
-from kclient_quota.broker.log.record_validation import RecordsSeen, UnsoundRecords, see_records
+from kclient_quota.broker.log.record_fields import UnsoundRecords
+from kclient_quota.broker.log.record_validation import RecordsSeen, see_records
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.log.stored_batches import StoredBatches
 from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex

@@ -2,19 +2,16 @@
 
 import gzip
 import random
+from itertools import islice
 
 import pytest
 
+from kclient_quota.broker.log import alike_records as alike_reading
 from kclient_quota.broker.log import record_validation
 from kclient_quota.broker.log.log_config import LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.log.record_validation import (
-    MOST_INFLATED_BYTES,
-    READ_AT_MOST,
-    READ_WHOLE,
-    UnsoundRecords,
-    see_records,
-)
+from kclient_quota.broker.log.record_fields import UnsoundRecords
+from kclient_quota.broker.log.record_validation import MOST_INFLATED_BYTES, READ_AT_MOST, READ_WHOLE, see_records
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.wire.batches import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, compute_crc, parse_header
 from kclient_quota.wire.error_codes import ErrorCode
@@ -168,12 +165,30 @@ def test_a_batch_too_large_to_be_read_in_passing_is_believed():
     assert append(many)[1].error is ErrorCode.NONE
 
 
-def seen(body, count, least_ms, most_ms):
-    header = parse_header(with_body(body, count))
+def seen(body, count, least_ms, most_ms, needs_keys=False, attributes=0):
+    batch = with_body(body, count, attributes)
     try:
-        return see_records(with_body(body, count), header, least_ms, most_ms)
+        return see_records(batch, parse_header(batch), least_ms, most_ms, needs_keys=needs_keys)
     except UnsoundRecords as error:
         return str(error)
+
+
+LIMITS = [(-1 << 62, 1 << 62), (NOW_MS, NOW_MS + 64), (NOW_MS, NOW_MS + 300)]
+
+
+def seen_both_ways(monkeypatch, asked):
+    """What is said of these, which must be what is said when every record is read one by one."""
+    quickly = [seen(*one) for one in asked]
+    with monkeypatch.context() as plain:
+        plain.setattr(record_validation, "_newest_of_sound", lambda *_, **__: None)
+        assert [seen(*one) for one in asked] == quickly
+    return quickly
+
+
+def flipped(chance, sound, first=0):
+    damaged = bytearray(sound)
+    damaged[chance.randrange(first, len(sound))] ^= 1 << chance.randrange(8)
+    return bytes(damaged)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -188,12 +203,79 @@ def test_what_is_read_in_passing_is_read_as_what_is_read_one_by_one(monkeypatch,
     ]
     sound = bytes(build_batch(records)[HEADER_BYTES:])
     asked = [(sound, len(records)), (sound, len(records) - 1), (sound, len(records) + 1), (sound[:-1], len(records))]
-    for _ in range(200):
-        flipped = bytearray(sound)
-        flipped[chance.randrange(len(sound) // 2, len(sound))] ^= 1 << chance.randrange(8)
-        asked.append((bytes(flipped), len(records)))
-    limits = [(-1 << 62, 1 << 62), (NOW_MS, NOW_MS + 64)]
-    in_passing = [seen(*one, *limit) for one in asked for limit in limits]
-    monkeypatch.setattr(record_validation, "_newest_of_sound", lambda *_: None)
-    assert [seen(*one, *limit) for one in asked for limit in limits] == in_passing
-    assert len({str(one) for one in in_passing}) > 3
+    asked += [(flipped(chance, sound, len(sound) // 2), len(records)) for _ in range(200)]
+    found = seen_both_ways(monkeypatch, [(*one, *limit) for one in asked for limit in LIMITS[:2]])
+    assert len({str(one) for one in found}) > 3
+
+
+def alike_records(chance, shape):
+    """Records in stretches of equal ones, as producers of measurements write them, with an odd one in between."""
+    while True:
+        key, headers = chance.choice(shape["keys"]), chance.choice(shape["headers"])
+        size, step = chance.choice(shape["sizes"]), chance.choice(shape["steps"])
+        since = chance.choice((0, 0, 60, 8000))
+        for number in range(chance.choice((1, 3, 9, 70, 300))):
+            yield Record(bytes(size), key, headers, NOW_MS + since + int(number * step))
+
+
+SHAPES = {
+    "measurements": {"keys": [None], "headers": [()], "sizes": [10, 100], "steps": [0, 0.1, 1]},
+    "keyed": {"keys": [b"k", b"key", bytes(70)], "headers": [()], "sizes": [0, 60, 64, 1000], "steps": [0, 1, 3]},
+    "anything": {
+        "keys": [None, b"", b"k" * 63],
+        "headers": [(), (), [("trace", b"")], [("h", None), ("i", b"\0")]],
+        "sizes": [0, 53, 100, 1000],
+        "steps": [-1, 0, 2, 500],
+    },
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_records_cut_alike_are_read_as_one_by_one(monkeypatch, shape, seed):
+    chance = random.Random(f"{shape} {seed}")
+    count = chance.choice((7, 40, 99, 101, 400))
+    sound = bytes(build_batch(list(islice(alike_records(chance, SHAPES[shape]), count)))[HEADER_BYTES:])
+    bodies = [sound, *(flipped(chance, sound) for _ in range(40)), *(flipped(chance, sound, -3) for _ in range(5))]
+    bodies += [sound[: chance.randrange(len(sound))] for _ in range(10)]
+    bodies += [sound[:place] + sound[place + 1 :] for place in (chance.randrange(len(sound)) for _ in range(20))]
+    asked = [(body, number, *limit) for body in bodies for number in (count, count + 1) for limit in LIMITS[:2]]
+    asked += [(body, count, *LIMITS[2], True) for body in bodies]
+    asked += [
+        (gzip.compress(body, 1), count, *LIMITS[0], needs_keys, 1) for body in bodies[:9] for needs_keys in (0, 1)
+    ]
+    found = seen_both_ways(monkeypatch, asked)
+    assert len({str(one) for one in found}) > 3
+
+
+@pytest.mark.parametrize("place", [*range(7), -1])
+def test_every_byte_that_says_a_length_is_looked_at_in_every_record(monkeypatch, place):
+    for count, key, late_ms in ((50, None, 0), (50, b"key", 0), (300, None, 0), (50, None, 100)):
+        times = [NOW_MS] + [NOW_MS + late_ms] * (count - 1)
+        body = bytes(build_batch([Record(bytes(20), key, timestamp_ms=time_ms) for time_ms in times])[HEADER_BYTES:])
+        size = -(-len(body) // count)
+        starts = [max(0, len(body) - size * left) for left in (count, count - 1, count // 2, 1)]
+        asked = []
+        for start in starts:
+            for bit in range(8):
+                damaged = bytearray(body)
+                damaged[(start + place) % len(body)] ^= 1 << bit
+                asked += [(bytes(damaged), count, *limits) for limits in (LIMITS[1], LIMITS[0])]
+                asked.append((bytes(damaged), count, *LIMITS[0], True))
+        seen_both_ways(monkeypatch, asked)
+
+
+@pytest.mark.parametrize("size", [30, 1000])
+def test_no_order_of_records_makes_reading_dear(size):
+    """Runs that are just worth looking at, each ended by another record: the most that quick reading costs in vain."""
+    run = [Record(bytes(size), timestamp_ms=NOW_MS)] * 9 + [Record(bytes(size + 1), timestamp_ms=NOW_MS)]
+    body = bytes(build_batch(run * 10)[HEADER_BYTES:])
+    looks = []
+
+    class Watched(bytes):
+        def __getitem__(self, key):
+            looks.append(len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1)
+            return super().__getitem__(key)
+
+    alike_reading.pass_over(Watched(body * 50), 5000, READ_WHOLE)
+    assert sum(looks) < 5000 * 12
