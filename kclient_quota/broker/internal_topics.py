@@ -5,7 +5,7 @@ restores groups and transactions from where `broker.storage` keeps them.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kclient_telemetry.java import java_hash
@@ -21,6 +21,8 @@ COORDINATOR_PARTITIONS = 50
 `transaction.state.log.num.partitions`)."""
 _MOST_REPLICAS = 3
 _SEGMENT_BYTES = "104857600"
+_BATCH_BYTES = 500_000
+"""Of several records together: well below the `max.message.bytes` that consumers expect."""
 _CONFIGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         CONSUMER_OFFSETS: {
@@ -83,12 +85,34 @@ class InternalTopic:
         Raises:
             OSError: it could not be kept.
         """
+        self.append_all(about, [(key, value)])
+
+    def append_all(self, about: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records, keys and values, into the share of what they are about, in as few batches as may be.
+
+        Raises:
+            OSError: they could not be kept, or not all of them.
+        """
         partitions, now_ms = internal_topic(self._cluster, self._name).partitions, self._scheduler.now_ms()
         partition = partitions[share_of(about) % len(partitions)]
-        batch = build_batch([Record(value, key, timestamp_ms=now_ms)])
-        appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
-        if appended.error:
-            raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
+        for together in _batches(records):
+            batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
+            appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+            if appended.error:
+                raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
+
+
+def _batches(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    together: list[tuple[bytes, bytes | None]] = []
+    size = 0
+    for key, value in records:
+        size += len(key) + len(value or b"")
+        if together and size > _BATCH_BYTES:
+            yield together
+            together, size = [], len(key) + len(value or b"")
+        together.append((key, value))
+    if together:
+        yield together
 
 
 def share_of(key: str) -> int:

@@ -202,7 +202,8 @@ class ReaderSource:
         nullable = self._version in spec.null
         if nullable:
             self._emit("p += 1")
-            self._emit("if buf[p - 1] > 127:")
+            # a struct is preceded by a signed byte, as a tagged field by an unsigned varint
+            self._emit("if buf[p - 1] > 127:" if spec.tag is None else "if buf[p - 1] == 0:")
             self._emit(f"    {target} = None")
             self._emit("else:")
             self._depth += 1

@@ -174,7 +174,8 @@ class WriterSource:
             self._emit(f"{self._append}({value})")
 
     def _null_mark(self, spec: Field) -> str:
-        if self._flexible and not (spec.is_struct and not spec.is_array):
+        # a struct is preceded by a byte, as a tagged field by an unsigned varint
+        if self._flexible and (spec.is_array or not spec.is_struct or spec.tag is not None):
             mark = "NONE8"
         elif spec.is_struct and not spec.is_array:
             mark = self._constant("N", b"\xff")

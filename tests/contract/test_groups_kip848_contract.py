@@ -40,7 +40,8 @@ class Reader:
     def __init__(self, talk, group, topic, topic_id, member_id, **said):
         self.talk, self.group, self.topic_id = talk, group, topic_id
         self.said = said
-        first = beat(talk, group, member_id, subscribed_topic_names=[topic], **said)
+        names = [] if topic is None else [topic]
+        first = beat(talk, group, member_id, subscribed_topic_names=names, **said)
         assert first.error_code == 0, first
         self.member_id, self.epoch, self.told, self.owned = first.member_id, first.member_epoch, (), ()
         self._take(first)

@@ -91,8 +91,7 @@ class ClassicMembers:
         if former_id is None:
             return ConsumerMember(member_id)
         # the classic protocol knows no static member that is away: whoever comes takes its place
-        self._coordinator.cancel(group, former_id)
-        return group.replace_static(group.members[former_id], member_id)
+        return self._coordinator.replace_static(group, group.members[former_id], member_id)
 
     def sync(self, group: ConsumerGroup, request: Sync, now_ms: int) -> SyncResult:
         """SyncGroup: what the member may read now."""

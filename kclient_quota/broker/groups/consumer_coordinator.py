@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kclient_quota.broker.groups.assignors import ASSIGNORS, Assignment
+from kclient_quota.broker.groups.assignors import Assignment
 from kclient_quota.broker.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -21,6 +21,7 @@ from kclient_quota.broker.groups.consumer_group import (
     MemberState,
     Topics,
 )
+from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult, Refused, check_epoch, validate
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.timers import Timers
@@ -45,51 +46,6 @@ class ConsumerGroupConfig:
     max_classic_size: int = 2_147_483_647
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """What a ConsumerGroupHeartbeat request says; None stands for "as before".
-
-    Attributes:
-        owned: partitions the member has.
-    """
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    client_id: str = ""
-    client_host: str = ""
-    topics: frozenset[str] | None = None
-    regex: str | None = None
-    assignor: str | None = None
-    owned: Assignment | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it says everything, so that the answer has to as well."""
-        joins = self.member_epoch == JOIN_EPOCH
-        return joins or (self.rebalance_timeout_ms != -1 and self.topics is not None and self.owned is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class BeatResult:
-    """What a ConsumerGroupHeartbeat response says; `assigned` is None when it has not changed."""
-
-    error: ErrorCode
-    message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    assigned: Assignment | None = None
-
-
-class _Refused(Exception):  # noqa: N818 - not an error of the program: the answer to the client
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.result = BeatResult(error, message)
-
-
 class ConsumerGroupCoordinator:
     """All KIP-848 groups of a cluster.
 
@@ -108,6 +64,19 @@ class ConsumerGroupCoordinator:
         self.upgraded: Callable[[str], ConsumerGroup | None] = lambda _group_id: None
         self.displace: Callable[[str], None] = lambda _group_id: None
         self._turned: list[tuple[ClassicGroup, bool]] = []
+        self._touched: dict[str, None] = {}
+
+    def touch(self, group_id: str) -> None:
+        """Say that something of a group has changed, or that it is gone."""
+        self._touched[group_id] = None
+
+    def take_touched(self) -> list[str]:
+        """Groups of which something has changed since the last call."""
+        if not self._touched:
+            return []
+        touched = list(self._touched)
+        self._touched.clear()
+        return touched
 
     def take_turned(self) -> list[tuple["ClassicGroup", bool]]:
         """Groups that have become classic ones since the last call, and whether their members are to join anew."""
@@ -117,6 +86,7 @@ class ConsumerGroupCoordinator:
     def _adopt(self, group: ConsumerGroup, now_ms: int) -> None:
         self.displace(group.group_id)
         self.groups[group.group_id] = group
+        self.touch(group.group_id)
         for member in group.members.values():
             self.schedule(group, member, now_ms)
 
@@ -142,11 +112,11 @@ class ConsumerGroupCoordinator:
             now_ms: the time.
         """
         try:
-            _validate(beat)
+            validate(beat)
             if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
                 return self._leave(beat)
             return self._beat(beat, fresh_id, topics, now_ms)
-        except _Refused as refused:
+        except Refused as refused:
             return refused.result
 
     def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
@@ -189,12 +159,16 @@ class ConsumerGroupCoordinator:
             if changed or metadata != group.metadata:
                 group.metadata = metadata
                 group.epoch += 1
+                changed = True
             group.seen_topics, group.seen_members = topics, len(group.members)
         if group.epoch > group.assignment_epoch:
             subscriptions = {name: _topic_ids(one, group.metadata) for name, one in group.members.items()}
             group.update_target(subscriptions, dict(group.metadata.values()))
+            changed = True
         updated = group.reconcile(updated, owned)
         group.put(updated)
+        if changed or updated != member:
+            self.touch(group.group_id)
         return updated
 
     def _group(self, beat: Beat) -> ConsumerGroup:
@@ -202,9 +176,9 @@ class ConsumerGroupCoordinator:
         if group is None and beat.member_epoch == JOIN_EPOCH:
             group = self.upgraded(beat.group_id) or ConsumerGroup(beat.group_id)
         if group is None:
-            raise _Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
         if beat.member_id not in group.members and len(group.members) >= self.config.max_size:
-            raise _Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group has reached its maximum capacity.")
+            raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group has reached its maximum capacity.")
         return group
 
     def _member(self, group: ConsumerGroup, beat: Beat, member_id: str) -> ConsumerMember:
@@ -215,8 +189,8 @@ class ConsumerGroupCoordinator:
             # A member that was fenced comes back under its id, having given up everything.
             return ConsumerMember(member_id)
         if member is None:
-            raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of {group.group_id}.")
-        return _check_epoch(member, beat)
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of {group.group_id}.")
+        return check_epoch(member, beat)
 
     def _static_member(self, group: ConsumerGroup, beat: Beat, instance_id: str, member_id: str) -> ConsumerMember:
         former_id = group.static_members.get(instance_id)
@@ -225,14 +199,19 @@ class ConsumerGroupCoordinator:
             if former is None or former.member_id == member_id:
                 return ConsumerMember(member_id)
             if former.member_epoch != LEAVE_STATIC_EPOCH and former.classic is None:
-                raise _Refused(ErrorCode.UNRELEASED_INSTANCE_ID, f"Static member {instance_id} is still in use.")
-            self.cancel(group, former.member_id)
-            return group.replace_static(former, member_id)
+                raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, f"Static member {instance_id} is still in use.")
+            return self.replace_static(group, former, member_id)
         if former is None:
-            raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if former.member_id != member_id:
-            raise _Refused(ErrorCode.FENCED_INSTANCE_ID, f"Static member {instance_id} is fenced by another member.")
-        return _check_epoch(former, beat)
+            raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"Static member {instance_id} is fenced by another member.")
+        return check_epoch(former, beat)
+
+    def replace_static(self, group: ConsumerGroup, former: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Let a returning static member take over what its former self had."""
+        self.cancel(group, former.member_id)
+        self.touch(group.group_id)
+        return group.replace_static(former, member_id)
 
     def _leave(self, beat: Beat) -> BeatResult:
         group = self.groups.get(beat.group_id)
@@ -240,9 +219,10 @@ class ConsumerGroupCoordinator:
         if group is None or member is None:
             known = group is not None and beat.instance_id in group.static_members
             error = ErrorCode.FENCED_INSTANCE_ID if known else ErrorCode.UNKNOWN_MEMBER_ID
-            raise _Refused(error, f"Member {beat.member_id} is not a member of group {beat.group_id}.")
+            raise Refused(error, f"Member {beat.member_id} is not a member of group {beat.group_id}.")
         if beat.member_epoch == LEAVE_STATIC_EPOCH:
             group.put(replace(member, member_epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING))
+            self.touch(group.group_id)
         else:
             self.remove(group, member.member_id)
         return BeatResult(ErrorCode.NONE, None, member.member_id, beat.member_epoch)
@@ -286,6 +266,7 @@ class ConsumerGroupCoordinator:
 
     def remove(self, group: ConsumerGroup, *leaving: str) -> None:
         """Take members out of their group, all at once; it is a classic one if only classic members are left."""
+        self.touch(group.group_id)
         if leaving and self.may_turn_classic(group, leaving):
             self.turn_classic(group, leaving)
             return
@@ -308,56 +289,8 @@ class ConsumerGroupCoordinator:
         for member_id in group.members:
             self.cancel(group, member_id)
         del self.groups[group.group_id]
+        self.touch(group.group_id)
         self._turned.append((to_classic_group(group, leaving), bool(leaving)))
-
-
-def _validate(beat: Beat) -> None:
-    for name, value in (("GroupId", beat.group_id), ("InstanceId", beat.instance_id), ("RackId", beat.rack_id)):
-        if value is not None and not value.strip():
-            raise _Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
-    if beat.member_epoch == JOIN_EPOCH:
-        _validate_join(beat)
-    elif not beat.member_id.strip():
-        raise _Refused(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
-    elif beat.member_epoch == LEAVE_STATIC_EPOCH and beat.instance_id is None:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
-    elif beat.member_epoch < LEAVE_STATIC_EPOCH:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
-    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-        known = ", ".join(ASSIGNORS)
-        message = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."
-        raise _Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
-    if beat.regex:
-        try:
-            topic_pattern(beat.regex)
-        except ValueError as error:
-            message = f"SubscribedTopicRegex `{beat.regex}` is not a valid regular expression: {error}."
-            raise _Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
-
-
-def _validate_join(beat: Beat) -> None:
-    if beat.rebalance_timeout_ms == -1:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
-    if beat.owned is None or beat.owned:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
-    if not beat.topics and not beat.regex:
-        raise _Refused(
-            ErrorCode.INVALID_REQUEST,
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-        )
-
-
-def _check_epoch(member: ConsumerMember, beat: Beat) -> ConsumerMember:
-    received, epoch = beat.member_epoch, member.member_epoch
-    repeats = received == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
-    if received > epoch or (received < epoch and not repeats):
-        size = "greater" if received > epoch else "smaller"
-        raise _Refused(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {size} member epoch ({received}) than the one known by the group "
-            f"coordinator ({epoch}). The member must abandon all its partitions and rejoin.",
-        )
-    return member
 
 
 def _update(member: ConsumerMember, beat: Beat) -> ConsumerMember:

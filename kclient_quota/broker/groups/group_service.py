@@ -7,14 +7,17 @@ from typing import TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE
+from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from kclient_quota.broker.groups.classic_members import ClassicMembers
 from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore, PendingOffset, Position
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
+from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_consumer_group
 from kclient_quota.broker.groups.offsets_topic import OffsetsTopic
+from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.request.promise import Promise
@@ -43,6 +46,8 @@ class GroupService:
         self.consumer_groups.displace = self._displace
         self.classic_members = ClassicMembers(self.consumer_groups)
         self.topic = OffsetsTopic(cluster, scheduler)
+        self._told: dict[str, ToldConsumerGroup] = {}
+        self._telling = Telling(self.topic.records, scheduler, self._changes, self._forget_told)
         self.offsets = OffsetStore([self.topic.committed])
         self._cluster = cluster
         self._scheduler = scheduler
@@ -78,6 +83,7 @@ class GroupService:
         if group.members:
             return False
         del self.consumer_groups.groups[group_id]
+        self.consumer_groups.touch(group_id)
         return True
 
     def has_room_for_consumer_group(self, group_id: str) -> bool:
@@ -253,6 +259,8 @@ class GroupService:
     def after_call(self) -> None:
         """To be called after every other call to the coordinator: answers whoever waited for it, and sets the timer."""
         for group, rebalances in self.consumer_groups.take_turned():
+            self._telling.tell_now(group.group_id)
+            self._tell_of_classic_group(group.group_id, group)
             self.coordinator.adopt(group, self._scheduler.now_ms(), rebalances=rebalances)
             _LOG.info("group %s has become one of the classic protocol", group.group_id)
         self._alarm.set(self.coordinator.next_deadline_ms(), self.consumer_groups.next_deadline_ms())
@@ -263,13 +271,30 @@ class GroupService:
                 promise.resolve(completion.result)
 
     def _tell_of_groups(self) -> None:
-        for group_id in self.coordinator.take_settled():
-            group = self.coordinator.groups.get(group_id)
-            try:
-                self.topic.group(group_id, group)
-            except OSError as error:
-                # who is in a group is not read back: the group itself is none the worse
-                _LOG.error("who is in group %s is not told: %s", group_id, error)
+        touched, settled = self.consumer_groups.take_touched(), self.coordinator.take_settled()
+        for group_id in touched:
+            if group_id not in self.consumer_groups.groups:
+                self._telling.tell_now(group_id)
+        for group_id in settled:
+            self._tell_of_classic_group(group_id, self.coordinator.groups.get(group_id))
+        self._telling.tell(group_id for group_id in touched if group_id in self.consumer_groups.groups)
+
+    def _tell_of_classic_group(self, group_id: str, group: ClassicGroup | None) -> None:
+        try:
+            self.topic.group(group_id, group)
+        except OSError as error:
+            # who is in a group is not read back: the group itself is none the worse
+            _LOG.error("who is in group %s is not told: %s", group_id, error)
+
+    def _changes(self, group_id: str) -> list[CoordinatorRecord]:
+        group = self.consumer_groups.groups.get(group_id)
+        if group is not None:
+            return changes(self._told.setdefault(group_id, ToldConsumerGroup()), group, self._scheduler.now_ms())
+        told = self._told.pop(group_id, None)
+        return [] if told is None else farewell(told, group_id)
+
+    def _forget_told(self, group_id: str) -> None:
+        self._told.pop(group_id, None)
 
     def _tick(self) -> None:
         self.coordinator.tick(self._scheduler.now_ms())

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition
-from kclient_quota.broker.groups.consumer_coordinator import BeatResult
 from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Topics
+from kclient_quota.broker.groups.consumer_requests import BeatResult
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 

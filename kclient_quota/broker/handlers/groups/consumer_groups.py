@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.assignors import Assignment, by_topic
-from kclient_quota.broker.groups.consumer_coordinator import Beat, BeatResult
 from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations

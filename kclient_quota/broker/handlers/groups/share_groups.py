@@ -13,8 +13,8 @@ Gaps: no rack awareness; members are not kept across a restart of the whole clus
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import Topic
 from kclient_quota.broker.groups.assignors import by_topic
-from kclient_quota.broker.groups.consumer_coordinator import BeatResult
 from kclient_quota.broker.groups.consumer_group import NOTHING
+from kclient_quota.broker.groups.consumer_requests import BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations

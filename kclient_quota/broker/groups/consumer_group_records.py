@@ -1,0 +1,221 @@
+"""What has changed of a KIP-848 group since it was told last, as the records of Apache Kafka 4.3.1. Pure.
+
+They come in Kafka's order: who has left, who is there, the group, what members are to have, what they have.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic
+from kclient_quota.broker.groups.consumer_group import (
+    LEAVE_STATIC_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Topics,
+)
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, metadata_hash, record, tombstone
+from kclient_quota.broker.groups.topic_pattern import topic_pattern
+from kclient_quota.wire.messages.coordinator_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+_PARTITION_METADATA = 4
+"""A record type of brokers before 4.1, whose tombstone is still written."""
+_STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
+
+_Member = ConsumerGroupMemberMetadataValue
+_Current = ConsumerGroupCurrentMemberAssignmentValue
+_Target = ConsumerGroupTargetAssignmentMemberValue
+_TargetEpoch = ConsumerGroupTargetAssignmentMetadataValue
+_Regex = ConsumerGroupRegularExpressionValue
+Epochs = dict[TopicIdPartition, int]
+"""By partition the member epoch at which its member has got it."""
+
+
+@dataclass(slots=True)
+class ToldConsumerGroup:
+    """A group as it was told last.
+
+    Attributes:
+        metadata: the group's own mapping, which it replaces and does not change.
+        hashed: the hash of that.
+        regexes: the topics that each regular expression stands for.
+        since: of each member.
+    """
+
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    epoch: int = 0
+    metadata: Topics | None = None
+    hashed: int | None = None
+    assignment_epoch: int = 0
+    target: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, list[str]] = field(default_factory=dict)
+    since: dict[str, Epochs] = field(default_factory=dict)
+
+
+def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
+    """What is said of a group that is no more, or a classic one from now on."""
+    return [
+        *(tombstone(_Current, group_id, name) for name in told.members),
+        *(tombstone(_Target, group_id, name) for name in told.members),
+        tombstone(_TargetEpoch, group_id),
+        *(tombstone(_Member, group_id, name) for name in told.members),
+        *(tombstone(_Regex, group_id, regex) for regex in told.regexes),
+        tombstone(_PARTITION_METADATA, group_id),
+        tombstone(ConsumerGroupMetadataValue, group_id),
+    ]
+
+
+def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> list[CoordinatorRecord]:
+    """What is to be said of a group; it is told by that."""
+    return [
+        *_departures(told, group),
+        *_members(told, group),
+        *_regexes(told, group, now_ms),
+        *_epoch(told, group),
+        *_targets(told, group, now_ms),
+        *_assignments(told, group),
+    ]
+
+
+def _departures(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    for name in [name for name in told.members if name not in group.members]:
+        for kind in (_Current, _Target, _Member):
+            yield tombstone(kind, group.group_id, name)
+        del told.members[name]
+        told.target.pop(name, None)
+        told.since.pop(name, None)
+
+
+def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    for name, member in group.members.items():
+        former = told.members.get(name)
+        if former is not member and (former is None or _said(former) != _said(member)):
+            yield record(_metadata(member), group.group_id, name)
+
+
+def _said(member: ConsumerMember) -> tuple[object, ...]:
+    """What `_metadata` tells of."""
+    who = member.instance_id, member.rack_id, member.client_id, member.client_host
+    return *who, member.topics, member.regex, member.rebalance_timeout_ms, member.assignor, member.classic
+
+
+def _metadata(member: ConsumerMember) -> _Member:
+    classic = member.classic
+    return _Member(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex or "",
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else _Member.ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[_Member.ClassicProtocol(name=name, metadata=said) for name, said in classic.protocols],
+        ),
+    )
+
+
+def _regexes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+    wanted = {member.regex for member in group.members.values() if member.regex}
+    if wanted == told.regexes.keys() and (not wanted or told.metadata is group.metadata):
+        return
+    for regex in told.regexes.keys() - wanted:
+        del told.regexes[regex]
+        yield tombstone(_Regex, group.group_id, regex)
+    for regex in sorted(wanted):
+        pattern = topic_pattern(regex)
+        topics = sorted(name for name in group.metadata if pattern.matches(name))
+        if told.regexes.get(regex) != topics:
+            told.regexes[regex] = topics
+            # Kafka: the offset of its metadata log as of which it was resolved
+            yield record(_Regex(topics=topics, version=group.epoch, timestamp=now_ms), group.group_id, regex)
+
+
+def _epoch(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    metadata: Topics = group.metadata if group.members else {}
+    if told.epoch == group.epoch and told.metadata is metadata:
+        return
+    hashed = metadata_hash(metadata)
+    if (told.epoch, told.hashed) != (group.epoch, hashed):
+        yield record(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
+    told.epoch, told.metadata, told.hashed = group.epoch, metadata, hashed
+
+
+def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+    is_computed = told.assignment_epoch != group.assignment_epoch
+    for name in group.members:
+        if not is_computed and name in told.members:
+            continue
+        target, former = group.target.get(name), told.target.get(name)
+        if target is not None and (former is None or target != former):
+            told.target[name] = target
+            yield record(
+                _Target(
+                    topic_partitions=[
+                        _Target.TopicPartition(topic_id=topic_id, partitions=indexes)
+                        for topic_id, indexes in by_topic(target)
+                    ]
+                ),
+                group.group_id,
+                name,
+            )
+    if is_computed:
+        told.assignment_epoch = group.assignment_epoch
+        epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)
+        yield record(epoch, group.group_id)
+
+
+def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    for name, member in group.members.items():
+        former = told.members.get(name)
+        if former is member:
+            continue
+        told.members[name] = member
+        if former is None or _has(former) != _has(member):
+            since = told.since.get(name, {})
+            told.since[name] = _since(since, member)
+            yield record(_current(member, told.since[name]), group.group_id, name)
+
+
+def _has(member: ConsumerMember) -> tuple[object, ...]:
+    """What `_current` tells of."""
+    return member.member_epoch, member.previous_epoch, member.state, member.assigned, member.revoking
+
+
+def _since(former: Mapping[TopicIdPartition, int], member: ConsumerMember) -> Epochs:
+    if member.member_epoch == LEAVE_STATIC_EPOCH:
+        # whoever takes its place has had them from the beginning
+        return dict.fromkeys(member.assigned, 0)
+    return {tp: former.get(tp, member.member_epoch) for tp in member.assigned | member.revoking}
+
+
+def _current(member: ConsumerMember, since: Epochs) -> _Current:
+    return _Current(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=_STATES[member.state],
+        assigned_partitions=_with_epochs(member.assigned, since),
+        partitions_pending_revocation=_with_epochs(member.revoking, since),
+    )
+
+
+def _with_epochs(assigned: Assignment, since: Epochs) -> list[_Current.TopicPartitions]:
+    return [
+        _Current.TopicPartitions(
+            topic_id=topic_id,
+            partitions=indexes,
+            assignment_epochs=[since[topic_id, index] for index in indexes],
+        )
+        for topic_id, indexes in by_topic(assigned)
+    ]

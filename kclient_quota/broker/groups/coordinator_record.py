@@ -1,0 +1,49 @@
+"""A record of a coordinator as bytes: its type and what it is about as the key, a value with its version. Pure."""
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from kclient_quota.broker.internal_topics import wire_string
+from kclient_quota.wire.codec import encode
+from kclient_quota.wire.schema import Message
+
+CoordinatorRecord = tuple[bytes, bytes | None]
+"""Key and value; a tombstone has no value."""
+
+_VERSION = 0
+
+
+def key_of(kind: int | type[Message], *names: str) -> bytes:
+    """The key of a record of this type, given by its number or by the class of its value."""
+    number = kind if isinstance(kind, int) else kind.__schema__.api_key
+    return struct.pack(">h", number) + b"".join(map(wire_string, names))
+
+
+def tombstone(kind: int | type[Message], *names: str) -> CoordinatorRecord:
+    """What is said of something that is no more."""
+    return key_of(kind, *names), None
+
+
+def record(value: Message, *names: str) -> CoordinatorRecord:
+    """What is said of something that is."""
+    return key_of(type(value), *names), struct.pack(">h", _VERSION) + encode(value, _VERSION)
+
+
+def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> int:
+    """Another number whenever topics or their partitions are others, 0 for no topics.
+
+    Kafka keeps one for the same end; its numbers are those of another function.
+    """
+    if not topics:
+        return 0
+    digest = hashlib.blake2b(digest_size=8)
+    for name, (topic_id, count) in sorted(topics.items()):
+        digest.update(wire_string(name) + topic_id.bytes + struct.pack(">i", count))
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def size_of(records: Iterable[CoordinatorRecord]) -> int:
+    """Bytes of keys and values."""
+    return sum(len(key) + len(value or b"") for key, value in records)

@@ -1,0 +1,78 @@
+"""Tells of groups in `__consumer_offsets`: small changes at once, large ones no more often than they are worth."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, size_of
+from kclient_quota.broker.internal_topics import InternalTopic
+from kclient_quota.broker.request.context import Alarm, Scheduler
+from kclient_quota.broker.timers import Timers
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE_BYTES: Final = 16_384
+_BYTES_PER_MS: Final = 500
+"""A group of which 500 kB were told is not told of again within a second: what it has become by then is told."""
+
+
+class Telling:
+    """Writes what has changed of groups.
+
+    Args:
+        topic: where to.
+        scheduler: time.
+        changes: what has changed of a group since this was called last, or that it is no more.
+        forget: called with a group of which could not be told: `changes` begins anew.
+    """
+
+    def __init__(
+        self,
+        topic: InternalTopic,
+        scheduler: Scheduler,
+        changes: Callable[[str], list[CoordinatorRecord]],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._topic = topic
+        self._scheduler = scheduler
+        self._changes = changes
+        self._forget = forget
+        self._resting: Timers[str] = Timers()
+        self._waiting: dict[str, None] = {}
+        self._alarm = Alarm(scheduler, self._tick)
+
+    def tell(self, group_ids: Iterable[str]) -> None:
+        """Tell of groups, now or a little later."""
+        for group_id in group_ids:
+            if self._resting.deadline_ms(group_id) is None:
+                self._tell(group_id)
+            else:
+                self._waiting[group_id] = None
+
+    def tell_now(self, group_id: str) -> None:
+        """Tell of a group that is no more before another of its name is told of."""
+        self._waiting.pop(group_id, None)
+        self._tell(group_id)
+
+    def _tell(self, group_id: str) -> None:
+        if not self._topic.is_told:
+            return
+        records = self._changes(group_id)
+        if not records:
+            return
+        try:
+            self._topic.append_all(group_id, records)
+        except OSError as error:
+            # who is in a group is not read back: the group itself is none the worse
+            _LOG.error("who is in group %s is not told: %s", group_id, error)
+            self._forget(group_id)
+        size = size_of(records)
+        if size > _AT_ONCE_BYTES:
+            self._resting.schedule(group_id, self._scheduler.now_ms() + size // _BYTES_PER_MS)
+            self._alarm.set(self._resting.next_deadline_ms())
+
+    def _tick(self) -> None:
+        while (group_id := self._resting.pop_due(self._scheduler.now_ms())) is not None:
+            if group_id in self._waiting:
+                del self._waiting[group_id]
+                self._tell(group_id)
+        self._alarm.set(self._resting.next_deadline_ms())
