@@ -112,7 +112,7 @@ def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shap
     """
     metrics = {}
     if shape.measures:
-        kept = pc.indices_nonzero(pc.is_valid(found.column("value")))
+        kept = pc.indices_nonzero(pc.and_(pc.is_valid(found.column("value")), is_placed(found, shape)))
         found = found if len(kept) == found.num_rows else found.take(kept)
         metrics = _measures(found.column("metric"), shape.measures)
     names = frozenset(found.schema.names)
@@ -172,6 +172,18 @@ def brokers(found: pa.RecordBatch) -> pa.Array:
     coded = pc.coalesce(first, second).dictionary_encode()
     ids = pa.array([broker_id(raw) for raw in coded.dictionary.to_pylist()], pa.string())
     return ids.take(coded.indices)
+
+
+def is_placed(found: pa.RecordBatch, shape: Shape) -> pa.Array:
+    """Whether points are of a broker that is known, or of the client as a whole, and not of a bootstrap connection.
+
+    What went over that one is in the client's own sums. As a row of no broker it would be counted with those, and halve
+    every rate that is a mean over both.
+    """
+    if "broker" not in shape.columns:
+        return pa.repeat(True, found.num_rows)
+    is_told = pc.or_(*(pc.is_valid(found.column(f"attributes.{name}")) for name in NODE))
+    return pc.or_(pc.invert(is_told), pc.is_valid(brokers(found)))
 
 
 def broker_id(raw: str) -> str | None:

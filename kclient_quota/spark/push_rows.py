@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kclient_quota.spark.point_rows import Shape, brokers, seconds_of, sender, times
+from kclient_quota.spark.point_rows import Shape, brokers, is_placed, seconds_of, sender, times
 from kclient_quota.spark.schema import KNOWN_AS
 
 _DELTA: Final = "delta"
@@ -57,7 +57,8 @@ def _counted(
     )
     time = times(found, known, shape.clock_tolerance_ms)
     is_now = pc.fill_null(pc.equal(found.column("temporality"), _DELTA), True)
-    kept = pc.and_(is_now, pc.and_(pc.is_valid(found.column("value")), pc.is_valid(time)))
+    is_told = pc.and_(pc.is_valid(found.column("value")), pc.is_valid(time))
+    kept = pc.and_(pc.and_(is_now, is_told), is_placed(found, shape))
     if pc.all(kept, min_count=0).as_py():
         return found, time
     return found.filter(kept), time.filter(kept)

@@ -21,7 +21,7 @@ from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SUMS, WHO, W
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import MEASURED, METRICS, PUSHED, SPANS
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.point_rows import seconds_of
+from kclient_quota.spark.point_rows import ALL, seconds_of
 from kclient_quota.spark.push_rows import push_rows
 
 QUOTA = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
@@ -191,6 +191,28 @@ def test_usage_of_pushes_is_usage_of_points(spark, real_payloads):
     wanted = rows_of(usage(points(decode(frame, MEASURED))).cache())
     assert len(wanted) > 5
     same(rows_of(usage(points(decode(frame, PUSHED))).cache()), wanted)
+
+
+@pytest.mark.parametrize("shape", [ALL, MEASURED, PUSHED], ids=["all", "measured", "pushed"])
+def test_a_bootstrap_connection_is_not_the_client_as_a_whole(spark, shape):
+    """Java tells a few bytes of node--1, a moment apart from the sum of all: its rate was halved by them."""
+    made = []
+    for name, node, value, at_ms in (
+        ("producer.outgoing.byte.total", None, 600_140.0, BEGIN_MS + MINUTE_MS),
+        ("producer.node.outgoing.byte.total", "node-1", 600_000.0, BEGIN_MS + MINUTE_MS),
+        ("producer.node.outgoing.byte.total", "node--1", 140.0, BEGIN_MS + MINUTE_MS - 1),
+    ):
+        key = PointKey(f"org.apache.kafka.{name}", (("node_id", node),) if node else ())
+        point = Point(key, MetricKind.SUM, value)
+        made.append(PushPoint(point, value, BEGIN_MS, at_ms, delta=True))
+    frame = spark.createDataFrame(
+        [(encode(made, (), 0).payload, "i", "app")], "value binary, client_instance_id string, client_id string"
+    )
+    found = usage(points(decode(frame, shape))).select("broker", "clients", "byte_rate").collect()
+    assert {row["broker"]: row["byte_rate"] for row in found} == {
+        None: pytest.approx(600_140 / 60),
+        "1": pytest.approx(10_000),
+    }
 
 
 @pytest.mark.timeout(420)
