@@ -31,11 +31,11 @@ SENDERS: Final = (
     "array<struct<sender: int, clients: bigint, byte_rate: double, byte_rate_max: double, byte_rate_variance: double>>"
 )
 
-_QUOTA: Final = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
+QUOTA: Final = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
 SHARED: Final = ("cluster_id", "broker", "role", "quota_level", "quota_user", "quota_client_id")
 """Who has these in common shares a quota."""
 
-_KEYS: Final = (*WINDOW, *WHO, *_QUOTA)
+_KEYS: Final = (*WINDOW, *WHO, *QUOTA)
 _SEAT: Final = (*_KEYS, "sender")
 _ADDED: Final = {
     **dict.fromkeys(("clients", *SUMS, *MEANS, *(f"{name}_known" for name in MEANS)), "sum"),
@@ -51,7 +51,7 @@ _DDL: Final = ", ".join(
         *(f"{name} string" for name in WHO),
         "clients bigint",
         *(f"{name} double" for name in _DOUBLES),
-        *(f"{name} {'double' if name == 'quota' else 'string'}" for name in _QUOTA),
+        *(f"{name} {'double' if name == 'quota' else 'string'}" for name in QUOTA),
         "quota_byte_rate double",
         "utilisation double",
         f"senders {SENDERS}",
@@ -109,7 +109,7 @@ def _rows(seated: pa.Table) -> pa.Table:
     columns = {name: table.column(name) for name in (*WINDOW, *WHO, "clients")}
     means = {name: pc.divide(table.column(name), table.column(f"{name}_known")) for name in MEANS}
     columns |= {name: means.get(name, table.column(name)) for name in _DOUBLES}
-    columns |= {name: table.column(name) for name in _QUOTA}
+    columns |= {name: table.column(name) for name in QUOTA}
     columns["quota_byte_rate"] = _together(table)
     columns["utilisation"] = pc.divide(columns["quota_byte_rate"], table.column("quota"))
     columns["senders"] = _senders(found)

@@ -34,7 +34,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark.durations import duration_ms, spark_words
-from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SENDER, SHARED, SUMS, WHO, WINDOW, of_closed
+from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, QUOTA, SENDER, SHARED, SUMS, WHO, WINDOW, of_closed
 from kclient_quota.spark.jobs.spread import spread
 from kclient_quota.spark.measures import by_push
 from kclient_quota.spark.quota_table import Limits, with_quotas
@@ -77,38 +77,47 @@ def usage(
     parts = spread(by_push(points), window_ms)
     delay_ms = duration_ms("late", late) + duration_ms("push_interval", push_interval)
     per_client = _per_client(parts.withWatermark("time", spark_words(delay_ms)), window_ms)
-    if points.isStreaming:
-        return of_closed(with_quotas(per_client, limits or {}))
-    together = with_quotas(_together(per_client), limits or {})
-    shared = F.sum("byte_rate").over(Window.partitionBy(*WINDOW, *SHARED))
-    rows = together.withColumn("quota_byte_rate", F.when(F.col("byte_rate").isNotNull(), shared))
-    return told(rows)
+    limited = with_quotas(per_client, limits or {})
+    return of_closed(limited) if points.isStreaming else _told(_together(limited))
 
 
-def told(rows: "DataFrame") -> "DataFrame":
+def _told(rows: "DataFrame") -> "DataFrame":
     """The columns, in order, with the utilisation."""
-    quota = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id", "quota_byte_rate")
     utilisation = (F.col("quota_byte_rate") / F.col("quota")).alias("utilisation")
-    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *quota, utilisation, "senders")
+    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *QUOTA, "quota_byte_rate", utilisation, "senders")
 
 
-def _together(per_client: "DataFrame") -> "DataFrame":
-    """Clients of one user, client-id and group, added up."""
+def _together(limited: "DataFrame") -> "DataFrame":
+    """Clients of one user, client-id and group, added up.
+
+    Whoever shares a quota in a window comes to one task: rows are moved once and sorted once for all three sums.
+    They are moved by what no job knows to be the same everywhere, as `quota_level` is without limits: Spark leaves such
+    columns out of keys, and would move all rows again.
+    """
+    moved = [*(name for name in reversed(SHARED) if name != "quota_level"), *WINDOW]
+    shared = [*moved, "quota_level"]
+    row = [*shared, *(name for name in (*WHO, "quota_key") if name not in shared)]
     known = {f"{name}_known": F.count(name) for name in MEANS}
-    seated = per_client.groupBy(*WINDOW, *WHO, "sender").agg(
-        F.sum("clients").alias("clients"),
-        *(F.sum(name).alias(name) for name in (*SUMS, *MEANS)),
-        *(column.alias(name) for name, column in known.items()),
-        *(F.max(name).alias(name) for name in HIGHEST),
+    seated = (
+        limited.repartition(*moved)
+        .groupBy(*row, "sender")
+        .agg(
+            F.sum("clients").alias("clients"),
+            *(F.sum(name).alias(name) for name in (*SUMS, *MEANS)),
+            *(column.alias(name) for name, column in known.items()),
+            *(F.max(name).alias(name) for name in (*HIGHEST, "quota")),
+        )
     )
-    senders = F.array_sort(F.collect_list(F.struct(*SENDER)))
-    return seated.groupBy(*WINDOW, *WHO).agg(
-        F.sum("clients").alias("clients"),
-        *(F.sum(name).alias(name) for name in SUMS),
-        *(F.try_divide(F.sum(name), F.sum(f"{name}_known")).alias(name) for name in MEANS),
-        *(F.max(name).alias(name) for name in HIGHEST),
-        F.when(F.sum("clients") > 1, senders).alias("senders"),
-    )
+    order = Window.partitionBy(*row).orderBy("sender")
+    whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    sums = {name: F.sum(name).over(whole) for name in ("clients", *SUMS, *MEANS, *known)}
+    highest = {name: F.max(name).over(whole) for name in HIGHEST}
+    senders = {"senders": F.collect_list(F.struct(*SENDER)).over(whole)}
+    rows = seated.withColumns({**sums, **highest, **senders, "_seat": F.row_number().over(order)}).where("_seat = 1")
+    means = {name: F.try_divide(F.col(name), F.col(f"{name}_known")) for name in MEANS}
+    rows = rows.withColumns({**means, "senders": F.when(F.col("clients") > 1, F.col("senders"))})
+    all_of_them = F.sum("byte_rate").over(Window.partitionBy(*shared))
+    return rows.withColumn("quota_byte_rate", F.when(F.col("byte_rate").isNotNull(), all_of_them))
 
 
 def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
