@@ -21,11 +21,12 @@ from kclient_quota.spark.measures import PUSHED
 from kclient_quota.spark.point_rows import seconds_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 INTERVAL_S: Final = 300
 BEGIN_S: Final = 1_800_000_000
 RATE: Final = 1_000
+ROWS_A_TASK: Final = 500_000
 QUOTA: Final = 1e6
 _MEBI: Final = 1024 * 1024
 _COLUMNS: Final = (
@@ -50,19 +51,24 @@ def pushes(spark: "SparkSession", clients: int, hours: float) -> "DataFrame":
     each = round(hours * 3600 / INTERVAL_S)
     number, turn = F.col("id") % clients, F.floor(F.col("id") / clients) + 1
     at_s = BEGIN_S + turn * INTERVAL_S + number % INTERVAL_S
+
+    def text(value: str) -> "Column":
+        """The same in every row, which Spark must not know: it would plan otherwise than for rows out of files."""
+        return F.when(number >= 0, F.lit(value))
+
     made: dict[str, Any] = {
         "client_instance_id": F.concat(F.lit("i"), number),
         "client_id": F.concat(F.lit("app-"), number),
         "user": F.when(number % 2 == 0, F.lit("shared")).otherwise(F.concat(F.lit("user-"), number % 1_000)),
-        "broker": F.lit("1"),
-        "cluster_id": F.lit("k"),
+        "broker": text("1"),
+        "cluster_id": text("k"),
         "push_interval_ms": F.lit(INTERVAL_S * 1000).cast("bigint"),
-        "role": F.lit("producer"),
+        "role": text("producer"),
         "time": F.timestamp_seconds(at_s),
         "bytes": ((1 + number % 10) * RATE * INTERVAL_S).cast("double"),
         seconds_of("bytes"): F.lit(float(INTERVAL_S)),
     }
-    rows = spark.range(clients * each)
+    rows = spark.range(0, clients * each, 1, max(2, clients * each // ROWS_A_TASK))
     kinds = {"time": "timestamp", "push_interval_ms": "bigint"}
     texts = {"client_instance_id", "client_id", "user", "group_id", "broker", "cluster_id", "role"}
     return rows.select(
@@ -126,7 +132,7 @@ def main() -> None:
     from kclient_quota.spark.session import session  # noqa: PLC0415 - starts Spark
 
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    settings = {"spark.log.level": "ERROR", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "16"}
+    settings = {"spark.log.level": "ERROR", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "200"}
     spark = session("fleet", "local[2]", settings)
     jvm = jvm_of(spark)
     print(f"{clients:,} clients, a push every {INTERVAL_S} s, half of them on one quota; local[2]")
