@@ -1,7 +1,8 @@
 """What producers send: seeded, so that every client and every run sends the same bytes.
 
-A value is the message's id in ten digits, then a body. Bodies repeat after BODIES messages, far beyond what a
-compressor looks back on.
+A value is the message's id in ten digits, then a body. Bodies repeat after so many messages that a batch of a megabyte
+hardly holds one twice, even where it is one of a hundred partitions' and took minutes to fill. That needs numbers that
+are no multiples of KEYS: otherwise a partition gets the same few bodies again and again, and noise compresses 4 : 1.
 """
 
 import json
@@ -10,8 +11,9 @@ import struct
 from functools import cache
 from pathlib import Path
 
-BODIES = 5_000
-DOCUMENTS = 500
+NOISE = 20_011
+BODIES = 50_021
+DOCUMENTS = 2_003
 KEYS = 1_000
 KINDS = ("dots", "orders", "noise", "readings", "documents")
 SIZES = {"readings": 20, "orders": 290, "noise": 1_000, "documents": 10_000}
@@ -36,7 +38,7 @@ def bodies(kind: str, size: int) -> tuple[bytes, ...]:
     if kind == "dots":
         return (b"." * rest,)
     if kind == "noise":
-        return tuple(random_.randbytes(rest) for _ in range(BODIES))
+        return tuple(random_.randbytes(rest) for _ in range(NOISE))
     if kind == "orders":
         return tuple(_order(random_, number) for number in range(BODIES))
     if kind == "readings":

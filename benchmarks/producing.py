@@ -7,11 +7,12 @@ from typing import Any
 
 from benchmarks import tuning
 from benchmarks.ledger import Ledger, value_of
-from benchmarks.payloads import key_of
+from benchmarks.payloads import bodies, key_of
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
     """Runs one producer as `spec` says: client, bootstrap, topic, client_id, and the fields of a `ProducerScene`."""
+    bodies(spec["kind"], spec["size"])  # made before the time runs
     ledger = Ledger()
     begin_ms = time.time_ns() // 1_000_000
     extra: dict[str, Any]

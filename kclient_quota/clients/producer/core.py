@@ -15,6 +15,7 @@ from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.lanes import DEFAULT_LANE
+from kclient_quota.pacing.send_pace import SOON_MS
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.spare import Spare
 from kclient_quota.pacing.turns import Waiting
@@ -218,6 +219,8 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
+            if broker.before and broker.queue.pace.unpaid_bytes(now_ms):
+                waits.append(SOON_MS)  # there is more room by then
             expiries = [before[0].expires_at_ms for before in broker.before.values()]
             waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
         return min(waits)
@@ -251,7 +254,7 @@ class ProducerCore:
         queue = broker.queue
         if queue.pace.throttled_for_ms(now_ms) > self._max_delay_ms or any(lane == of for of, _ in broker.before):
             return 0.0
-        return queue.free_bytes(lane, MOST_FREE_BYTES)
+        return queue.free_bytes(lane, MOST_FREE_BYTES, now_ms)
 
     def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
         """So many bytes callers may hand over themselves, of a quota of which little is used; see `Spare`."""
