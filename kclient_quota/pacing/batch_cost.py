@@ -91,7 +91,7 @@ class BatchCost:
         slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
         if not self.compresses:
             # Nothing is to be learnt but what does not fit: statistics come while batches are on their way, by which
-            # both sides of the equation err alike, and 240 bytes were learnt of a hundred; of noise with zstd 60 to 780.
+            # both sides of the equation err alike; 240 bytes were learnt of a hundred, of noise with zstd 60 to 780.
             slope = assumed
         # All that was seen must come out right, however it is divided.
         most = 0.9 * self._wire / self._batches

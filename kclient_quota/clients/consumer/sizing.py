@@ -6,6 +6,7 @@ nobody could tell how much of them is cut off.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ BUSY_PER_S: Final = 200
 """Nor has who gets fewer responses per second; whoever gets as many may get no more for the time that each takes."""
 LEAST_ROUND_TRIP_MS: Final = 1.0
 """What a fetch takes both sides, however near they are: the shortest round trip says some microseconds."""
+AMPLE: Final = 2.0
+"""What is learnt may grow: fetches of one batch must do for so many times as much before sizes are changed to that."""
 PATIENCE: Final = 8
 """Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
 
@@ -116,6 +119,7 @@ class Sizing:
             self._batches = self._batches * FORGET + responses
         elif each > 1.1 * self.sizes.fetch_bytes:
             # Larger than what was asked for: each response is one batch again.
+            self._looks += 1
             self._bytes, self._batches = each, 1.0
 
     def other(self, limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> FetchSizes | None:
@@ -148,9 +152,17 @@ class Sizing:
             return sizes_for(byte_rate, round_trip_ms, batch_bytes, partitions=self._partitions)
         learnt = min((pace.rate for pace in paces), default=inf)
         if learnt < inf:
-            return sizes_while_learning(learnt)
+            return self._while_learning(learnt)
         if limit.known or self.sizes == OPEN:
             return OPEN
         # Nothing has been learnt yet: what comes without being refused may be asked for in larger pieces.
         largest = sizes_while_learning(self._received_per_s)
         return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
+
+    def _while_learning(self, learnt: float) -> FetchSizes:
+        """For a limit that has been learnt: one batch at a time, as long as that keeps up or is not known."""
+        sizes, batch_bytes = sizes_while_learning(learnt), self.batch_bytes
+        ample = 1.0 if self.sizes.fetch_bytes == ONE_BATCH else AMPLE
+        if batch_bytes == inf or keeps_up(ample * learnt, self._round_trip_ms, batch_bytes):
+            return replace(sizes, fetch_bytes=ONE_BATCH)
+        return sizes

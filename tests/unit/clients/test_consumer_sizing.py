@@ -1,12 +1,15 @@
 """Which sizes a consumer fetches in, as it learns how far its brokers are and how large batches are."""
 
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from kclient_quota.clients.consumer.sizing import LOOKS, PATIENCE, Sizing
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import ONE_BATCH, OPEN, sizes_for
+from kclient_quota.pacing.fetch_sizes import ONE_BATCH, OPEN, sizes_for, sizes_while_learning
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
 
@@ -26,7 +29,7 @@ class Reader:
         self.statistics = statistics
         self.now_ms = 0
         self.total = self.responses = 0
-        self.paces = {1: BrokerPace(QUOTA, FetchWindow(), 0)}
+        self.paces: dict[int, Any] = {1: BrokerPace(QUOTA, FetchWindow(), 0)}
 
     def look(self, *batches: float) -> None:
         self.now_ms += 250
@@ -135,3 +138,44 @@ def test_batches_that_have_become_larger_than_fetches_are_fetched_one_by_one() -
         reader.look(100_000)
         reader.other()
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
+
+
+LEARNED = Limit(None, None, LimitSource.LEARNED)
+
+
+def learner(byte_rate: float, statistics: dict[str, Any]) -> Reader:
+    """Who has learnt so much."""
+    reader = Reader(sizes_for(None), statistics)
+    reader.paces[1] = SimpleNamespace(rate=byte_rate)
+    return reader
+
+
+@pytest.mark.parametrize("byte_rate", [100_000.0, 2_000_000.0, 4_000_000.0])
+def test_who_has_learnt_a_limit_fetches_one_batch_at_a_time_where_that_keeps_up(byte_rate: float) -> None:
+    """Of fetches of 20 ms' worth a tenth and more was cut off, of any rate above 0.8 MB/s."""
+    reader = learner(byte_rate, NEAR)
+    changes = 0
+    for _ in range(20 * SECOND):
+        reader.look(*[16_384] * 8)
+        changes += reader.other(LEARNED) is not None
+    assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
+    assert changes == 1
+
+
+def test_who_has_learnt_a_limit_fetches_larger_pieces_where_one_batch_at_a_time_is_too_little() -> None:
+    reader = learner(2_000_000.0, FAR)
+    for _ in range(20 * SECOND):
+        reader.look(*[16_384] * 3)
+        reader.other(LEARNED)
+    assert reader.sizing.sizes == sizes_while_learning(2_000_000.0)
+
+
+def test_a_limit_that_is_learnt_may_grow_a_little_without_another_change() -> None:
+    reader = learner(4_000_000.0, NEAR)
+    for _ in range(10 * SECOND):
+        reader.look(*[16_384] * 8)
+        reader.other(LEARNED)
+    reader.paces[1] = SimpleNamespace(rate=4_500_000.0)
+    for _ in range(10 * SECOND):
+        reader.look(*[16_384] * 8)
+        assert reader.other(LEARNED) is None
