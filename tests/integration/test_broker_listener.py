@@ -16,6 +16,7 @@ from kclient_quota.broker.network import listener as listening
 from kclient_quota.broker.network.listener import Listener, bind
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.errors import ConfigError
+from tests.certificates import authority_and_certificate
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -42,6 +43,37 @@ def test_a_broker_that_stops_while_a_client_connects_leaves_nobody_waiting(turns
                     assert client.recv(1) == b""
             cluster._call(gc.collect)
         assert [str(one.message) for one in warned] == []
+
+
+@pytest.mark.parametrize("turns", [*range(6), None])
+@pytest.mark.parametrize("how", ["stop_broker", "close"])
+def test_a_client_in_a_tls_handshake_does_not_outlive_its_broker(tmp_path: Path, turns: int | None, how: str) -> None:
+    pem = tmp_path / "broker.pem"
+    files = authority_and_certificate(tmp_path)
+    pem.write_text(Path(files.key_file).read_text() + Path(files.certificate_file).read_text())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with EmbeddedBroker(brokers=2, tls_pem=pem) as cluster:
+            host, _, port = cluster.tls_bootstrap_servers.rpartition(",")[2].rpartition(":")
+            with socket.create_connection((host, int(port)), 60) as client:
+                if turns is None:
+                    client.sendall(b"\x16\x03\x01\x02\x00")  # the head of a ClientHello that never comes
+
+                async def stop() -> None:
+                    for _ in range(100 if turns is None else turns):
+                        await asyncio.sleep(0)
+                    if how == "stop_broker":
+                        cluster.stop_broker(2)
+
+                cluster._await(stop())
+                if how == "close":
+                    cluster.close()
+                client.settimeout(30)
+                with contextlib.suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
+                if how == "stop_broker":
+                    cluster._call(gc.collect)
+    assert [str(one.message) for one in warned] == []
 
 
 def test_a_listener_out_of_file_descriptors_goes_on_when_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:

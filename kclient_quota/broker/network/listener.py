@@ -58,11 +58,16 @@ class Listener:
         return int(self._bound.getsockname()[1])
 
     def close(self) -> None:
-        """Accept nothing more, at once; connections that have been made stay. May be called again."""
+        """Accept nothing more, at once; connections that have been made stay. May be called again.
+
+        Who is in the midst of a TLS handshake is let go of: its client might take a minute to end it.
+        """
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._bound)
             self._bound.close()
+            for task in self._beginning if self._tls is not None else ():
+                task.cancel()
 
     def _listen(self) -> None:
         if not self._is_closed:
@@ -80,10 +85,15 @@ class Listener:
                 self._loop.call_later(_BREATH_S, self._listen)
                 return
             task = self._loop.create_task(self._begin(accepted))
-            self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, accepted: socket.socket) -> None:
+        if self._is_closed:
+            accepted.close()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._beginning.add(task)
         try:
             transport, _ = await self._loop.connect_accepted_socket(self._protocol, accepted, ssl=self._tls)
         except OSError as error:
