@@ -108,6 +108,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is full or failing; after a restart, records that were deleted may be there again",
         "make room; it is tried again with the next deletion",
     ),
+    "what was written could not be synced": (
+        "the disk of `data_dir` is failing (`fsync: always`); who waited for it is answered with an error, and readers "
+        "do not see it",
+        "look after the disk; it is written and synced once more, with the next change or after a second",
+    ),
     "data could not be synced": (
         "the disk of `data_dir` is failing; a power cut may cost what was acknowledged since",
         "look after the disk; it is tried again",

@@ -1,6 +1,6 @@
 """What all brokers of a cluster agree on: topics, partitions and their leaders, configurations, quotas, users."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -107,6 +107,7 @@ class ClusterState:
         on_config: called with the type and name of every resource whose configuration is set.
         on_topic_gone: called with every topic that is deleted.
         new_store: where the log of a partition is to be kept that is made ahead (topic id, index, log), or None.
+        on_disk: waits until the disk itself has what is kept, where `fsync` promises that; or None.
         on_save: called with what has changed before that is acknowledged, if it is to be kept; or None. An OSError of
             it means that nothing of it was kept, and that it has been undone.
         changes: what is to be saved: ("topic", name), ("config", type, name), ("quota", *entity), ("acl", *acl),
@@ -141,6 +142,7 @@ class ClusterState:
         self.on_topic_gone: list[Callable[[Topic], None]] = []
         self.on_save: Callable[[ClusterState, Mapping[Change, None]], None] | None = None
         self.new_store: Callable[[UUID, int, PartitionLog], LogStore] | None = None
+        self.on_disk: Callable[[], Awaitable[OSError | None]] | None = None
         self.changes: dict[Change, None] = {}
         self.new_topic_id = new_topic_id
         self._new_log = new_log

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
+from kclient_quota.broker.log.compacted import WAITING
 from kclient_quota.broker.log.compaction import compact, is_due
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _BACKOFF_KEY: Final = "log.cleaner.backoff.ms"
 _BACKOFF_MS: Final = 15_000
 _BYTES_A_TURN: Final = 64 * 1024
+_LOOKS_AT_DISK_MS: Final = 2
 _LEAST_BYTES: Final = 100
 """What a step counts for, however little it has looked at: a turn has some hundred steps, a few milliseconds."""
 
@@ -74,5 +76,8 @@ class LogCleaner:
                 looked_at = len(log.stored.segments)
                 if is_due(log, now_ms):
                     self._under_way = compact(log, now_ms)
+            elif looked_at == WAITING:
+                now_ms += _LOOKS_AT_DISK_MS
+                break
             left -= max(looked_at, _LEAST_BYTES)
         self._scheduler.call_at(now_ms, self._work)

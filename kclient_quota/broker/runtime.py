@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from kclient_telemetry.receiver.exposition import Family, page
 
@@ -30,9 +31,12 @@ from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
+from kclient_quota.broker.request.on_disk import on_disk
+from kclient_quota.broker.request.promise import Drive
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage, no_room
 from kclient_quota.broker.transactions.transaction_service import TransactionService
+from kclient_quota.errors import ClusterError
 
 _TURNS = 4
 _LONGEST_END_S = 10
@@ -127,7 +131,7 @@ class Runtime:
                 storage.restore(self.cluster, groups, self.services.get(ShareService), transactions)
             except OSError as error:
                 raise no_room(error) from error
-            storage.sync_every(scheduler)
+            storage.begin_syncs(self.cluster, scheduler)
         groups.topic.records.is_told = transactions.records.is_told = True
         transactions.resume()
         LogCleaner(self.cluster, scheduler).look()
@@ -250,6 +254,21 @@ class Runtime:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), _LONGEST_END_S)
 
+    async def on_disk(self) -> None:
+        """Wait until the disk itself has all that has been changed, where that is wanted.
+
+        Raises:
+            ClusterError: it has refused.
+        """
+        if self.cluster.on_disk is None:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        Drive(on_disk(self.cluster), partial(_hand_over, future), partial(_hand_over, future, None))
+        try:
+            await future
+        except OSError as error:
+            raise ClusterError(f"what has changed is not on the disk: {error}") from error
+
     def _stop_listening(self) -> None:
         self.close_sockets()
         if self._metrics_listener is not None:
@@ -285,6 +304,15 @@ class Runtime:
     def _follow_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         for node in self.nodes.values():
             node.enforcement.update_quota(entity, key, value)
+
+
+def _hand_over(future: asyncio.Future[None], _: None, error: Exception | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 async def _turns() -> None:

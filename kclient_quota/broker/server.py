@@ -22,7 +22,8 @@ from kclient_quota.broker.network.endpoints import (
 from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.security.bearer_tokens import TokenRules
-from kclient_quota.broker.storage.cluster_storage import ClusterStorage, Fsync, no_room
+from kclient_quota.broker.storage.cluster_storage import ClusterStorage, no_room
+from kclient_quota.broker.storage.fsync import Fsync
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
@@ -310,7 +311,9 @@ class EmbeddedBroker(ControlPanel):
             return function()
 
         async def call() -> ResultT:
-            return function()
+            result = function()
+            await self._running().on_disk()
+            return result
 
         return self._await(call())
 

@@ -37,6 +37,7 @@ class PendingOffset:
 
 OffsetObserver = Callable[[str, str, int, CommittedOffset | None], None]
 PendingObserver = Callable[[int, Position, PendingOffset | None], None]
+GroupObserver = Callable[[list[Position], list[tuple[int, Position]]], None]
 
 
 class OffsetStore:
@@ -49,11 +50,14 @@ class OffsetStore:
     Attributes:
         pending_observers: told of what open transactions are about to set (producer id, position, offset or None when
             there is nothing any more). What an observer raises as OSError has not happened.
+        group_observers: told of all that goes with a group at once (positions; producer ids and positions that are
+            pending), in place of `observers`: all of it is gone, or with an OSError none.
     """
 
     def __init__(self, observers: Iterable[OffsetObserver] = ()) -> None:
         self.observers = list(observers)
         self.pending_observers: list[PendingObserver] = []
+        self.group_observers: list[GroupObserver] = []
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[Position, dict[int, PendingOffset]] = {}
         self._pending_of: dict[int, dict[Position, None]] = {}
@@ -83,13 +87,20 @@ class OffsetStore:
             del self._offsets[group_id][topic, partition]
         self._forget_pending((group_id, topic, partition))
 
-    def delete_group(self, group_id: str) -> None:
-        """Forget all positions of a group."""
-        for topic, partition in tuple(self._offsets.get(group_id, ())):
-            self.delete(group_id, topic, partition)
+    def delete_group(self, group_id: str) -> list[Position]:
+        """Forget all positions of a group; which there were.
+
+        Raises:
+            OSError: that cannot be kept; all are there still.
+        """
+        positions = [(group_id, *place) for place in self._offsets.get(group_id, ())]
+        pending = [(one, where) for where, of in self._pending.items() if where[0] == group_id for one in of]
+        for observer in self.group_observers:
+            observer(positions, pending)
+        for producer_id, position in pending:
+            self._set_pending(producer_id, position, None)
         self._offsets.pop(group_id, None)
-        for position in [position for position in self._pending if position[0] == group_id]:
-            self._forget_pending(position)
+        return positions
 
     def delete_topic(self, topic: str) -> None:
         """Forget all positions in a topic that has been deleted."""

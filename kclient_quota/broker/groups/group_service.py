@@ -211,18 +211,31 @@ class GroupService:
         return self.offsets.fetch(group_id, topic, partition)
 
     def delete_group(self, group_id: str) -> ErrorCode:
-        """Delete a group without members, of either protocol, and its positions."""
+        """Delete a group without members, of either protocol, and its positions.
+
+        Raises:
+            OSError: that cannot be kept; the group and its positions are there still.
+        """
         group = self.consumer_groups.groups.get(group_id)
         if group is None:
-            error = self.coordinator.delete(group_id)
+            error = self.coordinator.validate_delete(group_id)
         else:
-            error = ErrorCode.NONE if self.make_room_for_classic_group(group_id) else ErrorCode.NON_EMPTY_GROUP
+            error = ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.NONE
+        if error is not ErrorCode.NONE:
+            return error
+        # first, as a full disk may refuse it: the group is there with all its positions then
+        positions = self.offsets.delete_group(group_id)
+        if group is None:
+            self.coordinator.delete(group_id)
+        else:
+            self.make_room_for_classic_group(group_id)
         try:
-            if error is ErrorCode.NONE:
-                self.offsets.delete_group(group_id)
-        finally:
-            # that the group is gone is told at once, not when another one turns
-            self.after_call()
+            for _, topic, partition in positions:
+                self.topic.committed(group_id, topic, partition, None)
+        except OSError as refused:
+            _LOG.error("who is in group %s is not told: %s", group_id, refused)
+        # that the group is gone is told at once, not when another one turns
+        self.after_call()
         return error
 
     def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:

@@ -1,6 +1,10 @@
 """How far the compaction of a log has come."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+WAITING: Final = -1
+"""What a step of a compaction yields that has looked at nothing: the disk is waited for."""
 
 
 @dataclass(slots=True)

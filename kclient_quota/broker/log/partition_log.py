@@ -7,13 +7,13 @@ is returned whole however large it is, and only where the caller asks for that.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kclient_quota.broker.log.compacted import Compacted
 from kclient_quota.broker.log.log_config import NO_TIMESTAMP, Appended, LogConfig
 from kclient_quota.broker.log.producers import NO_PRODUCER_ID, ProducerStates, SequencedBatch, last_sequence
 from kclient_quota.broker.log.record_fields import UnsoundRecords
-from kclient_quota.broker.log.record_validation import RecordsSeen, see_records
+from kclient_quota.broker.log.record_validation import refuse_records, see_records
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.log.stored_batches import StoredBatches
 from kclient_quota.broker.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -44,9 +44,16 @@ class LogStore(Protocol):
     def replace(self, batches: Iterator[memoryview], end_offset: int, is_current: Callable[[], bool]) -> Iterator[int]:
         """Keep these batches instead of those that lie before `end_offset`, as long as `is_current`.
 
-        Yields how many bytes it has written, after every batch.
+        Yields how many bytes it has written, after every batch, and `WAITING` as long as it waits for the disk.
         """
         ...
+
+
+class Reach(NamedTuple):
+    """How far readers see: the high watermark and the last stable offset."""
+
+    high_watermark: int
+    stable_offset: int
 
 
 class PartitionLog:
@@ -58,7 +65,7 @@ class PartitionLog:
     Attributes:
         config: may be replaced at any time.
         start_offset: the first offset that can be read.
-        end_offset: the offset that the next record gets; also the high watermark, replicas being one.
+        end_offset: the offset that the next record gets.
         producers: sequence numbers of idempotent producers.
         transactions: those that are open and those that were aborted.
         stored: the batches.
@@ -77,6 +84,7 @@ class PartitionLog:
         self.store: LogStore | None = None
         self.compacted = Compacted()
         self.stored = StoredBatches(pool)
+        self._held: Reach | None = None
         self._watchers: dict[Callable[[], None], None] = {}
 
     @property
@@ -85,9 +93,33 @@ class PartitionLog:
         return self.stored.size_bytes
 
     @property
+    def high_watermark(self) -> int:
+        """Up to where clients read: the end, replicas being one, unless the disk itself is still to have the last."""
+        return self.end_offset if self._held is None else max(self._held.high_watermark, self.start_offset)
+
+    @property
     def last_stable_offset(self) -> int:
         """Up to where `read_committed` reads."""
-        return self.transactions.last_stable_offset(self.end_offset)
+        if self._held is None:
+            return self.transactions.last_stable_offset(self.end_offset)
+        return max(self._held.stable_offset, self.start_offset)
+
+    # -- being shown
+
+    @property
+    def reach(self) -> Reach:
+        """How far readers would see if they saw everything."""
+        return Reach(self.end_offset, self.transactions.last_stable_offset(self.end_offset))
+
+    def hold(self) -> None:
+        """Readers see no further than they do now, until `show`."""
+        if self._held is None:
+            self._held = self.reach
+
+    def show(self, reach: Reach) -> None:
+        """Readers see so far."""
+        self._held = None if reach == self.reach else reach
+        self.wake()
 
     # -- writing
 
@@ -116,7 +148,7 @@ class PartitionLog:
         except UnsoundRecords as error:
             return _refuse(ErrorCode.INVALID_RECORD, str(error))
         if seen.untimely or seen.keyless:
-            return _refuse_records(seen, least_ms, most_ms)
+            return refuse_records(seen, least_ms, most_ms)
         if seen.max_timestamp != header.max_timestamp and not header.is_log_append_time:
             batch = with_max_timestamp(batch, seen.max_timestamp)
             header = header._replace(max_timestamp=seen.max_timestamp)
@@ -362,18 +394,3 @@ def _first(stretch: tuple[int, int]) -> int:
 
 def _refuse(error: ErrorCode, message: str) -> Appended:
     return Appended(error, error_message=message)
-
-
-def _refuse_records(seen: RecordsSeen, least_ms: int, most_ms: int) -> Appended:
-    """Kafka's words, which name every record that is to blame (KIP-467)."""
-    if seen.untimely:
-        range_ms = f"The timestamp should be within [{least_ms}, {most_ms}]"
-        late = tuple(
-            (index, f"Timestamp {time_ms} of message with offset {index} is out of range. {range_ms}")
-            for index, time_ms in seen.untimely
-        )
-        message = "One or more records have been rejected due to invalid timestamp"
-        return Appended(ErrorCode.INVALID_TIMESTAMP, error_message=message, record_errors=late)
-    keyless = tuple((index, "Compacted topic cannot accept message without key") for index in seen.keyless)
-    message = "One or more records have been rejected"
-    return Appended(ErrorCode.INVALID_RECORD, error_message=message, record_errors=keyless)

@@ -11,8 +11,10 @@ from kclient_telemetry.compression import decompress
 from kclient_telemetry.errors import PayloadTooLargeError, TelemetryError, UnsupportedCompressionTypeError
 
 from kclient_quota.broker.log.alike_records import NotPlain, pass_over
+from kclient_quota.broker.log.log_config import Appended
 from kclient_quota.broker.log.record_fields import UnsoundRecords, after_fields, frame, has_no_key
 from kclient_quota.wire.batches import HEADER_BYTES, BatchHeader, Buffer
+from kclient_quota.wire.error_codes import ErrorCode
 
 MOST_INFLATED_BYTES = 1024 * 1024
 READ_WHOLE = 100
@@ -123,3 +125,18 @@ def _read(body: Buffer, header: BatchHeader, least_ms: int, most_ms: int, *, nee
     elif position != total:
         raise UnsoundRecords(f"{total - position} bytes follow the last record")
     return RecordsSeen(newest_ms, tuple(untimely), tuple(keyless))
+
+
+def refuse_records(seen: RecordsSeen, least_ms: int, most_ms: int) -> Appended:
+    """Kafka's words, which name every record that is to blame (KIP-467)."""
+    if seen.untimely:
+        range_ms = f"The timestamp should be within [{least_ms}, {most_ms}]"
+        late = tuple(
+            (index, f"Timestamp {time_ms} of message with offset {index} is out of range. {range_ms}")
+            for index, time_ms in seen.untimely
+        )
+        message = "One or more records have been rejected due to invalid timestamp"
+        return Appended(ErrorCode.INVALID_TIMESTAMP, error_message=message, record_errors=late)
+    keyless = tuple((index, "Compacted topic cannot accept message without key") for index in seen.keyless)
+    message = "One or more records have been rejected"
+    return Appended(ErrorCode.INVALID_RECORD, error_message=message, record_errors=keyless)

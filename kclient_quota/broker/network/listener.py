@@ -88,7 +88,8 @@ class Listener:
             task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, accepted: socket.socket) -> None:
-        if self._is_closed:
+        comes_too_late = self._is_closed
+        if comes_too_late:
             accepted.close()
             return
         task = asyncio.current_task()

@@ -5,6 +5,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kclient_quota.clock import Clock, SystemClock
@@ -66,6 +67,11 @@ class LoopScheduler:
         if self._timer is None or deadline_ms < self._timer_ms:
             self._arm()
         return call
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call back on the loop, asked from any thread; nothing once the loop is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
 
     def _arm(self) -> None:
         if self._timer is not None:

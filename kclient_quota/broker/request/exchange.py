@@ -13,6 +13,7 @@ from kclient_quota.broker.request.controls import Break, Intercepted, SeenReques
 from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
 from kclient_quota.broker.request.node import Node
+from kclient_quota.broker.request.on_disk import on_disk, waits
 from kclient_quota.broker.request.outcome import Outcome
 from kclient_quota.broker.request.promise import CalledOff, Drive
 from kclient_quota.broker.request.registry import Registration
@@ -126,6 +127,10 @@ class Exchange:
         response = await (authorized(entry.call, context, request) if is_guarded else entry.call(context, request))
         if response is not None:
             await long_messages.written(response, self._header.api_version, context.others_turn)
+        if response is not None and waits(self._node.cluster, self._header.api_key):
+            # a change that is not kept is told by `_failed`, as is one that the disk refuses
+            self._node.cluster.save()
+            await on_disk(self._node.cluster)
         self._answer(context, response)
 
     def _is_answered_before(self, context: Context, request: Request) -> bool:

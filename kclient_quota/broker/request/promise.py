@@ -20,6 +20,11 @@ class Promise(Generic[ValueT]):
         self._value: ValueT | None = None
         self._callbacks: list[Callable[[], None]] = []
 
+    @property
+    def value(self) -> ValueT:
+        """What it has been resolved with; only once it is."""
+        return cast("ValueT", self._value)
+
     def resolve(self, value: ValueT) -> None:
         """Hand over the value and resume whoever awaits it, before this call returns."""
         if self.is_resolved:

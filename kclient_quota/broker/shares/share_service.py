@@ -220,8 +220,9 @@ class ShareService:
             return log.start_offset
         if wanted.startswith(_SPECIFIC_DURATION):
             batch = log.batch_at(now_ms - _duration_ms(wanted.removeprefix(_SPECIFIC_DURATION)))
-            return log.end_offset if batch is None else int.from_bytes(bytes(batch[:8]), "big")
-        return log.end_offset
+            begin = log.high_watermark if batch is None else int.from_bytes(bytes(batch[:8]), "big")
+            return min(begin, log.high_watermark)
+        return log.high_watermark
 
     # -- being kept
 

@@ -19,7 +19,9 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,9 +29,10 @@ from uuid import UUID
 from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.request.context import Scheduler
 from kclient_quota.broker.shares.share_service import Place, ShareService
-from kclient_quota.broker.storage.disk import Disk, Later
+from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later
+from kclient_quota.broker.storage.fsync import Everything, Fsync
+from kclient_quota.broker.storage.group_commit import FromThread, GroupCommit
 from kclient_quota.broker.storage.journal import Journal, Key
 from kclient_quota.broker.storage.kept import KINDS
 from kclient_quota.broker.storage.topic_files import TopicFiles
@@ -37,41 +40,10 @@ from kclient_quota.broker.storage.write_back import WriteBack
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
 
-FORMAT = 3
-_READABLE_FORMATS = (None, 1, 2, FORMAT)
+FORMAT = 4
+_READABLE_FORMATS = (None, 1, 2, 3, FORMAT)
 PRODUCER_IDS_PER_RUN = 1_000_000
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Fsync:
-    """When the disk itself must have what was acknowledged, so that a power cut cannot cost it.
-
-    Attributes:
-        is_always: before the acknowledgement (Kafka: `log.flush.interval.messages=1`).
-        every_ms: at least this often (Kafka: `log.flush.interval.ms`); 0 only when the broker closes, which is Kafka's
-            default as well: the operating system writes back in its own time.
-    """
-
-    is_always: bool = False
-    every_ms: int = 0
-
-    @classmethod
-    def of(cls, given: "str | int | Fsync") -> "Fsync":
-        """From "close", "always" or a number of milliseconds.
-
-        Raises:
-            ConfigError: it is none of these.
-        """
-        if isinstance(given, Fsync):
-            return given
-        if given == "close":
-            return cls()
-        if given == "always":
-            return cls(is_always=True)
-        if not str(given).isdecimal() or int(given) < 1:
-            raise ConfigError(f"fsync={given!r}: use 'close', 'always' or a number of milliseconds from 1 on")
-        return cls(every_ms=int(given))
 
 
 class ClusterStorage:
@@ -90,15 +62,14 @@ class ClusterStorage:
         self._fsync = fsync or Fsync()
         disk = disk or Disk()
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            _make(directory, disk if self._fsync.is_always else None)
             self._lock_fd = _lock(directory / "lock")
         except OSError as error:
             raise ConfigError(f"data_dir {directory}: {error}; name a directory that can be written") from error
         try:
-            self._write_back = WriteBack()
-            self._journal = _journal(
-                directory / "metadata.jsonl", disk, syncs=self._fsync.is_always, later=self._write_back.later
-            )
+            self._write_back, self._removals = WriteBack(), WriteBack(inf)
+            self._commit = GroupCommit(self._write_back.later) if self._fsync.is_always else None
+            self._journal = _journal(directory / "metadata.jsonl", disk, self._commit, self._write_back.later)
         except OSError as error:
             os.close(self._lock_fd)
             raise ConfigError(f"data_dir {directory}: {error}; make room on the disk, or name another one") from error
@@ -106,8 +77,9 @@ class ClusterStorage:
             os.close(self._lock_fd)
             raise
         self._files = TopicFiles(
-            directory / "logs", self._journal, disk, syncs=self._fsync.is_always, later=self._write_back.later
+            directory / "logs", self._journal, disk, self._commit, self._write_back.later, self._removals.later
         )
+        self._disk = disk
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
         self._shares: ShareService
@@ -140,6 +112,7 @@ class ClusterStorage:
         for key, value in self._journal.items("pending"):
             self._restore_pending(cluster, groups, key, value)
         groups.offsets.pending_observers.append(self._keep_pending)
+        groups.offsets.group_observers.append(self._forget_group)
         for key, value in self._journal.items("transaction"):
             transactions.restore(str(key[1]), value)
         for key, value in self._journal.items("share"):
@@ -271,8 +244,8 @@ class ClusterStorage:
             if topic_id is None:
                 raise
             # deleting a topic is how room is made on a full disk: its records go first
-            self._files.remove(topic_id)
-            self._write_back.wait()
+            self._files.remove(topic_id, at_once=True)
+            self.wait()
             self._journal.set("topic", name, value=None)
         if topic_id is not None:
             self._files.remove(topic_id)
@@ -295,21 +268,40 @@ class ClusterStorage:
             value += [] if of is None else [of.offset, of.leader_epoch, of.metadata]
         self._journal.set("pending", producer_id, *position, value=value, twice=False)
 
+    def _forget_group(self, positions: list[Position], pending: list[tuple[int, Position]]) -> None:
+        keys = [("offset", *position) for position in positions]
+        self._journal.forget_at_once(
+            [*keys, *(("pending", producer_id, *position) for producer_id, position in pending)]
+        )
+
     # -- the disk itself
 
-    def sync_every(self, scheduler: Scheduler) -> None:
-        """Sync from time to time, if that is wanted; nobody waits for it, and a slow disk is not asked twice."""
+    def begin_syncs(self, cluster: ClusterState, scheduler: FromThread) -> None:
+        """Sync as it is wanted from now on: before answers, from time to time, or not at all."""
+        if self._commit is not None:
+            cluster.on_disk = self._commit.on_disk
+            # of what a former process wrote nobody knows whether the disk has it
+            self._commit.wrote(Everything(self._disk))
+            self._commit.attach(scheduler)
+        self._sync_every(scheduler)
+
+    def _sync_every(self, scheduler: FromThread) -> None:
+        """Nobody waits for it, and a slow disk is not asked twice."""
         if self._fsync.every_ms:
             scheduler.call_at(scheduler.now_ms() + self._fsync.every_ms, lambda: self._sync_now(scheduler))
 
-    def _sync_now(self, scheduler: Scheduler) -> None:
+    def _sync_now(self, scheduler: FromThread) -> None:
         if not self._write_back.is_busy:
-            for file in (*self._files.dirty(), self._journal.file):
-                self._write_back.later(file.sync)
-        self.sync_every(scheduler)
+            self._write_back.later(partial(_sync, [*self._files.dirty(), self._journal.file]))
+        self._sync_every(scheduler)
 
     def wait(self) -> None:
         """Until the disk has done what it was asked to do."""
+        self.wait_for_syncs()
+        self._removals.wait()
+
+    def wait_for_syncs(self) -> None:
+        """Until the disk has what it was asked to sync; what is deleted may be there still."""
         self._write_back.wait()
 
     def close(self) -> None:
@@ -319,6 +311,7 @@ class ClusterStorage:
             OSError: a file could not be synced; all the others are, and everything is let go of.
         """
         self._write_back.close()
+        self._removals.close()
         with ExitStack() as rest:
             rest.callback(os.close, self._lock_fd)
             rest.callback(self._journal.close)
@@ -354,8 +347,26 @@ def _parts(value: dict[str, Any]) -> list[tuple[list[int], int, int]]:
     return [(part["replicas"], part["leader_epoch"], part.get("start_offset", 0)) for part in value["partitions"]]
 
 
-def _journal(path: Path, disk: Disk, *, syncs: bool, later: Later) -> Journal:
-    journal = Journal(path, disk, syncs=syncs, later=later)
+def _sync(files: list[AppendedFile]) -> None:
+    """One that cannot be synced keeps no other from it."""
+    for file in files:
+        try:
+            file.sync()
+        except OSError as error:
+            _LOG.error("data could not be synced: %s", error)
+
+
+def _make(directory: Path, disk: Disk | None) -> None:
+    """Make a directory; with a disk that has its name before this returns."""
+    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
+    directory.mkdir(parents=True, exist_ok=True)
+    if disk is not None:
+        for path in missing:
+            disk.sync_directory(path.parent)
+
+
+def _journal(path: Path, disk: Disk, commit: GroupCommit | None, later: Later) -> Journal:
+    journal = Journal(path, disk, commit=commit, later=later)
     if journal.get("format") not in _READABLE_FORMATS:
         journal.close()
         raise ConfigError(f"{path}: written by another version of the broker; use another directory")

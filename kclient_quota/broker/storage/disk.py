@@ -42,6 +42,10 @@ class Disk:
         finally:
             os.close(fd)
 
+    def sync_all(self) -> None:
+        """Wait until the disks have everything."""
+        os.sync()
+
     def size(self, fd: int) -> int:
         """Bytes in an open file."""
         return os.fstat(fd).st_size
@@ -80,6 +84,8 @@ class AppendedFile:
     Attributes:
         size: bytes in it that count.
         is_dirty: whether something was appended since the last `sync`.
+        is_kept: whether what is not synced yet is kept in memory from now on, to be written anew where a sync fails:
+            the system may have thrown away what it could not write, and say nothing of it with the next sync.
 
     Raises:
         OSError: it cannot be opened.
@@ -90,6 +96,10 @@ class AppendedFile:
         self._fd = disk.open_append(path)
         self.size = disk.size(self._fd)
         self.is_dirty = False
+        self.is_kept = False
+        self._unsynced: list[bytes] = []
+        self._syncing: list[bytes] = []
+        self._lost: list[bytes] = []
         self._is_torn = False
 
     def append(self, *parts: bytes | memoryview) -> None:
@@ -103,10 +113,7 @@ class AppendedFile:
         wanted = sum(map(len, parts))
         self.is_dirty = True
         try:
-            written = self._disk.write(self._fd, parts)
-            rest = memoryview(b"".join(parts))[written:] if written < wanted else memoryview(b"")
-            while rest:
-                rest = rest[self._disk.write(self._fd, [rest]) :]
+            self._write(parts, wanted)
         except OSError:
             self.cut(self.size)
             raise
@@ -114,6 +121,14 @@ class AppendedFile:
             # another thread may have synced in the midst of it
             self.is_dirty = True
         self.size += wanted
+        if self.is_kept:
+            self._unsynced.append(b"".join(parts))
+
+    def _write(self, parts: Sequence[bytes | memoryview], wanted: int) -> None:
+        written = self._disk.write(self._fd, parts)
+        rest = memoryview(b"".join(parts))[written:] if written < wanted else memoryview(b"")
+        while rest:
+            rest = rest[self._disk.write(self._fd, [rest]) :]
 
     def cut(self, size: int) -> None:
         """Let the file end at `size`; when the disk refuses that now, it is made up for before the next append."""
@@ -125,7 +140,32 @@ class AppendedFile:
 
     def _mend(self) -> None:
         self._disk.truncate(self._fd, self.size)
+        if self._lost:
+            again = b"".join(self._lost)
+            self._write([again], len(again))
+            self.size += len(again)
+            self.is_dirty = True
+            self._unsynced, self._lost = [again], []
         self._is_torn = False
+
+    def begin_sync(self) -> None:
+        """What has been appended so far is what the next `sync` is for; until `end_sync`.
+
+        Raises:
+            OSError: what the last one has lost cannot be written.
+        """
+        if self._is_torn:
+            self._mend()
+        self._syncing, self._unsynced = self._unsynced, []
+
+    def end_sync(self, error: OSError | None) -> None:
+        """The disk has it, or has refused: then it is written once more before anything else is."""
+        if error is not None:
+            lost, self._unsynced = self._syncing + self._unsynced, []
+            self._lost += lost
+            self.size -= sum(map(len, lost))
+            self._is_torn = True
+        self._syncing = []
 
     def sync(self) -> None:
         """Wait until everything is on the disk itself."""

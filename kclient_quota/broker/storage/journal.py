@@ -16,6 +16,7 @@ from typing import Any
 import crc32c
 
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
+from kclient_quota.broker.storage.group_commit import GroupCommit
 from kclient_quota.errors import ConfigError
 
 Key = tuple[str | int | None, ...]
@@ -26,6 +27,8 @@ _AT_ONCE = 100
 """How many values are written anew with every change."""
 _DAMAGED: Key = ("damaged",)
 """That lines were lost is remembered when the journal is rewritten without them."""
+_FORGOTTEN: Key = ("forgotten",)
+"""A line whose value is the keys that have no value from here on, all at once."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,6 +54,16 @@ class _Rewriting:
         """Whether everything is."""
         return self.copied == len(self.keys)
 
+    def begin_sync(self) -> bool:
+        """Whether it goes with what is synced next: most of it has been."""
+        if not self.is_synced or self.error is not None:
+            return False
+        try:
+            self.file.begin_sync()
+        except OSError as error:
+            self.error = error
+        return self.error is None
+
     def sync(self) -> None:
         """Wait until most of it is on the disk itself, so that the rest takes no time."""
         try:
@@ -66,7 +79,7 @@ class Journal:
     Args:
         path: the file; created when absent.
         disk: where it is.
-        syncs: whether every change waits for the disk itself.
+        commit: sees to it that the disk itself has every change, if somebody waits for that.
         stale_bytes: it is not rewritten before it is larger by so much than four times what counts of it: to rewrite
             what is large takes its time. That is done by and by, a hundred values with each change.
         later: what is to be done while others go on; at once unless this says when.
@@ -83,13 +96,16 @@ class Journal:
         path: Path,
         disk: Disk | None = None,
         *,
-        syncs: bool = False,
+        commit: GroupCommit | None = None,
         stale_bytes: int = MIN_STALE_BYTES,
         later: Later | None = None,
     ) -> None:
         self._path = path
         self._disk = disk or Disk()
-        self._syncs = syncs
+        self._commit: GroupCommit | None = None
+        # what a round syncs: the file, the one that is to take its place, whether there is a new name
+        self._syncing: tuple[AppendedFile, _Rewriting | None, bool] | None = None
+        self._has_new_name = True
         self._later: Later = at_once
         self._rewriting: _Rewriting | None = None
         self._values: dict[Key, Any] = {}
@@ -105,6 +121,8 @@ class Journal:
             self._file.discard()
             raise
         self._later = later or at_once
+        self._commit = commit
+        self._file.is_kept = commit is not None
 
     def get(self, *key: str | int | None) -> Any:
         """The value of a key, or None."""
@@ -129,24 +147,88 @@ class Journal:
         """
         if self._values.get(key) == value:
             return
-        before = self._file.size
         lines = _lines(key, value, twice=twice)
-        self._file.append(lines)
-        if self._syncs:
-            try:
-                self._file.sync()
-            except OSError:
-                self._file.cut(before)
-                raise
+        self._append(lines)
         self._take(key, value, len(lines) if twice else 2 * len(lines))
+        self._make_smaller(lines)
+
+    def forget_at_once(self, keys: Iterable[Key]) -> None:
+        """Forget all these keys or, wherever the process or the disk ends, none.
+
+        Raises:
+            OSError: it could not be written (a full disk); the journal is as it was before.
+        """
+        known = [key for key in keys if key in self._values]
+        if not known:
+            return
+        lines = _lines(_FORGOTTEN, [list(key) for key in known], twice=False)
+        self._append(lines)
+        self._take(_FORGOTTEN, known, 0)
+        self._make_smaller(lines)
+
+    def _append(self, lines: bytes) -> None:
+        self._file.append(lines)
+        if self._commit is not None:
+            self._commit.wrote(self)
+
+    def _make_smaller(self, lines: bytes) -> None:
+        """Write the file anew where that is due, or some of it."""
         if self._rewriting is not None:
             self._rewrite_some(self._rewriting, lines)
         elif self._lines > 2 * len(self._values) + MIN_STALE_LINES and self._file.size > self._stale_size:
             self._rewrite()
 
+    def begin_sync(self) -> None:
+        """What is there now is to be on the disk itself after the next `sync`.
+
+        Raises:
+            OSError: what the last one has lost cannot be written.
+        """
+        self._syncing = None
+        self._file.begin_sync()
+        rewriting = self._rewriting
+        if rewriting is not None and not rewriting.begin_sync():
+            rewriting = None
+        self._syncing = self._file, rewriting, self._has_new_name
+        self._has_new_name = False
+
+    def sync(self) -> None:
+        """Wait for the disk; in any thread.
+
+        Raises:
+            OSError: it has refused.
+        """
+        assert self._syncing is not None
+        file, rewriting, has_new_name = self._syncing
+        file.sync()
+        if has_new_name:
+            self._disk.sync_directory(self._path.parent)
+        if rewriting is not None:
+            rewriting.sync()
+
+    def end_sync(self, error: OSError | None) -> None:
+        """What becomes of it; what is being written anew takes its place once the disk has all of that as well."""
+        if self._syncing is None:
+            self._file.end_sync(error)
+            return
+        (file, rewriting, has_new_name), self._syncing = self._syncing, None
+        file.end_sync(error)
+        self._has_new_name |= has_new_name and error is not None
+        if rewriting is None or rewriting is not self._rewriting:
+            return
+        rewriting.file.end_sync(error or rewriting.error)
+        if error is None and rewriting.error is None:
+            try:
+                self._take_place(rewriting.file)
+            except OSError as refused:
+                rewriting.error = refused
+
     def _take(self, key: Key, value: Any, size: int) -> None:
         """A line has been written or read; rewritten it would be of this size."""
         self._lines += 1
+        if key == _FORGOTTEN:
+            self.forget(tuple(one) for one in value)
+            return
         self._sound_bytes -= self._sizes.pop(key, 0)
         if value is None:
             self._values.pop(key, None)
@@ -220,25 +302,26 @@ class Journal:
             rewriting.file.append(lines + b"".join(_lines(key, self._values[key], twice=True) for key in keys))
             if rewriting.is_copied and not rewriting.is_asked:
                 rewriting.is_asked = True
+                rewriting.file.is_kept = self._commit is not None
                 self._later(rewriting.sync)
-            if rewriting.is_synced:
-                self._swap(rewriting.file)
+            if rewriting.is_synced and self._commit is None:
+                # little of it is not on the disk yet
+                rewriting.file.sync()
+                self._take_place(rewriting.file)
         except OSError as error:
-            if self._rewriting is not rewriting:
-                raise  # it is in its place, but the disk itself may not know
             self._give_up(rewriting)
             self._not_smaller(error)
 
-    def _swap(self, file: AppendedFile) -> None:
-        """Let the new file take the old one's place; little of it is not on the disk yet."""
-        file.sync()
+    def _take_place(self, file: AppendedFile) -> None:
+        """Let the new file take the old one's place: the disk has of it what it has of that."""
         self._disk.replace(self._path.with_suffix(".new"), self._path)
         former, self._file, self._rewriting = self._file, file, None
         self._lines = len(self._values)
         # what may be waiting for it comes first
         self._later(former.discard)
-        if self._syncs:
-            self._disk.sync_directory(self._path.parent)
+        self._has_new_name = True
+        if self._commit is not None:
+            self._commit.wrote(self)
 
     def _give_up(self, rewriting: "_Rewriting") -> None:
         self._rewriting = None

@@ -6,9 +6,12 @@ in the log and kept where it is, everything sound around it is read, and an unfi
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise, takewhile
 from pathlib import Path
 
+from kclient_quota.broker.log.compacted import WAITING
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
 from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, frame_of, scan
@@ -17,7 +20,7 @@ from kclient_quota.wire.batches import parse_header
 SUFFIX = ".log"
 _REPLACEMENT = "compacted"
 _SYNCED_AT_ONCE = 1 << 20
-"""Bytes of a compacted file: a disk takes some milliseconds for them, while others wait."""
+"""Bytes of a compacted file: what waits for the disk behind them waits no longer than for these."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -27,7 +30,7 @@ class LogFiles:
     Args:
         directory: holds nothing but this partition; created at the first append.
         disk: where it is.
-        syncs: whether every append waits for the disk itself.
+        syncs: whether `begin_sync`, `sync` and `end_sync` are called after appends, as somebody waits for the disk.
         later: what is to be done while others go on; at once unless this says when.
     """
 
@@ -40,6 +43,12 @@ class LogFiles:
         self._later = later or at_once
         self._file: AppendedFile | None = None
         self._bases: list[int] = []
+        self._is_gone = False
+        # what a round is to sync, and what one is syncing: files, and directories with new names in them
+        self._written: dict[AppendedFile, None] = {}
+        self._names: dict[Path, None] = {}
+        self._syncing: list[AppendedFile] = []
+        self._syncing_names: list[Path] = []
         if directory.exists():
             self._disk.unlink(directory / _REPLACEMENT)
             self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
@@ -48,20 +57,49 @@ class LogFiles:
         """Write a stored batch behind the others; in a new file if it begins a segment.
 
         Raises:
-            OSError: it could not be written, or not be synced; the file ends where it ended before.
+            OSError: it could not be written; the file ends where it ended before.
         """
         if self._file is None or begins_segment:
             self._open(parse_header(batch).base_offset, is_new=begins_segment or not self._bases)
         file = self._file
         assert file is not None
-        before = file.size
         file.append(frame_of(batch), batch)
         if self._syncs:
-            try:
-                file.sync()
-            except OSError:
-                file.cut(before)
-                raise
+            self._written[file] = None
+
+    def begin_sync(self) -> None:
+        """What is there now is to be on the disk itself after the next `sync`.
+
+        Raises:
+            OSError: what the last one has lost cannot be written.
+        """
+        self._syncing, self._written = list(self._written), {}
+        self._syncing_names, self._names = list(self._names), {}
+        for file in self._syncing:
+            file.begin_sync()
+
+    def sync(self) -> None:
+        """Wait for the disk; in any thread.
+
+        Raises:
+            OSError: it has refused.
+        """
+        for file in self._syncing:
+            file.sync()
+        for directory in self._syncing_names:
+            self._disk.sync_directory(directory)
+
+    def end_sync(self, error: OSError | None) -> None:
+        """What becomes of it: what the disk has refused is for the next time, full files are let go of."""
+        for file in self._syncing:
+            file.end_sync(error)
+            if error is not None and not self._is_gone:
+                self._written[file] = None
+            elif file is not self._file and file not in self._written:
+                self._later(file.discard)
+        if error is not None:
+            self._names.update(dict.fromkeys(self._syncing_names))
+        self._syncing, self._syncing_names = [], []
 
     def restore(self, log: PartitionLog, compacted: int = 0) -> None:
         """Fill an empty log with what is here; before the offset `compacted` nothing that is missing is missed."""
@@ -112,7 +150,7 @@ class LogFiles:
         batches: Iterator[memoryview],
         end_offset: int,
         is_current: Callable[[], bool],
-        note: Callable[[int], None],
+        note: Callable[[int], Iterator[int]],
     ) -> Iterator[int]:
         """Put one file of these batches in the place of the files that lie wholly before `end_offset`.
 
@@ -123,13 +161,13 @@ class LogFiles:
             note: keeps up to where offsets may be missing from now on, before they are.
 
         Yields:
-            How many bytes were written, after every batch.
+            How many bytes were written, after every batch; `WAITING` as long as the disk is waited for.
 
         Raises:
             OSError: it could not be written; everything is as it was, or the old files lie behind the new one.
         """
         old = [base for base, following in pairwise(self._bases) if following <= end_offset]
-        if not old:
+        if not old or not self._still(old, is_current):
             return
         end = self._bases[len(old)]
         path = self._directory / _REPLACEMENT
@@ -137,56 +175,89 @@ class LogFiles:
             file, unsynced = AppendedFile(path, self._disk), 0
             try:
                 for batch in batches:
-                    if not is_current() or parse_header(batch).base_offset >= end:
+                    if not self._still(old, is_current) or parse_header(batch).base_offset >= end:
                         break
                     file.append(frame_of(batch), batch)
                     unsynced += len(batch)
                     if unsynced >= _SYNCED_AT_ONCE:
-                        file.sync()
+                        yield from self._waiting(file.sync)
                         unsynced = 0
                     yield len(batch)
+                yield from self._waiting(file.sync)
             finally:
-                file.close()
-            if is_current() and self._bases[: len(old)] == old:
-                note(end)
+                self._later(file.discard)
+            if self._still(old, is_current):
+                yield from note(end)
+            if self._still(old, is_current):
                 self._disk.replace(path, self._path(old[0]))
                 if self._syncs:
-                    self._disk.sync_directory(self._directory)
-                for base in old[1:]:
+                    yield from self._waiting(partial(self._disk.sync_directory, self._directory))
+                for base in old[1:] if self._still(old, is_current) else ():
                     self._disk.unlink(self._path(base))
                     self._bases.remove(base)
         finally:
             self._disk.unlink(path)
+
+    def _still(self, old: list[int], is_current: Callable[[], bool]) -> bool:
+        return not self._is_gone and is_current() and self._bases[: len(old)] == old
+
+    def _waiting(self, work: Callable[[], None]) -> Iterator[int]:
+        """Have the disk waited for while others go on."""
+        errors: list[OSError | None] = []
+
+        def do() -> None:
+            try:
+                work()
+                errors.append(None)
+            except OSError as error:
+                errors.append(error)
+
+        self._later(do)
+        while not errors:
+            yield WAITING
+        if errors[0] is not None:
+            raise errors[0]
 
     @property
     def dirty_file(self) -> AppendedFile | None:
         """What is written to, if there is something in it that has not been synced."""
         return self._file if self._file is not None and self._file.is_dirty else None
 
-    def let_go(self) -> AppendedFile | None:
-        """Give up what is written to, for another to close."""
-        file, self._file = self._file, None
-        return file
+    def let_go(self) -> list[AppendedFile]:
+        """Give up what is written to, for another to close; nothing is written here any more."""
+        self._is_gone = True
+        files = dict.fromkeys([*self._written, *([] if self._file is None else [self._file])])
+        self._file, self._written, self._names = None, {}, {}
+        return [file for file in files if file not in self._syncing]
 
     def close(self) -> None:
-        """Sync and let go of the file."""
-        file = self.let_go()
-        if file is not None:
-            file.close()
+        """Sync and let go of the files."""
+        self._written = {**dict.fromkeys(self._syncing), **self._written}
+        self._syncing = []
+        with ExitStack() as rest:
+            for file in self.let_go():
+                rest.callback(file.close)
 
     def _open(self, base_offset: int, *, is_new: bool) -> None:
-        former = self.let_go()
-        if former is not None:
+        former, self._file = self._file, None
+        if former is not None and former not in self._written and former not in self._syncing:
             self._later(former.close)
         base = base_offset if is_new else self._bases[-1]
+        if self._syncs:
+            self._names.update(dict.fromkeys([self._directory, *_missing_above(self._directory)]))
         self._file = AppendedFile(self._path(base), self._disk)
+        self._file.is_kept = self._syncs
         if not self._bases or self._bases[-1] < base:
             self._bases.append(base)
-        if self._syncs:
-            self._disk.sync_directory(self._directory)
 
     def _path(self, base_offset: int) -> Path:
         return self._directory / f"{base_offset:020d}{SUFFIX}"
+
+
+def _missing_above(directory: Path) -> list[Path]:
+    """The directories that get a new name in them when this one is made."""
+    missing = takewhile(lambda path: not path.exists(), (directory, *directory.parents))
+    return [path.parent for path in missing]
 
 
 def _offsets(found: Damaged) -> tuple[int, int]:

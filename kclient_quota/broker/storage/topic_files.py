@@ -9,8 +9,10 @@ from pathlib import Path
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import Partition, Topic
-from kclient_quota.broker.log.partition_log import LogStore, PartitionLog
+from kclient_quota.broker.log.compacted import WAITING
+from kclient_quota.broker.log.partition_log import LogStore, PartitionLog, Reach
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
+from kclient_quota.broker.storage.group_commit import GroupCommit
 from kclient_quota.broker.storage.journal import Journal, Key
 from kclient_quota.broker.storage.log_files import LogFiles
 
@@ -26,11 +28,31 @@ class PartitionStore:
     files: LogFiles
     log: PartitionLog
     keep_start: Callable[[int], None]
-    keep_compacted: Callable[[int], None]
+    keep_compacted: Callable[[int], Iterator[int]]
+    commit: GroupCommit | None = None
+    reach: Reach | None = None
 
     def append(self, batch: memoryview, *, begins_segment: bool) -> None:
-        """Write a batch."""
+        """Write a batch; readers see it once the disk itself has it, where that is wanted."""
         self.files.append(batch, begins_segment=begins_segment)
+        if self.commit is not None:
+            self.log.hold()
+            self.commit.wrote(self)
+
+    def begin_sync(self) -> None:
+        """What is there now is what is synced."""
+        self.reach = self.log.reach
+        self.files.begin_sync()
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        self.files.sync()
+
+    def end_sync(self, error: OSError | None) -> None:
+        """Readers see what the disk has."""
+        self.files.end_sync(error)
+        if error is None and self.reach is not None:
+            self.log.show(self.reach)
 
     def start_moved(self) -> None:
         """Free what lies before the log's start, then note where it is; a full disk must not be in the way of that."""
@@ -81,18 +103,26 @@ class TopicFiles:
         directory: holds a directory per topic id, and in it one per partition.
         journal: keeps where logs begin.
         disk: where it is.
-        syncs: whether every append waits for the disk itself.
+        commit: sees to it that the disk itself has what is written, if somebody waits for that.
         later: what is to be done while others go on; at once unless this says when.
+        removed: the same for removals, which nobody waits for.
     """
 
     def __init__(
-        self, directory: Path, journal: Journal, disk: Disk, *, syncs: bool, later: Later | None = None
+        self,
+        directory: Path,
+        journal: Journal,
+        disk: Disk,
+        commit: GroupCommit | None = None,
+        later: Later = at_once,
+        removed: Later = at_once,
     ) -> None:
         self._directory = directory
         self._journal = journal
         self._disk = disk
-        self._syncs = syncs
-        self._later = later or at_once
+        self._commit = commit
+        self._later = later
+        self._removed = removed
         self._stores: dict[UUID, dict[int, PartitionStore]] = {}
         self._noted: dict[UUID, dict[Key, None]] = {}
         for kind in _KINDS:
@@ -132,12 +162,13 @@ class TopicFiles:
     def open(self, topic_id: UUID, index: int, log: PartitionLog) -> PartitionStore:
         """Let a log be kept in files."""
         directory = self._directory / topic_id.hex / str(index)
-        files = LogFiles(directory, self._disk, syncs=self._syncs, later=self._later)
+        files = LogFiles(directory, self._disk, syncs=self._commit is not None, later=self._later)
         store = PartitionStore(
             files,
             log,
             lambda start: self._note(topic_id, ("start", topic_id.hex, index), start or None),
-            lambda end: self._note(topic_id, ("compacted", topic_id.hex, index), end),
+            lambda end: self._note_compacted(topic_id, index, end),
+            self._commit,
         )
         self._stores.setdefault(topic_id, {})[index] = store
         log.store = store
@@ -147,19 +178,42 @@ class TopicFiles:
         self._journal.set(*key, value=offset, twice=False)
         self._noted.setdefault(topic_id, {})[key] = None
 
-    def remove(self, topic_id: UUID) -> None:
-        """Delete a topic's records, by and by; what is left when the process ends is deleted when the next begins."""
+    def _note_compacted(self, topic_id: UUID, index: int, end: int) -> Iterator[int]:
+        """Where offsets may be missing is known before they are."""
+        self._note(topic_id, ("compacted", topic_id.hex, index), end)
+        if self._commit is None:
+            return
+        on_disk = self._commit.on_disk()
+        while not on_disk.is_resolved:
+            yield WAITING
+        if on_disk.value is not None:
+            raise on_disk.value
+
+    def remove(self, topic_id: UUID, *, at_once: bool = False) -> None:
+        """Delete a topic's records, by and by; what is left when the process ends is deleted when the next begins.
+
+        Args:
+            topic_id: of the topic.
+            at_once: also where the disk itself does not know yet that the topic is gone.
+        """
         stores = self._stores.pop(topic_id, {})
-        files = [file for store in stores.values() if (file := store.files.let_go()) is not None]
+        files = [file for store in stores.values() for file in store.files.let_go()]
         directory = self._directory / topic_id.hex
+        if files:
+            self._later(partial(_discard, files))
         if files or directory.exists():
-            self._later(partial(self._remove, files, directory))
+            self._remove_kept(directory, is_known=at_once or self._commit is None)
         self._journal.forget(self._noted.pop(topic_id, {}))
 
-    def _remove(self, files: list[AppendedFile], directory: Path) -> None:
-        for file in files:
-            file.discard()
-        self._disk.remove_tree(directory)
+    def _remove_kept(self, directory: Path, *, is_known: bool) -> None:
+        """Remove what the journal no longer names, once the disk itself knows that it does not."""
+        remove = partial(self._removed, partial(self._disk.remove_tree, directory))
+        if is_known or self._commit is None:
+            remove()
+            return
+        on_disk = self._commit.on_disk()
+        # else the topic may be back after a power cut; what is left here goes when the next process begins
+        on_disk.on_resolved(lambda: remove() if on_disk.value is None else None)
 
     def remove_others(self, known: set[UUID], *, is_journal_whole: bool) -> None:
         """Remove records of topics whose deletion was interrupted; none if the journal may have lost a topic."""
@@ -188,3 +242,8 @@ class TopicFiles:
             for stores in self._stores.values():
                 for store in stores.values():
                     rest.callback(store.files.close)
+
+
+def _discard(files: list[AppendedFile]) -> None:
+    for file in files:
+        file.discard()

@@ -14,6 +14,7 @@ from kclient_quota.broker.groups.committed_offsets import OffsetStore
 from kclient_quota.broker.internal_topics import TRANSACTION_STATE, InternalTopic
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.request.context import Alarm, Scheduler
+from kclient_quota.broker.request.on_disk import on_disk
 from kclient_quota.broker.request.promise import Drive, Promise, Turn
 from kclient_quota.broker.transactions.kept_transactions import by_topic, kept, log_key, log_value, restored
 from kclient_quota.broker.transactions.transaction_coordinator import (
@@ -153,7 +154,13 @@ class TransactionService:
         if ending is None:
             return
         try:
+            # what is decided is there before any marker is, and all markers before it is said to be done: nothing that
+            # a power cut takes leaves one partition committed and another aborted
+            await on_disk(self._cluster)
+            if self.coordinator.ending_of(transactional_id) is None:
+                return
             is_done = await self._mark_all(ending) and await self._settle(ending)
+            await on_disk(self._cluster)
         except OSError as error:
             _LOG.error("the positions of a transaction could not be kept: %s", error)
             is_done = False

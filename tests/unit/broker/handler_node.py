@@ -38,6 +38,9 @@ class ManualScheduler:
         heapq.heappush(self._calls, (deadline_ms, self._count, call))
         return call
 
+    def call_from_thread(self, callback):
+        self.call_at(self.time_ms, callback)
+
     def pass_ms(self, duration_ms):
         end_ms = self.time_ms + duration_ms
         while self._calls and self._calls[0][0] <= end_ms:

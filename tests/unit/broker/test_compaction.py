@@ -268,7 +268,8 @@ class StoredLog(Log):
 
     def __init__(self, path, disk):
         super().__init__()
-        self.files = TopicFiles(path / "logs", Journal(path / "journal", disk), disk, syncs=False)
+        self.journal = Journal(path / "journal", disk)
+        self.files = TopicFiles(path / "logs", self.journal, disk)
         partition = Partition(0, [1], 1, self.log)
         self.files.restore(Topic("t", TOPIC_ID, [partition], 1), [0])
 
@@ -324,6 +325,26 @@ def test_a_disk_that_fails_while_it_is_compacted_loses_nothing(tmp_path, call):
     assert {key: value for _, key, value in again.records()} == newest | {b"k1": b"later"}
     assert again.log.end_offset == end_offset
     assert not again.log.damaged
+
+
+def test_a_topic_deleted_while_it_is_compacted_leaves_nothing_on_the_disk(tmp_path):
+    for steps in range(40):
+        log = StoredLog(tmp_path / str(steps), Disk())
+        for number in range(12):
+            log.write((b"k%d" % (number % 3), b"%d" % number))
+            if number % 4 == 3:
+                log.roll()
+        compaction = compact(log.log, log.now_ms)
+        for _ in zip(range(steps), compaction, strict=False):
+            pass
+        # the logs of a topic with very many partitions are closed by and by, after its files are gone
+        log.files.remove(TOPIC_ID)
+        for _ in compaction:
+            pass
+        assert not list((tmp_path / str(steps)).rglob("*.log"))
+        assert not list((tmp_path / str(steps)).rglob("compacted"))
+        assert not list(log.journal.items("compacted"))
+        log.close()
 
 
 SEQUENCE = {"producer_id": 7, "producer_epoch": 0}

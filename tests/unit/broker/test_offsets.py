@@ -18,8 +18,10 @@ def test_commit_fetch_delete_and_what_the_observer_is_told():
     store.delete("g", "t", 0)
     store.delete("g", "t", 0)
     assert told == [("g", "t", 0, AT_1), ("g", "t", 0, AT_2), ("g", "u", 1, AT_3), ("g", "t", 0, None)]
-    store.delete_group("g")
-    assert told[-1] == ("g", "u", 1, None)
+    at_once = []
+    store.group_observers.append(lambda *gone: at_once.append(gone))
+    assert store.delete_group("g") == [("g", "u", 1)]
+    assert at_once == [([("g", "u", 1)], [])]
     assert store.groups() == []
 
 

@@ -91,6 +91,50 @@ def test_records_of_a_topic_whose_name_is_lost_are_left_alone(tmp_path, caplog):
     assert len(list(tmp_path.glob("logs/*/*/*.log"))) == 1
 
 
+@pytest.mark.parametrize("room", [0, 40])
+def test_a_group_that_cannot_be_deleted_is_there_with_all_its_positions(tmp_path, room):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.create(partitions=20)
+    for partition in range(20):
+        life.groups.coordinator.get_or_create("g")
+        life.groups.commit("g", "t", partition, CommittedOffset(partition))
+    life.groups.commit("h", "t", 0, CommittedOffset(3))
+    life.groups.commit_pending(7, "g", "t", 0, CommittedOffset(9))
+    disk.room = room
+    with pytest.raises(OSError, match="No space"):
+        life.groups.delete_group("g")
+    assert "g" in life.groups.coordinator.groups
+    assert len(life.groups.all_committed("g")) == 20
+    life.storage.close()
+    disk.room = 1 << 30
+    again = Life(tmp_path, disk=disk)
+    assert len(again.groups.all_committed("g")) == 20
+    assert again.groups.delete_group("g") is ErrorCode.NONE
+    again.storage.close()
+    last = Life(tmp_path)
+    assert (last.groups.all_committed("g"), last.groups.offsets.groups()) == ([], ["h"])
+    assert not last.groups.offsets.pending_producers()
+    last.storage.close()
+
+
+@pytest.mark.parametrize("cut", range(0, 1_500, 97))
+def test_a_process_that_ends_while_a_group_is_deleted_leaves_all_of_it_or_nothing(tmp_path, cut):
+    life = Life(tmp_path)
+    life.create(partitions=20)
+    for partition in range(20):
+        life.groups.coordinator.get_or_create("g")
+        life.groups.commit("g", "t", partition, CommittedOffset(partition))
+    before = (tmp_path / "metadata.jsonl").stat().st_size
+    assert life.groups.delete_group("g") is ErrorCode.NONE
+    life.storage.close()
+    path = tmp_path / "metadata.jsonl"
+    path.write_bytes(path.read_bytes()[: before + cut])
+    again = Life(tmp_path)
+    assert len(again.groups.all_committed("g")) in {0, 20}
+    again.storage.close()
+
+
 def test_retention_frees_the_disk_and_the_start_is_kept(tmp_path):
     life = Life(tmp_path, segment_bytes=1000)
     life.create()

@@ -1,14 +1,15 @@
 """When the disk itself has what was written, and who waits for it."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, share_of
-from kclient_quota.broker.storage.cluster_storage import Fsync
 from kclient_quota.broker.storage.disk import Disk
+from kclient_quota.broker.storage.fsync import Fsync
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.error_codes import ErrorCode
 from tests.unit.broker.handler_node import ManualScheduler
@@ -26,16 +27,123 @@ class Watched(Disk):
         super().sync(fd)
 
 
-def test_fsync_always_syncs_before_every_answer(tmp_path):
+class Always:
+    """A life whose syncs are before answers."""
+
+    def __init__(self, path, disk, **changes):
+        self.life = Life(path, disk=disk, fsync=Fsync.of("always"), **changes)
+        self.life.storage.begin_syncs(self.life.cluster, self.life.scheduler)
+        self.go_on()
+
+    def go_on(self):
+        """Let rounds be made until there is nothing to sync."""
+        for _ in range(4):
+            self.life.scheduler.pass_ms(0)
+            self.life.storage.wait()
+        self.life.scheduler.pass_ms(0)
+
+    def on_disk(self):
+        """A list that gets what who waits is told."""
+        told = []
+        promise = self.life.cluster.on_disk()
+        promise.on_resolved(lambda: told.append(promise.value))
+        return told
+
+
+def test_fsync_always_syncs_once_for_all_that_wait(tmp_path):
     disk = Watched()
-    life = Life(tmp_path, disk=disk, fsync=Fsync.of("always"))
-    life.create()
+    always = Always(tmp_path, disk)
+    life = always.life
+    life.create(partitions=2)
+    always.go_on()
     before = disk.synced
-    life.append(b"a")
-    life.append(b"b")
-    assert disk.synced == before + 2
-    life.groups.commit("g", "t", 0, CommittedOffset(1))
-    assert disk.synced == before + 3
+    assert always.on_disk() == [None], "there is nothing to wait for"
+    waiting = []
+    for number in range(50):
+        life.append(b"%d" % number)
+        life.groups.commit("g", "t", 0, CommittedOffset(number))
+        waiting.append(always.on_disk())
+    assert disk.synced == before
+    assert not any(waiting)
+    assert (life.log().high_watermark, life.log().last_stable_offset, life.log().end_offset) == (0, 0, 50)
+    always.go_on()
+    assert waiting == [[None]] * 50
+    assert disk.synced == before + 2, "the journal and the log"
+    assert life.log().high_watermark == 50
+    life.storage.close()
+
+
+class Refusing(Disk):
+    """Refuses to sync what it is told to, and throws away what it should have synced, as Linux may."""
+
+    def __init__(self):
+        self.refuses, self.synced = None, {}
+
+    def open_append(self, path):
+        fd = super().open_append(path)
+        self.synced[fd] = 0
+        return fd
+
+    def sync(self, fd):
+        path, synced = Path(f"/proc/self/fd/{fd}").readlink(), self.synced[fd]
+        if self.refuses is not None and self.refuses in path.parts:
+            data = bytearray(path.read_bytes())
+            data[synced:] = bytes(len(data) - synced)
+            path.write_bytes(data)
+            raise OSError(5, "Input/output error")
+        super().sync(fd)
+        self.synced[fd] = self.size(fd)
+
+
+@pytest.mark.parametrize("what", ["logs", "metadata.jsonl"])
+def test_what_a_disk_refuses_to_sync_is_told_and_written_once_more(tmp_path, what):
+    disk = Refusing()
+    always = Always(tmp_path, disk)
+    life = always.life
+    life.create()
+    life.append(b"before")
+    always.go_on()
+    disk.refuses = what
+    life.append(b"refused")
+    life.groups.commit("g", "t", 0, CommittedOffset(7))
+    told = always.on_disk()
+    always.go_on()
+    (error,) = told
+    assert error.errno == 5
+    assert life.log().high_watermark == (1 if what == "logs" else 2)
+    told = always.on_disk()
+    life.append(b"behind")
+    disk.refuses = None
+    life.scheduler.pass_ms(1_000)
+    always.go_on()
+    assert told == [None], "tried again without being asked"
+    assert life.log().high_watermark == 3
+    life.storage.close()
+    again = Life(tmp_path)
+    assert again.log().end_offset == 3
+    assert not again.log().damaged
+    assert again.groups.committed("g", "t", 0) == CommittedOffset(7)
+    again.storage.close()
+
+
+def test_a_journal_is_made_smaller_while_every_change_waits_for_the_disk(tmp_path):
+    disk = Refusing()
+    always = Always(tmp_path, disk)
+    life = always.life
+    life.create()
+    for number in range(3_000):
+        life.groups.commit("g", "t", 0, CommittedOffset(number, metadata="x" * 1_000))
+        if number % 100 == 0:
+            disk.refuses = "metadata.new" if number == 1_200 else None
+            told = always.on_disk()
+            always.go_on()
+            assert told == [None]
+    always.go_on()
+    assert (tmp_path / "metadata.jsonl").stat().st_size < 3_000_000
+    life.storage.close()
+    again = Life(tmp_path)
+    assert again.groups.committed("g", "t", 0).offset == 2_999
+    again.storage.close()
 
 
 def test_fsync_close_syncs_at_the_end_only(tmp_path):
@@ -51,7 +159,7 @@ def test_fsync_close_syncs_at_the_end_only(tmp_path):
 def test_fsync_every_so_often(tmp_path):
     disk, scheduler = Watched(), ManualScheduler()
     life = Life(tmp_path, disk=disk, fsync=Fsync.of("200"))
-    life.storage.sync_every(scheduler)
+    life.storage.begin_syncs(life.cluster, scheduler)
     life.create()
     life.append(b"a")
     scheduler.pass_ms(199)
@@ -98,7 +206,7 @@ class Threads(Disk):
 def test_nobody_waits_for_the_disk_while_logs_roll_and_topics_go(tmp_path, fsync):
     disk, scheduler = Threads(), ManualScheduler()
     life = Life(tmp_path, disk=disk, segment_bytes=200, fsync=Fsync.of(fsync))
-    life.storage.sync_every(scheduler)
+    life.storage.begin_syncs(life.cluster, scheduler)
     life.create()
     life.create("u")
     for number in range(20):
@@ -117,6 +225,43 @@ def test_nobody_waits_for_the_disk_while_logs_roll_and_topics_go(tmp_path, fsync
     again = Life(tmp_path, segment_bytes=200)
     assert (again.bytes(), list(again.cluster.topics)) == (before, ["t"])
     again.storage.close()
+
+
+class SlowToRemove(Watched):
+    """Removes nothing before it is let."""
+
+    def __init__(self):
+        super().__init__()
+        self.goes, self.is_removing = threading.Event(), threading.Event()
+
+    def remove_tree(self, path):
+        self.is_removing.set()
+        assert self.goes.wait(60)
+        super().remove_tree(path)
+
+
+def test_topics_that_are_being_removed_hold_up_neither_syncs_nor_the_loop(tmp_path):
+    disk, scheduler = SlowToRemove(), ManualScheduler()
+    life = Life(tmp_path, disk=disk, fsync=Fsync.of("200"))
+    try:
+        life.storage.begin_syncs(life.cluster, scheduler)
+        life.create("kept")
+        for number in range(200):
+            life.create(f"t{number}")
+            life.append(b"v", topic=f"t{number}")
+            life.cluster.delete_topic(f"t{number}")
+            life.cluster.save()
+        assert disk.is_removing.wait(60)
+        life.append(b"v", topic="kept")
+        life.storage.wait_for_syncs()
+        before = disk.synced
+        scheduler.pass_ms(200)
+        life.storage.wait_for_syncs()
+        assert disk.synced == before + 2
+    finally:
+        disk.goes.set()
+        life.storage.close()
+    assert len(list(tmp_path.glob("logs/*"))) == 1
 
 
 def test_partitions_without_records_cost_the_disk_nothing(tmp_path):

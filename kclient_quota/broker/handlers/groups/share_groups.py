@@ -186,7 +186,7 @@ def _offset(service: ShareService, group_id: str, topic: Topic | None, index: in
         partition_index=index,
         start_offset=start_offset,
         leader_epoch=partition.leader_epoch,
-        lag=max(0, partition.log.end_offset - start_offset - settled),
+        lag=max(0, partition.log.high_watermark - start_offset - settled),
     )
 
 

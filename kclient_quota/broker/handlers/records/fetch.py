@@ -187,12 +187,12 @@ def _read_partition(entry: _Wanted, left: int, isolation_level: int, *, min_one_
     limit = min(asked.partition_max_bytes, left)
     stable = log.last_stable_offset
     committed = isolation_level == _READ_COMMITTED
-    end_offset = stable if committed else None
+    end_offset = stable if committed else log.high_watermark
     records = log.read(asked.fetch_offset, limit, min_one_batch=min_one_batch, end_offset=end_offset)
     data = PartitionData(
         partition_index=asked.partition,
         error_code=0,
-        high_watermark=log.end_offset,
+        high_watermark=log.high_watermark,
         last_stable_offset=stable,
         log_start_offset=log.start_offset,
         aborted_transactions=None,
@@ -282,7 +282,8 @@ class _Wait:
         if self._partition.leader_epoch != self._leader_epoch or log.start_offset > self._offset:
             return False
         there = log.available_bytes(self._offset)
-        if self._committed and there:
-            there -= log.available_bytes(log.last_stable_offset)
+        end = log.last_stable_offset if self._committed else log.high_watermark
+        if there and end < log.end_offset:
+            there -= log.available_bytes(end)
         self.available = min(there, self._most)
         return True

@@ -80,10 +80,11 @@ def _list_offset(
         return OffsetResult(partition_index=asked.partition_index, error_code=error)
     partition.log.retain(context.now_ms)
     timestamp, offset = _look_up(partition.log, asked.timestamp)
-    stable = partition.log.last_stable_offset
-    if isolation_level == _READ_COMMITTED and asked.timestamp == _LATEST:
-        offset = stable
-    elif isolation_level == _READ_COMMITTED and timestamp >= 0 and offset >= stable:
+    log = partition.log
+    end_offset = log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
+    if asked.timestamp == _LATEST:
+        offset = end_offset
+    elif timestamp >= 0 and offset >= end_offset:
         timestamp, offset = _NOT_FOUND
     return OffsetResult(
         partition_index=asked.partition_index,
@@ -97,7 +98,7 @@ def _list_offset(
 def _look_up(log: PartitionLog, timestamp: int) -> tuple[int, int]:
     """Timestamp and offset of the record meant; (-1, -1) when there is none."""
     if timestamp == _LATEST:
-        return -1, log.end_offset
+        return -1, log.high_watermark
     if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
         return -1, log.start_offset
     if timestamp == _LATEST_TIERED:
@@ -175,8 +176,8 @@ def _delete(
     low_watermark = -1
     if partition is not None:
         log = partition.log
-        wanted = log.end_offset if asked.offset == _TO_END else asked.offset
-        if not 0 <= wanted <= log.end_offset:
+        wanted = log.high_watermark if asked.offset == _TO_END else asked.offset
+        if not 0 <= wanted <= log.high_watermark:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             log.delete_before(wanted)

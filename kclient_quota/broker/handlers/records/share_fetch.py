@@ -326,10 +326,10 @@ class _Fetch:
     def _records(self, partition: Partition, kept: SharePartition, most: int, *, min_one_batch: bool) -> memoryview:
         log, begin = partition.log, kept.next_offset()
         log.retain(self._context.now_ms)
-        end = log.last_stable_offset if self._is_committed else log.end_offset
+        end = log.last_stable_offset if self._is_committed else log.high_watermark
         if not log.start_offset <= begin < end:
             return _NOTHING
-        return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end if self._is_committed else None)
+        return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end)
 
     def _acquire(self, one: _Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
         batches = [(at, header) for at, header in iterate_batches(records, partial=True)]
