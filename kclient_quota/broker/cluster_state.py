@@ -96,7 +96,7 @@ class ClusterState:
         quotas: values by key by entity.
         users: whatever the SASL mechanisms keep of each user, by name.
         told: each topic as Metadata answers it, by name and version, until it changes.
-        features: levels that were finalized in place of a new cluster's (`request.features`).
+        features: levels that were finalized in place of a new cluster's (`configs.features`).
         scram: credentials that were set, by user and mechanism (KIP-554); None where one was deleted.
         authorizer: the access control lists.
         tokens: which bearer tokens are taken; None for none.

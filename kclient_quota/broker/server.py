@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kclient_quota.broker.configs import eligible_replicas
 from kclient_quota.broker.configs.broker_properties import BrokerProperties
 from kclient_quota.broker.control_panel import ControlPanel
 from kclient_quota.broker.manners import KAFKA, ThrottleManner, manner_of
@@ -184,6 +185,7 @@ class EmbeddedBroker(ControlPanel):
         try:
             self._await(runtime.start(LoopScheduler(loop, self._clock), storage))
             self._call(lambda: self._properties.apply(runtime.cluster))
+            self._call(lambda: eligible_replicas.settle(runtime.cluster))
             self._export_telemetry(self._serve_metrics(runtime))
             for name, partitions in self._topics.items():
                 if name not in runtime.cluster.topics:

@@ -8,7 +8,9 @@ from tests.contract.administered import eventually
 from tests.contract.wire_client import connected
 
 pytestmark = pytest.mark.timeout(120)
-LOGGER, GROUP = 8, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+DYNAMIC_BROKER, DYNAMIC_DEFAULT = 2, 3
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 SET, DELETE, APPEND = 0, 1, 2
 INVALID_UPDATE, INVALID_CONFIG, INVALID_REQUEST = 95, 40, 42
 
@@ -79,6 +81,46 @@ def alter(wire, kind, name, key, value, operation=SET):
     )
     (result,) = ask(wire, m.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     return result.error_code
+
+
+def test_the_cluster_has_one_number_of_replicas_in_sync(cluster, unique):
+    """KIP-966: while its feature is on, no broker has a number of its own, and the cluster's is never taken away."""
+    key, topic, broker = "min.insync.replicas", unique("in-sync"), "1"
+    cluster.create_topic(topic)
+    with connected(cluster) as wire:
+        assert features(wire)[1]["eligible.leader.replicas.version"] == 1
+        for kind, name in ((TOPIC, topic), (BROKER, broker), (BROKER, "")):
+            assert describe(wire, kind, name)[key] == ("1", DYNAMIC_DEFAULT)
+        assert alter(wire, BROKER, broker, key, "2") == INVALID_CONFIG
+        assert alter(wire, BROKER, broker, key, None, DELETE) == INVALID_CONFIG
+        assert alter(wire, BROKER, "", key, None, DELETE) == INVALID_CONFIG
+        assert alter(wire, BROKER, "", key, "2") == 0
+        eventually(lambda: describe(wire, TOPIC, topic)[key], lambda told: told == ("2", DYNAMIC_DEFAULT))
+        assert alter(wire, BROKER, "", key, "1") == 0
+        eventually(lambda: describe(wire, TOPIC, topic)[key], lambda told: told == ("1", DYNAMIC_DEFAULT))
+
+
+def test_without_the_feature_a_broker_has_its_own(cluster):
+    key, broker = "min.insync.replicas", "1"
+    with connected(cluster) as wire:
+        try:
+            assert finalize(wire, 0, SAFE_DOWNGRADE) == 0
+            eventually(lambda: "eligible.leader.replicas.version" in features(wire)[1], lambda on: not on)
+            assert alter(wire, BROKER, broker, key, "2") == 0
+            eventually(lambda: describe(wire, BROKER, broker)[key], lambda told: told == ("2", DYNAMIC_BROKER))
+            assert alter(wire, BROKER, "", key, None, DELETE) == 0
+            eventually(lambda: describe(wire, BROKER, "").get(key), lambda told: told is None)
+        finally:
+            assert finalize(wire, 1, UPGRADE) == 0
+        eventually(lambda: describe(wire, BROKER, broker)[key], lambda told: told == ("1", DYNAMIC_DEFAULT))
+        assert describe(wire, BROKER, "")[key] == ("1", DYNAMIC_DEFAULT)
+
+
+def finalize(wire, level, upgrade_type):
+    update = m.UpdateFeaturesRequest.FeatureUpdateKey(
+        feature="eligible.leader.replicas.version", max_version_level=level, upgrade_type=upgrade_type
+    )
+    return ask(wire, m.UpdateFeaturesRequest(feature_updates=[update]), 2).error_code
 
 
 def test_a_group_has_time_outs_of_its_own(cluster, unique):

@@ -24,6 +24,7 @@ from kclient_quota.broker.cluster_state import (
     BrokerInfo,
     ClusterState,
 )
+from kclient_quota.broker.configs import eligible_replicas
 from kclient_quota.broker.configs.broker_loggers import LEVELS, ROOT, level_of, logger_names, set_level
 from kclient_quota.broker.configs.broker_properties import KAFKA_PROPERTIES
 from kclient_quota.broker.configs.group_properties import (
@@ -339,6 +340,8 @@ def _validate(
         except TelemetryError as error:
             raise ResourceError(error.error_code, str(error)) from error
         return
+    if resource_type == BROKER and (problem := eligible_replicas.problem(cluster, name, changes)):
+        raise ResourceError(ErrorCode.INVALID_CONFIG, problem)
     for key, value in changes.items():
         if resource_type == TOPIC:
             problem = None if value is None else topic_config_problem(key, value)

@@ -4,17 +4,19 @@ ApiVersions (18) v0-4 · UpdateFeatures (57) v0-2. KIP-35, KIP-511, KIP-584, KIP
 
 Behaviour: answers from the registry, so what is advertised is what works. Before authentication too. A version we do
 not know is answered in version 0 with UNSUPPORTED_VERSION (see `request.dispatch`). Features and levels are those of
-Apache Kafka 4.3.1 as far as they mean something here (`request.features`): clients that are told of
+Apache Kafka 4.3.1 as far as they mean something here (`configs.features`): clients that are told of
 `transaction.version` 2 leave out AddPartitionsToTxn. What UpdateFeatures finalizes is kept in `data_dir`; all of a
 request or nothing. Brokers that throttle like another vendor's have no features.
 Versions: ApiVersions 1 throttle time; 2 KIP-219; 3 flexible, the client's software (KIP-511), features (KIP-584); 4
 features whose lowest version is 0 (KIP-1022). UpdateFeatures 1 kinds of downgrades, trial runs; 2 one error of the
 whole.
-Gaps: `metadata.version`, `kraft.version` and `eligible.leader.replicas.version` are told and kept, and change nothing.
+Gaps: `metadata.version` and `kraft.version` are told and kept, and change nothing; `eligible.leader.replicas.version`
+changes only `min.insync.replicas` (`configs.eligible_replicas`): a replica that is up is in sync here.
 """
 
+from kclient_quota.broker.configs import eligible_replicas
+from kclient_quota.broker.configs.features import SAFE_DOWNGRADE, UPGRADE, level, supported, update_problem
 from kclient_quota.broker.request.context import Context
-from kclient_quota.broker.request.features import SAFE_DOWNGRADE, UPGRADE, level, supported, update_problem
 from kclient_quota.broker.request.registry import advertised, handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -70,6 +72,7 @@ async def update_features(context: Context, request: UpdateFeaturesRequest) -> U
         for update in request.feature_updates:
             cluster.features[update.feature] = update.max_version_level
             cluster.changed("feature", update.feature)
+        eligible_replicas.settle(cluster)
     if failed is None:
         response = UpdateFeaturesResponse(error_code=0, error_message=None)
     else:

@@ -11,6 +11,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Kafka's `FeatureUpdate.UpgradeType` ids."""
 _SHARE_GROUP_HEARTBEAT: Final = 76
 _SHARE_VERSION: Final = "share.version"
+ELIGIBLE_REPLICAS: Final = "eligible.leader.replicas.version"
 METADATA_VERSION: Final = "metadata.version"
 
 
@@ -23,7 +24,7 @@ class Levels(NamedTuple):
 
 
 SUPPORTED: Final[Mapping[str, Levels]] = {
-    "eligible.leader.replicas.version": Levels(0, 1, 0),
+    ELIGIBLE_REPLICAS: Levels(0, 1, 1),
     "group.version": Levels(0, 1, 1),
     "kraft.version": Levels(0, 1, 0),
     METADATA_VERSION: Levels(7, 30, 30),
