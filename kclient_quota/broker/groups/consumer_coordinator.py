@@ -8,7 +8,6 @@ heartbeat.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment
 from kclient_quota.broker.groups.consumer_group import (
@@ -23,7 +22,7 @@ from kclient_quota.broker.groups.consumer_group import (
 )
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult, Refused, check_epoch, validate
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
-from kclient_quota.broker.groups.topic_pattern import topic_pattern
+from kclient_quota.broker.groups.subscriptions import subscribed_topics, subscriptions
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -155,15 +154,14 @@ class ConsumerGroupCoordinator:
         group.put(updated)
         if changed or group.seen_topics is not topics or group.seen_members != len(group.members):
             # most heartbeats meet what the last one met
-            metadata = _metadata(group, topics)
+            metadata = subscribed_topics(group, topics)
             if changed or metadata != group.metadata:
                 group.metadata = metadata
                 group.epoch += 1
                 changed = True
             group.seen_topics, group.seen_members = topics, len(group.members)
         if group.epoch > group.assignment_epoch:
-            subscriptions = {name: _topic_ids(one, group.metadata) for name, one in group.members.items()}
-            group.update_target(subscriptions, dict(group.metadata.values()))
+            group.update_target(subscriptions(group), dict(group.metadata.values()))
             changed = True
         updated = group.reconcile(updated, owned)
         group.put(updated)
@@ -307,25 +305,4 @@ def _update(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         regex=member.regex if beat.regex is None else beat.regex or None,
         assignor=beat.assignor or member.assignor,
         classic=None,
-    )
-
-
-def _metadata(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[UUID, int]]:
-    names = {name for member in group.members.values() for name in member.topics}
-    if not any(member.regex for member in group.members.values()):
-        return {name: topics[name] for name in sorted(names) if name in topics}
-    patterns = [topic_pattern(member.regex) for member in group.members.values() if member.regex]
-    return {
-        name: entry
-        for name, entry in topics.items()
-        if name in names or any(pattern.matches(name) for pattern in patterns)
-    }
-
-
-def _topic_ids(member: ConsumerMember, metadata: Topics) -> frozenset[UUID]:
-    pattern = topic_pattern(member.regex) if member.regex else None
-    return frozenset(
-        topic_id
-        for name, (topic_id, _) in metadata.items()
-        if name in member.topics or (pattern is not None and pattern.matches(name))
     )

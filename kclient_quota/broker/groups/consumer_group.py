@@ -3,12 +3,12 @@
 Follows Kafka 4's `ConsumerGroup`, `ConsumerGroupMember` and `CurrentAssignmentBuilder`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
-from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment, TopicIdPartition
+from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
@@ -137,7 +137,7 @@ class ConsumerGroup:
     def may_go_on(self, member: ConsumerMember) -> bool:
         """Whether all that the member waits for has been given up by others."""
         missing = self.target.get(member.member_id, NOTHING) - member.assigned
-        return missing.isdisjoint(self._held())
+        return all(map(missing.isdisjoint, self._held()))
 
     def partitions_named(self, assigned: Assignment) -> list[tuple[str, int]]:
         """Partitions by the names that their topics have."""
@@ -201,12 +201,13 @@ class ConsumerGroup:
         if revoking and (owned is None or owned & revoking):
             waiting = replace(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking)
             return waiting.at_epoch(epoch)
-        held = self._held()
-        released = frozenset(tp for tp in missing if tp not in held)
-        state = MemberState.STABLE if released == missing else MemberState.UNRELEASED_PARTITIONS
+        released = missing.difference(*self._held()) if missing else missing
+        state = MemberState.STABLE if len(released) == len(missing) else MemberState.UNRELEASED_PARTITIONS
         moved = replace(member, state=state, assigned=kept | released, revoking=NOTHING)
         return moved.at_epoch(self.assignment_epoch)
 
-    def _held(self) -> set[TopicIdPartition]:
-        """Partitions that some member has, or has not given up yet."""
-        return {tp for member in self.members.values() for tp in member.assigned | member.revoking}
+    def _held(self) -> Iterator[Assignment]:
+        """Partitions that members have, or have not given up yet; each in sets whose hashes need not be worked out."""
+        for member in self.members.values():
+            yield member.assigned
+            yield member.revoking

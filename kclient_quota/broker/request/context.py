@@ -202,6 +202,12 @@ class Context:
             await self.others_turn()
         self.seen_to += count
 
+    async def turn_for(self, count: int) -> None:
+        """Say that so many things are seen to at once next: if they are many, in a turn of their own."""
+        if count > AT_ONCE:
+            self.seen_to = 0
+            await self.others_turn()
+
     async def others_turn(self) -> None:
         """Let whatever else there is to do on the loop be done before this goes on.
 

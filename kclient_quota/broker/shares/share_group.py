@@ -168,13 +168,12 @@ class ShareGroupCoordinator:
 
 def assigned(group: ShareGroup) -> dict[str, Assignment]:
     """Every partition has somebody, members have as many as each other, as far as that goes."""
-    found: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in group.members}
+    found: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in group.members}
     for name, (topic_id, partitions) in group.metadata.items():
         readers = sorted(member_id for member_id, member in group.members.items() if name in member.topics)
-        if not readers:
-            continue
-        for turn in range(max(partitions, len(readers))):
-            found[readers[turn % len(readers)]].add((topic_id, turn % partitions))
+        turns = max(partitions, len(readers))
+        for position, reader in enumerate(readers):
+            found[reader] += [(topic_id, turn % partitions) for turn in range(position, turns, len(readers))]
     return {member_id: frozenset(parts) for member_id, parts in found.items()}
 
 

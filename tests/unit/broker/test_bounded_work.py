@@ -1,14 +1,22 @@
 """No request costs more than it should: work grows with what changed, not with all there is."""
 
 import time
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from kclient_quota.broker.groups import assignors
-from kclient_quota.broker.groups.assignors import assign_uniform
+from kclient_quota.broker.groups.assignors import assign_range, assign_uniform, by_topic
+from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer_group import NOTHING
+from kclient_quota.broker.groups.consumer_requests import Beat
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
-from kclient_quota.wire.messages import FetchRequest, ListOffsetsRequest
+from kclient_quota.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+)
 from kclient_quota.wire.records import Record, build_batch
 from tests.unit.broker.core_cluster import Cluster
 from tests.unit.broker.handler_node import Node
@@ -102,3 +110,84 @@ def test_members_that_read_not_the_same_share_thousands_of_partitions_in_few_ste
     kept = len(second["m0"] & first["m0"])
     assert kept == len(second["m0"])
     assert all(topic == large for topic, _ in second["m0"])
+
+
+class Counted(UUID):
+    """An id that counts how often it is hashed and compared, which functions in Python do."""
+
+    asked = 0
+
+    def __hash__(self):
+        Counted.asked += 1
+        return super().__hash__()
+
+    def __eq__(self, other):
+        Counted.asked += 1
+        return super().__eq__(other)
+
+    def __lt__(self, other):
+        Counted.asked += 1
+        return super().__lt__(other)
+
+
+@pytest.mark.parametrize("assign", [assign_uniform, assign_range])
+@pytest.mark.parametrize(("is_alike", "most"), [(True, 1.2), (False, 4)])
+def test_a_partition_s_topic_is_hashed_a_few_times_for_an_assignment(assign, is_alike, most):
+    topics = [Counted(int=number) for number in range(50)]
+    partitions = dict.fromkeys(topics, 200)
+    members = {f"m{number}": frozenset(topics if is_alike else topics[: 48 + number]) for number in range(3)}
+    Counted.asked = 0
+    first = assign(members, partitions, {})
+    assert Counted.asked < most * 10_000
+    Counted.asked = 0
+    assert assign({**members, "m9": frozenset(topics)}, partitions, first)
+    assert Counted.asked < most * 10_000
+    assert by_topic(first["m0"]) == sorted(by_topic(first["m0"]))
+
+
+def test_a_next_step_towards_a_large_target_hashes_none_of_it():
+    topics = {"t": (Counted(int=1), 5_000)}
+    coordinator = ConsumerGroupCoordinator()
+    joins = [
+        Beat("g", f"m{number}", 0, rebalance_timeout_ms=1, topics=frozenset("t"), owned=NOTHING) for number in (0, 1)
+    ]
+    results = [coordinator.heartbeat(join, "", topics, 0) for join in joins]
+    Counted.asked = 0
+    group = coordinator.groups["g"]
+    member = group.reconcile(group.members["m0"], group.target["m0"])
+    assert len(member.assigned) == 2_500
+    assert not coordinator.heartbeat(Beat("g", "m1", results[1].member_epoch), "", topics, 0).error
+    assert Counted.asked < 100
+
+
+def test_a_group_of_many_topics_is_described_in_a_time_that_grows_as_they_do():
+    node = Node()
+    node.cluster.new_topic_id = uuid4
+    for number in range(400):
+        node.cluster.create_topic(f"t{number}", 10)
+    join = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1, subscribed_topic_regex="t.*", topic_partitions=[]
+    )
+    assert not node.start(join, 1)
+    node.scheduler.pass_ms(0)
+    started = time.thread_time()
+    (group,) = node.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups
+    assert time.thread_time() - started < 0.3
+    (member,) = group.members
+    names = [topic.topic_name for topic in member.assignment.topic_partitions]
+    assert names == sorted(node.cluster.topics)
+    assert member.target_assignment == member.assignment
+    assert sum(len(topic.partitions) for topic in member.assignment.topic_partitions) == 4_002
+
+
+def test_others_have_their_turn_before_a_large_assignment_is_told():
+    node = Node()
+    node.cluster.create_topic("many", 2_000)
+    join = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1, subscribed_topic_names=["many"], topic_partitions=[]
+    )
+    answers = node.start(join, 1)
+    assert not answers
+    node.scheduler.pass_ms(0)
+    (topic,) = answers[0].assignment.topic_partitions
+    assert topic.partitions == list(range(2_000))

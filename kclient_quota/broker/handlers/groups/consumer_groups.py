@@ -14,6 +14,7 @@ Gaps: no rack awareness; regular expressions are matched as by RE2, in linear ti
 """
 
 from functools import partial
+from operator import attrgetter
 from uuid import uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
@@ -55,6 +56,7 @@ async def consumer_group_heartbeat(
     topics = context.cluster.directory
     result = service.consumer_groups.heartbeat(_beat(context, request), str(uuid4()), topics, context.now_ms)
     service.after_call()
+    await context.turn_for(len(result.assigned or ()))
     return _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
 
 
@@ -125,11 +127,14 @@ def _described(context: Context, group_id: str) -> ConsumerGroupDescribeResponse
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
     )
-    described.members = [_described_member(group, member) for member in group.members.values()]
+    names = {topic_id.int: name for name, (topic_id, _) in group.metadata.items()}
+    described.members = [_described_member(group, names, member) for member in group.members.values()]
     return described
 
 
-def _described_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupDescribeResponse.Member:
+def _described_member(
+    group: ConsumerGroup, names: dict[int, str], member: ConsumerMember
+) -> ConsumerGroupDescribeResponse.Member:
     return ConsumerGroupDescribeResponse.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -139,21 +144,19 @@ def _described_member(group: ConsumerGroup, member: ConsumerMember) -> ConsumerG
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(group, member.assigned),
-        target_assignment=_assignment(group, group.target.get(member.member_id, NOTHING)),
+        assignment=_assignment(names, member.assigned),
+        target_assignment=_assignment(names, group.target.get(member.member_id, NOTHING)),
         member_type=MEMBER_TYPE_CONSUMER if member.classic is None else MEMBER_TYPE_CLASSIC,
     )
 
 
-def _assignment(group: ConsumerGroup, assigned: Assignment) -> ConsumerGroupDescribeResponse.Assignment:
-    return ConsumerGroupDescribeResponse.Assignment(
-        topic_partitions=[
-            ConsumerGroupDescribeResponse.TopicPartitions(
-                topic_id=topic_id,
-                topic_name=name,
-                partitions=sorted(index for topic, index in assigned if topic == topic_id),
-            )
-            for name, (topic_id, _) in sorted(group.metadata.items())
-            if any(topic == topic_id for topic, _ in assigned)
-        ]
-    )
+def _assignment(names: dict[int, str], assigned: Assignment) -> ConsumerGroupDescribeResponse.Assignment:
+    topics = [
+        ConsumerGroupDescribeResponse.TopicPartitions(
+            topic_id=topic_id, topic_name=names[topic_id.int], partitions=partitions
+        )
+        for topic_id, partitions in by_topic(assigned)
+        if topic_id.int in names
+    ]
+    topics.sort(key=attrgetter("topic_name"))
+    return ConsumerGroupDescribeResponse.Assignment(topic_partitions=topics)

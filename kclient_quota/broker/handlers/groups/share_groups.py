@@ -65,6 +65,7 @@ async def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRe
     is_taken = service.is_taken(request.group_id, context.services.get(GroupService))
     result = service.coordinator.heartbeat(beat, context.cluster.directory, context.now_ms, is_taken=is_taken)
     service.after_call()
+    await context.turn_for(len(result.assigned or ()))
     return _response(service.coordinator.config_of(request.group_id).heartbeat_interval_ms, result)
 
 
