@@ -21,6 +21,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "`__consumer_offsets` does not take the record, as when the disk is full; the group itself goes on",
         "make room on the disk of `data_dir`",
     ),
+    "what share group %s has of a partition is not told": (
+        "`__share_group_state` does not take the record, as when the disk is full; the group itself goes on",
+        "make room on the disk of `data_dir`",
+    ),
     "Share consumer %r asks for nothing": (
         "a batch is larger than the quota lets through at once, and a broker archives the records of one that it has "
         "refused five times",

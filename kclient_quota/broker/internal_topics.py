@@ -1,4 +1,4 @@
-"""Topics that brokers write about themselves: `__consumer_offsets` and `__transaction_state`.
+"""Topics that brokers write about themselves: `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
 
 They hold Apache Kafka's records, so that what reads Kafka's topics reads these. They are told, not read back: a restart
 restores groups and transactions from where `broker.storage` keeps them.
@@ -16,6 +16,7 @@ from kclient_quota.wire.records import Record, build_batch
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
 COORDINATOR_PARTITIONS = 50
 """How many shares groups and transactional ids are divided into (Kafka: `offsets.topic.num.partitions` and
 `transaction.state.log.num.partitions`)."""
@@ -35,6 +36,12 @@ _CONFIGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "compression.type": "uncompressed",
             "segment.bytes": _SEGMENT_BYTES,
             "unclean.leader.election.enable": "false",
+        },
+        SHARE_GROUP_STATE: {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "retention.ms": "-1",
+            "segment.bytes": _SEGMENT_BYTES,
         },
     }
 )
@@ -87,19 +94,29 @@ class InternalTopic:
         """
         self.append_all(about, [(key, value)])
 
-    def append_all(self, about: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def append_all(self, about: str, records: Sequence[tuple[bytes, bytes | None]]) -> tuple[int, int]:
         """Write records, keys and values, into the share of what they are about, in as few batches as may be.
+
+        Returns:
+            The partition, and the offset of the first record of the last batch.
 
         Raises:
             OSError: they could not be kept, or not all of them.
         """
         partitions, now_ms = internal_topic(self._cluster, self._name).partitions, self._scheduler.now_ms()
         partition = partitions[share_of(about) % len(partitions)]
+        offset = -1
         for together in _batches(records):
             batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
             appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
             if appended.error:
                 raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
+            offset = appended.base_offset
+        return partition.index, offset
+
+    def delete_before(self, index: int, offset: int) -> None:
+        """Take away the records of a partition that are before this one."""
+        internal_topic(self._cluster, self._name).partitions[index].log.delete_before(offset)
 
 
 def _batches(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[list[tuple[bytes, bytes | None]]]:

@@ -132,7 +132,10 @@ class Runtime:
             except OSError as error:
                 raise no_room(error) from error
             storage.begin_syncs(self.cluster, scheduler)
-        groups.topic.records.is_told = transactions.records.is_told = True
+        shares = self.services.get(ShareService)
+        for told in (groups.topic.records, transactions.records, shares.offsets_topic, shares.state_topic.records):
+            told.is_told = True
+        shares.tell_all()
         transactions.resume()
         LogCleaner(self.cluster, scheduler).look()
         for broker_id in self.cluster.brokers:

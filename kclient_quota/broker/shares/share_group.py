@@ -90,6 +90,17 @@ class ShareGroupCoordinator:
         self.groups: dict[str, ShareGroup] = {}
         self.on_gone: Callable[[str, str], None] = lambda _group_id, _member_id: None
         self._timers: Timers[tuple[str, str]] = Timers()
+        self._touched: dict[str, None] = {}
+
+    def touch(self, group_id: str) -> None:
+        """Say that something of a group has changed, or that it is gone."""
+        self._touched[group_id] = None
+
+    def take_touched(self) -> list[str]:
+        """Groups of which something has changed since the last call."""
+        touched = list(self._touched)
+        self._touched.clear()
+        return touched
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` next has something to do."""
@@ -139,6 +150,8 @@ class ShareGroupCoordinator:
         is_new = member.member_id not in group.members
         wanted = member.topics if beat.topics is None else beat.topics
         changed = is_new or wanted != member.topics
+        if (member.client_id, member.client_host, member.rack_id) != (beat.client_id, beat.client_host, beat.rack_id):
+            self.touch(group.group_id)
         member.topics, member.client_id, member.client_host = wanted, beat.client_id, beat.client_host
         member.rack_id = beat.rack_id or member.rack_id
         group.members[member.member_id] = member
@@ -150,11 +163,14 @@ class ShareGroupCoordinator:
             group.target = assigned(group)
         if member.epoch != group.epoch:
             member.previous_epoch, member.epoch = member.epoch, group.epoch
+            self.touch(group.group_id)
         self._timers.schedule(
             (group.group_id, member.member_id), now_ms + self.config_of(group.group_id).session_timeout_ms
         )
         target = group.target.get(member.member_id, NOTHING)
         is_told = beat.member_epoch == JOIN_EPOCH or beat.topics is not None or target != member.told
+        if target != member.told:
+            self.touch(group.group_id)
         member.told = target
         return BeatResult(ErrorCode.NONE, None, member.member_id, member.epoch, target if is_told else None)
 
@@ -163,6 +179,7 @@ class ShareGroupCoordinator:
         del group.members[member_id]
         group.epoch += 1
         group.target = assigned(group)
+        self.touch(group.group_id)
         self.on_gone(group.group_id, member_id)
 
 

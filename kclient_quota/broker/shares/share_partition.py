@@ -7,7 +7,7 @@ so that one bad record does not take its neighbours with it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
@@ -16,9 +16,11 @@ from kclient_quota.broker.shares.share_records import (
     TERMINAL,
     Acquired,
     RecordState,
+    Run,
     ShareBatch,
     ShareRecord,
     batches_of,
+    merged,
     runs_of,
 )
 from kclient_quota.wire.error_codes import ErrorCode
@@ -95,6 +97,7 @@ class SharePartition:
         self.start_offset = self.next_new = start_offset
         self.leader_epoch = leader_epoch
         self.written: tuple[int, int] | None = None
+        self._unsaid: list[Run] = []
         self._batches: dict[int, ShareBatch] = {}
 
     # -- being kept
@@ -113,6 +116,11 @@ class SharePartition:
         made.written = None if state[2] is None else (state[2][0], state[2][1])
         made._batches.update(batches_of(state[3]))
         return made
+
+    def take_unsaid(self) -> list[Run]:
+        """What was settled or given back since this was called last."""
+        unsaid, self._unsaid = self._unsaid, []
+        return unsaid
 
     # -- looking
 
@@ -173,7 +181,7 @@ class SharePartition:
             fresh = self._fresh(fetched, last, wanted._replace(records=room - len(again)), holder)
         else:
             fresh = []
-        return [*_merged(again), *fresh]
+        return [*merged(again), *fresh]
 
     def _again(
         self, first: int, last: int, room: int, wanted: Wanted, rules: ShareRules, holder: "_Holder"
@@ -234,14 +242,14 @@ class SharePartition:
         self, member: str, said: Sequence[Acknowledgement], rules: ShareRules, now_ms: int
     ) -> tuple[ErrorCode, str | None]:
         """Take what a member says of its records; all of it or, with an error, nothing."""
-        changes: list[tuple[ShareRecord, int]] = []
+        changes: list[tuple[int, ShareRecord, int]] = []
         for one in said:
             if one.last < self.start_offset:
                 continue
             error, message = self._look_up(member, one, changes)
             if error:
                 return error, message
-        for record, kind in changes:
+        for _, record, kind in changes:
             if kind == RENEW:
                 record.until_ms = now_ms + rules.lock_ms
             elif kind == RELEASE:
@@ -249,11 +257,11 @@ class SharePartition:
             else:
                 record.state, record.member = _AFTERWARDS[kind], NOBODY
         if changes:
-            self._write()
+            self._write((offset, record) for offset, record, kind in changes if kind != RENEW)
         return ErrorCode.NONE, None
 
     def _look_up(
-        self, member: str, said: Acknowledgement, changes: list[tuple[ShareRecord, int]]
+        self, member: str, said: Acknowledgement, changes: list[tuple[int, ShareRecord, int]]
     ) -> tuple[ErrorCode, str | None]:
         known = dict(self._records())
         if not known or said.last < min(known):
@@ -273,21 +281,22 @@ class SharePartition:
                 return ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset"
             if record.state is not RecordState.ACQUIRED:
                 return ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired."
-            changes.append((record, said.type_of(offset)))
+            changes.append((offset, record, said.type_of(offset)))
         return ErrorCode.NONE, None
 
     def archive(self, member: str, stretches: Sequence[tuple[int, int]]) -> None:
         """Nobody is to get what a member has just acquired in these rising stretches of offsets: it does not count."""
-        firsts = [first for first, _ in stretches]
+        firsts, archived = [first for first, _ in stretches], []
         for offset, record in self._records():
             place = bisect_right(firsts, offset) - 1 if record.member == member else -1
             if place >= 0 and offset <= stretches[place][1]:
                 record.state, record.member = RecordState.ARCHIVED, NOBODY
-        self._write()
+                archived.append((offset, record))
+        self._write(archived)
 
     def release(self, member: str, rules: ShareRules) -> bool:
         """A member's session has ended: others may have what it has. Whether it had anything."""
-        return self._free_all([record for _, record in self._records() if record.member == member], rules)
+        return self._free_all([held for held in self._records() if held[1].member == member], rules)
 
     def take_back(self, acquired: Sequence[Acquired]) -> None:
         """Undo an acquisition whose records were not sent, as if it had never been."""
@@ -299,8 +308,8 @@ class SharePartition:
     def expire(self, rules: ShareRules, now_ms: int) -> bool:
         """Free what is locked no longer; whether there was any."""
         due = [
-            record
-            for _, record in self._records()
+            (offset, record)
+            for offset, record in self._records()
             if record.state is RecordState.ACQUIRED and record.until_ms <= now_ms
         ]
         return self._free_all(due, rules)
@@ -327,15 +336,16 @@ class SharePartition:
         self.next_new = max(self.next_new, offset)
         self._settle(offset)
 
-    def _free_all(self, held: Sequence[ShareRecord], rules: ShareRules) -> bool:
-        for record in held:
+    def _free_all(self, held: Sequence[tuple[int, ShareRecord]], rules: ShareRules) -> bool:
+        for _, record in held:
             self._free(record, rules)
         if held:
-            self._write()
+            self._write(held)
         return bool(held)
 
-    def _write(self) -> None:
+    def _write(self, changed: Iterable[tuple[int, ShareRecord]]) -> None:
         """What was settled is written, then the start moves."""
+        self._unsaid += runs_of(changed)
         self.written = self.start_offset, sum(record.state in TERMINAL for _, record in self._records())
         self._settle()
 
@@ -385,14 +395,3 @@ def _together(
         if len(found) >= most or (isolates and record.count == rules.max_deliveries):
             break
     return found
-
-
-def _merged(found: Sequence[Acquired]) -> list[Acquired]:
-    """Neighbours with the same count as one."""
-    merged: list[Acquired] = []
-    for one in found:
-        if merged and merged[-1].last + 1 == one.first and merged[-1].delivery == one.delivery:
-            merged[-1] = merged[-1]._replace(last=one.last)
-        else:
-            merged.append(one)
-    return merged

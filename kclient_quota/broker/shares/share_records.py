@@ -49,6 +49,17 @@ def left_of(acquired: Iterable[Acquired], gone: Iterable[tuple[int, int]]) -> li
     return left
 
 
+def merged(found: Iterable[Acquired]) -> list[Acquired]:
+    """Neighbours with the same count as one."""
+    joined: list[Acquired] = []
+    for one in found:
+        if joined and joined[-1].last + 1 == one.first and joined[-1].delivery == one.delivery:
+            joined[-1] = joined[-1]._replace(last=one.last)
+        else:
+            joined.append(one)
+    return joined
+
+
 @dataclass(slots=True)
 class ShareRecord:
     """One record: who has it, until when, for which time."""

@@ -3,14 +3,22 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice, product
 from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.telling import Telling
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
+from kclient_quota.broker.shares.share_group_records import Parts, ToldShareGroup, changes, farewell
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
+from kclient_quota.broker.shares.share_records import TERMINAL
+from kclient_quota.broker.shares.share_state_topic import ShareStateTopic, Written
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -19,6 +27,7 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _LAST_EPOCH = 0x7FFFFFFF
 _SESSIONS: Final = 2_000
 """Kafka's `group.share.max.share.sessions`."""
+_INITIALIZED_AT_ONCE: Final = 500
 _SPECIFIC_DURATION: Final = "by_duration:"
 
 TopicPart = tuple[UUID, int]
@@ -56,6 +65,10 @@ class ShareService:
         self._locks: Timers[Place] = Timers()
         self._watchers: dict[Place, list[Callable[[], None]]] = {}
         self._alarm = Alarm(scheduler, self._tick)
+        self.state_topic = ShareStateTopic(cluster, scheduler)
+        self.offsets_topic = InternalTopic(CONSUMER_OFFSETS, cluster, scheduler)
+        self._told: dict[str, ToldShareGroup] = {}
+        self._telling = Telling(self.offsets_topic, scheduler, self._changes, self._forget_told)
         cluster.on_topic_gone.append(self._topic_gone)
 
     # -- configuration
@@ -101,8 +114,11 @@ class ShareService:
         del self.coordinator.groups[group_id]
         for key in [key for key in self._sessions if key[1] == group_id]:
             del self._sessions[key]
-        for place in [place for place in self.partitions if place[0] == group_id]:
-            self.forget(place)
+        for part in [place[1:] for place in self.partitions if place[0] == group_id]:
+            self.forget((group_id, *part))
+        for part in list(self.state_topic.parts(group_id)):
+            self.forget((group_id, *part))
+        self.after_call()
         return ErrorCode.NONE
 
     # -- sessions
@@ -171,16 +187,24 @@ class ShareService:
         kept.written = offset, 0
         self._locks.cancel(place)
         self._note(place)
+        self.state_topic.begin(place[0], place[1:], offset, self.coordinator.groups[place[0]].epoch)
+        self.coordinator.touch(place[0])
 
     def forget(self, place: Place) -> None:
         """A group has nothing of a partition any more."""
         if self.partitions.pop(place, None) is not None:
             self._note(place)
         self._locks.cancel(place)
+        self.state_topic.forget(place[0], place[1:])
+        self.coordinator.touch(place[0])
 
     def _topic_gone(self, topic: Topic) -> None:
         for place in [place for place in self.partitions if place[1] == topic.topic_id]:
             self.forget(place)
+        for group_id in self.state_topic.groups_of(topic.topic_id):
+            for part in [part for part in self.state_topic.parts(group_id) if part[0] == topic.topic_id]:
+                self.forget((group_id, *part))
+        self.after_call()
 
     def watch(self, place: Place, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever records were given back; returns how to end that."""
@@ -207,6 +231,7 @@ class ShareService:
     def changed(self, place: Place) -> None:
         """To be called when records were acknowledged or given back."""
         self._note(place)
+        self._tell_of_state(place)
         self.locked(place)
         for callback in list(self._watchers.get(place, ())):
             # not from within this request, which answers for what it has changed: whoever wakes saves what there is
@@ -253,6 +278,60 @@ class ShareService:
                 kept.log_ends_at(end)
                 self._note(place)
 
+    # -- being told
+
+    def _tell_of_state(self, place: Place) -> None:
+        kept = self.partitions.get(place)
+        if kept is None or kept.written is None:
+            return
+        changed = kept.take_unsaid()
+        if changed and self.state_topic.records.is_told:
+            written = Written(*kept.written, kept.leader_epoch, changed)
+            self.state_topic.write(place[0], place[1:], written, partial(_everything, kept))
+
+    def tell_all(self) -> None:
+        """To be called once what was kept has been read back: tell of all of it anew."""
+        for place, kept in self.partitions.items():
+            self.state_topic.write(place[0], place[1:], _everything(kept), partial(_everything, kept))
+            self.coordinator.touch(place[0])
+        self.state_topic.forget_former()
+        self.after_call()
+
+    def _changes(self, group_id: str) -> list[CoordinatorRecord]:
+        group = self.coordinator.groups.get(group_id)
+        if group is None:
+            told = self._told.pop(group_id, None)
+            return [] if told is None else farewell(told, group_id)
+        told = self._told.setdefault(group_id, ToldShareGroup())
+        if told.metadata is not group.metadata and self._initialize(group):
+            told.metadata = group.metadata
+        # what is not told to its end yet is not told as if it were
+        parts = self._parts(group_id) if told.metadata is group.metadata else told.parts
+        return changes(told, group, parts, self._scheduler.now_ms())
+
+    def _initialize(self, group: ShareGroup) -> bool:
+        """Tell of partitions that a group is to read, some at a time; whether it is done."""
+        known, left = self.state_topic.parts(group.group_id), _INITIALIZED_AT_ONCE
+        for topic_id, count in group.metadata.values():
+            missing = (part for part in product((topic_id,), range(count)) if part not in known)
+            for part in list(islice(missing, left if topic_id in self._cluster.topics_by_id else 0)):
+                self.state_topic.initialize(group.group_id, part, group.epoch)
+                left -= 1
+        if left:
+            return True
+        self._scheduler.call_at(self._scheduler.now_ms(), partial(self._telling.tell, [group.group_id]))
+        return False
+
+    def _parts(self, group_id: str) -> Parts:
+        found: dict[UUID, tuple[str, list[int]]] = {}
+        for topic_id, index in self.state_topic.parts(group_id):
+            if topic_id in self._cluster.topics_by_id:
+                found.setdefault(topic_id, (self._cluster.topics_by_id[topic_id].name, []))[1].append(index)
+        return found
+
+    def _forget_told(self, group_id: str) -> None:
+        self._told.pop(group_id, None)
+
     def _note(self, place: Place) -> None:
         group_id, topic_id, index = place
         self._cluster.changed("share", group_id, topic_id.hex, index)
@@ -268,7 +347,8 @@ class ShareService:
     # -- time
 
     def after_call(self) -> None:
-        """To be called after every call to the coordinator: sets the timer."""
+        """To be called after every call to the coordinator: tells of what has changed, and sets the timer."""
+        self._telling.tell(self.coordinator.take_touched())
         self._alarm.set(self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms())
 
     def _tick(self) -> None:
@@ -282,6 +362,12 @@ class ShareService:
         if self._cluster.changes:
             self._keep()
         self.after_call()
+
+
+def _everything(kept: SharePartition) -> Written:
+    start_offset, _, _, runs = kept.state
+    complete = sum(last - first + 1 for first, last, state, _ in runs if state in TERMINAL)
+    return Written(start_offset, complete, kept.leader_epoch, runs)
 
 
 def _config(values: Mapping[str, str]) -> ShareGroupConfig:

@@ -3,8 +3,12 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, Acknowledgement, ShareRules, Wanted
+from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages.coordinator_records import ShareSnapshotValue
+from kclient_quota.wire.records import iterate_records
 from tests.unit.broker.storage_life import Halting, Life
 
 
@@ -46,6 +50,22 @@ def test_what_a_share_group_has_settled_and_given_back_is_known_after_a_restart(
     assert not again.shares.partitions
     again.cluster.save()
     assert not list(again.storage._journal.items("share"))
+    again.storage.close()
+
+
+def test_what_was_settled_before_a_restart_is_told_anew_after_it(tmp_path):
+    acknowledged(
+        tmp_path, Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(5, 6, [RELEASE]), Acknowledgement(8, 8, [ACCEPT])
+    )
+    again = Life(tmp_path)
+    again.shares.offsets_topic.is_told = again.shares.state_topic.records.is_told = True
+    again.shares.tell_all()
+    logs = [partition.log for partition in again.cluster.topics[SHARE_GROUP_STATE].partitions]
+    (told,) = [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
+    value = decode(ShareSnapshotValue, 0, told.value, 2)
+    assert (value.start_offset, value.delivery_complete_count) == (2, 1)
+    runs = [(run.first_offset, run.last_offset, run.delivery_state, run.delivery_count) for run in value.state_batches]
+    assert runs == [(2, 4, 0, 0), (5, 6, 0, 1), (7, 7, 0, 0), (8, 8, 2, 1)]
     again.storage.close()
 
 

@@ -5,14 +5,14 @@ KIP-447 (require_stable), KIP-496 (OffsetDelete), KIP-709 (several groups), KIP-
 
 Behaviour: a commit is checked against the group's members and generation; consumers without a group (generation -1)
 commit to empty groups only. Offsets of topics that do not exist are refused as Kafka does. What is committed, and who
-is in classic groups and in those of KIP-848, can be read in `__consumer_offsets` (`groups.offsets_topic`,
-`groups.telling`), which is made when the first coordinator is looked for. Of a large KIP-848 group it is told now and
+is in classic, consumer and share groups, can be read in `__consumer_offsets` (`groups.offsets_topic`,
+`groups.telling`), which is made when the first coordinator is looked for. Of a large group it is told now and
 then (500 kB a second), what it has become by then; hashes of its topics are not Kafka's numbers.
 Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
 the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
 leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
-Gaps: `__consumer_offsets` has no records of share groups, and members who were in KIP-848 groups when a broker was
-stopped stay in it; no expiry (`retention_time_ms` and `offsets.retention.minutes` have no effect).
+Gaps: members who were in consumer and share groups when a broker was stopped stay in `__consumer_offsets`; no expiry
+(`retention_time_ms` and `offsets.retention.minutes` have no effect).
 """
 
 from collections.abc import Callable, Sequence

@@ -233,6 +233,7 @@ async def alter_share_group_offsets(
                 context.services.get(ShareService).begin_at(place, part.start_offset, leader_epoch)
             answer.partitions.append(row)
         response.responses.append(answer)
+    context.services.get(ShareService).after_call()
     return response
 
 
@@ -263,4 +264,5 @@ async def delete_share_group_offsets(
         row.topic_id = topic.topic_id
         for place in places:
             service.forget(place)
+    service.after_call()
     return response

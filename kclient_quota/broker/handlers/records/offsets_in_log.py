@@ -13,6 +13,7 @@ Gaps: one leader epoch per answer, since logs never diverge here: OffsetForLeade
 from functools import partial
 
 from kclient_quota.broker.cluster_state import Partition
+from kclient_quota.broker.internal_topics import INTERNAL_TOPICS
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.request.context import Context
 from kclient_quota.broker.request.registry import handler
@@ -174,7 +175,9 @@ def _delete(
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     partition, error = find_partition(context, topic, asked.partition_index)
     low_watermark = -1
-    if partition is not None:
+    if partition is not None and topic in INTERNAL_TOPICS:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif partition is not None:
         log = partition.log
         wanted = log.high_watermark if asked.offset == _TO_END else asked.offset
         if not 0 <= wanted <= log.high_watermark:

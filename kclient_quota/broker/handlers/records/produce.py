@@ -20,7 +20,8 @@ Topics whose `cleanup.policy` is `compact` are compacted as Kafka's `LogCleaner`
 those that `min.cleanable.dirty.ratio` or `max.compaction.lag.ms` make due, up to the segment that is written to
 (`segment.ms`, `segment.bytes`), the first open transaction and `min.compaction.lag.ms`; tombstones stay for
 `delete.retention.ms`.
-Internal topics (`__consumer_offsets`, `__transaction_state`) take nothing but from administrators' tools.
+Internal topics (`__consumer_offsets`, `__transaction_state`, `__share_group_state`) take nothing but from
+administrators' tools.
 Gaps: no conversion of compression. Compaction leaves batches alone that inflate to more than 1 MiB, and transaction
 markers; on a disk it leaves the files of a log alone in which a batch is damaged.
 """

@@ -9,7 +9,8 @@ as in Kafka 4.3.1: five of those and the records are archived unseen. Under the 
 Who is not the leader any more says who is.
 Versions: ShareFetch 1 as of Kafka 4.1; 2 acquire mode (KIP-1206), renewal (KIP-1222). ShareAcknowledge 2 renewal.
 Under `share.isolation.level=read_committed` a fetch ends at the last stable offset, and what was aborted is archived.
-Gaps: what is kept of groups is in the data directory, not in a topic (`__share_group_state`).
+What groups have of partitions can be read in `__share_group_state` (`shares.share_state_topic`).
+Gaps: what is in that topic is told, not read back: it is kept in the data directory.
 """
 
 from collections.abc import Callable, Iterable, Sequence

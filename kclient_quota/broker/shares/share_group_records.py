@@ -1,0 +1,145 @@
+"""What has changed of a share group since it was told last, as the records of Apache Kafka 4.3.1. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kclient_quota.broker.groups.assignors import Assignment, by_topic
+from kclient_quota.broker.groups.consumer_group import NOTHING, Topics
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, metadata_hash, record, tombstone
+from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
+from kclient_quota.wire.messages.coordinator_records import (
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+
+_Member = ShareGroupMemberMetadataValue
+_Current = ShareGroupCurrentMemberAssignmentValue
+_Target = ShareGroupTargetAssignmentMemberValue
+_TargetEpoch = ShareGroupTargetAssignmentMetadataValue
+_States = ShareGroupStatePartitionMetadataValue
+_STABLE = 0
+Parts = Mapping[UUID, tuple[str, list[int]]]
+"""Names of topics and the partitions of which a group has something."""
+
+
+@dataclass(slots=True)
+class ToldShareGroup:
+    """A group as it was told last; `current` is epoch, epoch before and partitions of each member.
+
+    Attributes:
+        metadata: the group's own mapping, once its states were told; it replaces that and does not change it.
+    """
+
+    members: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    epoch: int = 0
+    hashed: int | None = None
+    assignment_epoch: int = 0
+    target: dict[str, Assignment] = field(default_factory=dict)
+    current: dict[str, tuple[int, int, Assignment]] = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
+    metadata: Topics | None = None
+
+
+def farewell(told: ToldShareGroup, group_id: str) -> list[CoordinatorRecord]:
+    """What is said of a group that is no more."""
+    return [
+        *(tombstone(kind, group_id, name) for kind in (_Current, _Target) for name in told.members),
+        tombstone(_TargetEpoch, group_id),
+        *(tombstone(_Member, group_id, name) for name in told.members),
+        tombstone(_States, group_id),
+        tombstone(ShareGroupMetadataValue, group_id),
+    ]
+
+
+def changes(told: ToldShareGroup, group: ShareGroup, parts: Parts, now_ms: int) -> list[CoordinatorRecord]:
+    """What is to be said of a group, which has something of these partitions; it is told by that."""
+    return [
+        *_departures(told, group),
+        *_members(told, group),
+        *_epoch(told, group),
+        *_targets(told, group, now_ms),
+        *_assignments(told, group),
+        *_states(told, group, parts),
+    ]
+
+
+def _departures(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
+    for name in [name for name in told.members if name not in group.members]:
+        for kind in (_Current, _Target, _Member):
+            yield tombstone(kind, group.group_id, name)
+        del told.members[name]
+        told.target.pop(name, None)
+        told.current.pop(name, None)
+
+
+def _members(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
+    for name, member in group.members.items():
+        said = member.rack_id, member.client_id, member.client_host, member.topics
+        if told.members.get(name) != said:
+            told.members[name] = said
+            value = _Member(
+                rack_id=member.rack_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=sorted(member.topics),
+            )
+            yield record(value, group.group_id, name)
+
+
+def _epoch(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
+    metadata: Topics = group.metadata if group.members else {}
+    hashed = metadata_hash(metadata)
+    if (told.epoch, told.hashed) != (group.epoch, hashed):
+        told.epoch, told.hashed = group.epoch, hashed
+        yield record(ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
+
+
+def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+    if not group.members or told.assignment_epoch == group.epoch:
+        return
+    for name in group.members:
+        target = group.target.get(name, NOTHING)
+        if told.target.get(name) != target:
+            told.target[name] = target
+            rows = [_Target.TopicPartition(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic(target)]
+            yield record(_Target(topic_partitions=rows), group.group_id, name)
+    told.assignment_epoch = group.epoch
+    yield record(_TargetEpoch(assignment_epoch=group.epoch, assignment_timestamp=now_ms), group.group_id)
+
+
+def _assignments(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
+    for name, member in group.members.items():
+        current = _has(member)
+        if told.current.get(name) != current:
+            told.current[name] = current
+            epoch, previous_epoch, assigned = current
+            value = _Current(
+                member_epoch=epoch,
+                previous_member_epoch=previous_epoch,
+                state=_STABLE,
+                assigned_partitions=[
+                    _Current.TopicPartitions(topic_id=topic_id, partitions=indexes)
+                    for topic_id, indexes in by_topic(assigned)
+                ],
+            )
+            yield record(value, group.group_id, name)
+
+
+def _has(member: ShareMember) -> tuple[int, int, Assignment]:
+    return member.epoch, member.previous_epoch, member.told or NOTHING
+
+
+def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Iterator[CoordinatorRecord]:
+    if told.parts != parts:
+        told.parts = parts
+        yield record(_States(initialized_topics=list(_infos(parts))), group.group_id)
+
+
+def _infos(parts: Parts) -> Iterable[_States.TopicPartitionsInfo]:
+    for topic_id, (name, indexes) in parts.items():
+        yield _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=indexes)
