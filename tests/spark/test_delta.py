@@ -1,0 +1,32 @@
+"""Usage into Delta tables, with the releases of Spark that Delta has one for."""
+
+import os
+import subprocess
+import sys
+
+import pyspark
+import pytest
+
+from tests.spark.pushes import steady, write
+
+PACKAGES = {line: f"io.delta:delta-spark_{line}_2.13:4.4.0" for line in ("4.1", "4.2")}
+PACKAGE = PACKAGES.get(pyspark.__version__.rpartition(".")[0])
+
+
+@pytest.mark.skipif(PACKAGE is None, reason=f"Delta has no release for Spark {pyspark.__version__}")
+@pytest.mark.timeout(420)
+def test_usage_goes_into_delta_tables(tmp_path):
+    pushes = write(tmp_path / "pushes", steady(3))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.delta_driver", PACKAGE, pushes, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=360,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+    # a stream writes the windows that can get no more: the last two of the hour still could
+    assert done.stdout.splitlines()[-2:] == ["batch 12", "stream 10"]
+    assert (tmp_path / "stream" / "_delta_log").is_dir()
