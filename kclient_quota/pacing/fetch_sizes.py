@@ -182,9 +182,30 @@ def _one_or_many(byte_rate: float, batch_bytes: float, framing: float, many_byte
     """Which loses less: fetches of one batch each, or of `many_bytes`."""
     if many_bytes * 1000 > LONGEST_LUMP_MS * byte_rate:
         return ONE_BATCH
+    return ONE_BATCH if _one_is_better(byte_rate, batch_bytes, framing, many_bytes) else many_bytes
+
+
+def _one_is_better(byte_rate: float, batch_bytes: float, framing: float, many_bytes: float) -> bool:
     one_loses = framing / (batch_bytes + framing) + batch_bytes / LUMP / byte_rate
-    many_lose = (CUT * batch_bytes + framing) / many_bytes + many_bytes / LUMP / byte_rate
-    return ONE_BATCH if one_loses <= many_lose else many_bytes
+    many_lose = (CUT * batch_bytes + framing) / (many_bytes + framing) + many_bytes / LUMP / byte_rate
+    return one_loses <= many_lose
+
+
+def one_will_do(
+    byte_rate: float, round_trip_ms: float, batch_bytes: float, *, partitions: int, many_bytes: float
+) -> bool:
+    """Whether fetches of one batch each keep up, and lose no more by their framing than those of `many_bytes` cut off.
+
+    Args:
+        byte_rate: as that of `sizes_for`, as are those that follow.
+        round_trip_ms: to the brokers.
+        batch_bytes: how large batches are.
+        partitions: how many are fetched from one broker.
+        many_bytes: what fetches would ask for otherwise.
+    """
+    framing = FRAME_BYTES + PARTITION_BYTES * partitions
+    keeps = keeps_up(byte_rate, round_trip_ms, batch_bytes)
+    return keeps and _one_is_better(byte_rate, batch_bytes, framing, many_bytes)
 
 
 def sizes_while_learning(byte_rate: float) -> FetchSizes:

@@ -21,6 +21,7 @@ from kclient_quota.pacing.fetch_sizes import (
     ROUND_TRIP_MS,
     FetchSizes,
     keeps_up,
+    one_will_do,
     sizes_for,
     sizes_while_learning,
 )
@@ -160,9 +161,10 @@ class Sizing:
         return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
 
     def _while_learning(self, learnt: float) -> FetchSizes:
-        """For a limit that has been learnt: one batch at a time, as long as that keeps up or is not known."""
+        """For a limit that has been learnt: one batch at a time, as long as that does or is not known."""
         sizes, batch_bytes = sizes_while_learning(learnt), self.batch_bytes
-        ample = 1.0 if self.sizes.fetch_bytes == ONE_BATCH else AMPLE
-        if batch_bytes == inf or keeps_up(ample * learnt, self._round_trip_ms, batch_bytes):
+        rate = learnt if self.sizes.fetch_bytes == ONE_BATCH else AMPLE * learnt
+        many = {"partitions": self._partitions, "many_bytes": sizes.fetch_bytes}
+        if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):
             return replace(sizes, fetch_bytes=ONE_BATCH)
         return sizes

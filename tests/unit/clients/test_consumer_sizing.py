@@ -17,7 +17,7 @@ QUOTA = 200_000.0
 LIMIT = Limit(QUOTA, None, LimitSource.CLUSTER)
 FAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 80_000}}}}
 NEAR: dict[str, Any] = {"brokers": {"one": {"nodeid": 1, "rtt": {"min": 4}}}}
-FRAMING = 97
+FRAMING, PARTITION = 60, 37
 SECOND = 4
 
 
@@ -29,14 +29,16 @@ class Reader:
         self.statistics = statistics
         self.now_ms = 0
         self.total = self.responses = 0
+        self.partitions = 1
         self.paces: dict[int, Any] = {1: BrokerPace(QUOTA, FetchWindow(), 0)}
 
     def look(self, *batches: float) -> None:
         self.now_ms += 250
         for batch in batches:
-            self.total += round(batch) + FRAMING
+            self.total += round(batch) + FRAMING + PARTITION * self.partitions
             self.responses += 1
-        seen = FetchStatistics(self.now_ms, 0, 0, {1: (self.total, self.responses)}, {("t", 0): 1})
+        leaders = {("t", each): 1 for each in range(self.partitions)}
+        seen = FetchStatistics(self.now_ms, 0, 0, {1: (self.total, self.responses)}, leaders)
         self.sizing.look(self.statistics, seen, 250)
 
     def other(self, limit: Limit = LIMIT) -> Any:
@@ -179,3 +181,23 @@ def test_a_limit_that_is_learnt_may_grow_a_little_without_another_change() -> No
     for _ in range(10 * SECOND):
         reader.look(*[16_384] * 8)
         assert reader.other(LEARNED) is None
+
+
+@pytest.mark.parametrize("partitions", [12, 100])
+def test_who_has_learnt_a_limit_does_not_fetch_small_batches_one_by_one(partitions: int) -> None:
+    """Of a hundred partitions each response has 3,760 bytes of framing: of batches of 170 bytes hardly any came."""
+    reader = learner(51_200.0, NEAR)
+    reader.partitions = partitions
+    for _ in range(20 * SECOND):
+        reader.look(*[170] * 3)
+        reader.other(LEARNED)
+    assert reader.sizing.sizes == sizes_while_learning(51_200.0)
+
+
+def test_who_has_learnt_a_limit_fetches_full_batches_of_many_partitions_one_by_one() -> None:
+    reader = learner(51_200.0, NEAR)
+    reader.partitions = 100
+    for _ in range(20 * SECOND):
+        reader.look(*[16_384] * 3)
+        reader.other(LEARNED)
+    assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
