@@ -43,6 +43,8 @@ class ToldConsumerGroup:
     """A group as it was told last.
 
     Attributes:
+        members: as their metadata was told.
+        current: as their assignments were told.
         metadata: the group's own mapping, which it replaces and does not change.
         hashed: the hash of that.
         regexes: the topics that each regular expression stands for.
@@ -50,6 +52,7 @@ class ToldConsumerGroup:
     """
 
     members: dict[str, ConsumerMember] = field(default_factory=dict)
+    current: dict[str, ConsumerMember] = field(default_factory=dict)
     epoch: int = 0
     metadata: Topics | None = None
     hashed: int | None = None
@@ -72,16 +75,14 @@ def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> list[CoordinatorRecord]:
-    """What is to be said of a group; it is told by that."""
-    return [
-        *_departures(told, group),
-        *_members(told, group),
-        *_regexes(told, group, now_ms),
-        *_epoch(told, group),
-        *_targets(told, group, now_ms),
-        *_assignments(told, group),
-    ]
+def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+    """What is to be said of a group; as far as it is taken, it is told by that."""
+    yield from _departures(told, group)
+    yield from _members(told, group)
+    yield from _regexes(told, group, now_ms)
+    yield from _epoch(told, group)
+    yield from _targets(told, group, now_ms)
+    yield from _assignments(told, group)
 
 
 def _departures(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
@@ -89,6 +90,7 @@ def _departures(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[Coord
         for kind in (_Current, _Target, _Member):
             yield tombstone(kind, group.group_id, name)
         del told.members[name]
+        told.current.pop(name, None)
         told.target.pop(name, None)
         told.since.pop(name, None)
 
@@ -96,7 +98,10 @@ def _departures(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[Coord
 def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     for name, member in group.members.items():
         former = told.members.get(name)
-        if former is not member and (former is None or _said(former) != _said(member)):
+        if former is member:
+            continue
+        told.members[name] = member
+        if former is None or _said(former) != _said(member):
             yield record(_metadata(member), group.group_id, name)
 
 
@@ -147,19 +152,19 @@ def _epoch(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[Coordinato
     if told.epoch == group.epoch and told.metadata is metadata:
         return
     hashed = metadata_hash(metadata)
-    if (told.epoch, told.hashed) != (group.epoch, hashed):
-        yield record(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
+    is_told = (told.epoch, told.hashed) == (group.epoch, hashed)
     told.epoch, told.metadata, told.hashed = group.epoch, metadata, hashed
+    if not is_told:
+        yield record(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
 
 
 def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
-    is_computed = told.assignment_epoch != group.assignment_epoch
     for name in group.members:
-        if not is_computed and name in told.members:
-            continue
         target, former = group.target.get(name), told.target.get(name)
-        if target is not None and (former is None or target != former):
-            told.target[name] = target
+        if target is None or target is former:
+            continue
+        told.target[name] = target
+        if target != former:
             yield record(
                 _Target(
                     topic_partitions=[
@@ -170,7 +175,7 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iter
                 group.group_id,
                 name,
             )
-    if is_computed:
+    if told.assignment_epoch != group.assignment_epoch:
         told.assignment_epoch = group.assignment_epoch
         epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)
         yield record(epoch, group.group_id)
@@ -178,10 +183,10 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iter
 
 def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     for name, member in group.members.items():
-        former = told.members.get(name)
+        former = told.current.get(name)
         if former is member:
             continue
-        told.members[name] = member
+        told.current[name] = member
         if former is None or _has(former) != _has(member):
             since = told.since.get(name, {})
             told.since[name] = _since(since, member)
@@ -197,6 +202,9 @@ def _since(former: Mapping[TopicIdPartition, int], member: ConsumerMember) -> Ep
     if member.member_epoch == LEAVE_STATIC_EPOCH:
         # whoever takes its place has had them from the beginning
         return dict.fromkeys(member.assigned, 0)
+    if not former:
+        # no partition's hash is worked out again
+        return dict.fromkeys(member.assigned | member.revoking, member.member_epoch)
     return {tp: former.get(tp, member.member_epoch) for tp in member.assigned | member.revoking}
 
 
@@ -211,11 +219,13 @@ def _current(member: ConsumerMember, since: Epochs) -> _Current:
 
 
 def _with_epochs(assigned: Assignment, since: Epochs) -> list[_Current.TopicPartitions]:
+    epochs = set(since.values())
+    only = epochs.pop() if len(epochs) == 1 else None
     return [
         _Current.TopicPartitions(
             topic_id=topic_id,
             partitions=indexes,
-            assignment_epochs=[since[topic_id, index] for index in indexes],
+            assignment_epochs=[since[topic_id, index] for index in indexes] if only is None else [only] * len(indexes),
         )
         for topic_id, indexes in by_topic(assigned)
     ]

@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from kclient_quota.broker.internal_topics import wire_string
@@ -42,8 +42,3 @@ def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> int:
     for name, (topic_id, count) in sorted(topics.items()):
         digest.update(wire_string(name) + topic_id.bytes + struct.pack(">i", count))
     return int.from_bytes(digest.digest(), "big", signed=True)
-
-
-def size_of(records: Iterable[CoordinatorRecord]) -> int:
-    """Bytes of keys and values."""
-    return sum(len(key) + len(value or b"") for key, value in records)

@@ -1,7 +1,7 @@
 """Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -299,7 +299,7 @@ class GroupService:
             # who is in a group is not read back: the group itself is none the worse
             _LOG.error("who is in group %s is not told: %s", group_id, error)
 
-    def _changes(self, group_id: str) -> list[CoordinatorRecord]:
+    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord]:
         group = self.consumer_groups.groups.get(group_id)
         if group is not None:
             return changes(self._told.setdefault(group_id, ToldConsumerGroup()), group, self._scheduler.now_ms())

@@ -2,26 +2,33 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
-from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, size_of
+from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.internal_topics import InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.timers import Timers
 
 _LOG = logging.getLogger(__name__)
-_AT_ONCE_BYTES: Final = 16_384
+_SMALL_BYTES: Final = 16_384
+_AT_ONCE_BYTES: Final = 100_000
+"""What is told of a group in one turn, and a record more: a few milliseconds."""
 _BYTES_PER_MS: Final = 500
 """A group of which 500 kB were told is not told of again within a second: what it has become by then is told."""
 
 
 class Telling:
-    """Writes what has changed of groups.
+    """Writes what has changed of groups, of large ones some at a time.
+
+    What is left is not kept: when its turn comes, it is asked for anew. So a group that has changed meanwhile is told
+    as it is then, and one that is no more is not told to its end.
 
     Args:
         topic: where to.
         scheduler: time.
-        changes: what has changed of a group since this was called last, or that it is no more.
+        changes: what has changed of a group since this was called last, or that it is no more; as far as it is taken
+            it is told.
         forget: called with a group of which could not be told: `changes` begins anew.
     """
 
@@ -29,7 +36,7 @@ class Telling:
         self,
         topic: InternalTopic,
         scheduler: Scheduler,
-        changes: Callable[[str], list[CoordinatorRecord]],
+        changes: Callable[[str], Iterable[CoordinatorRecord]],
         forget: Callable[[str], None],
     ) -> None:
         self._topic = topic
@@ -51,12 +58,18 @@ class Telling:
     def tell_now(self, group_id: str) -> None:
         """Tell of a group that is no more before another of its name is told of."""
         self._waiting.pop(group_id, None)
-        self._tell(group_id)
+        self._tell(group_id, inf)
 
-    def _tell(self, group_id: str) -> None:
+    def _tell(self, group_id: str, most: float = _AT_ONCE_BYTES) -> None:
         if not self._topic.is_told:
             return
-        records = self._changes(group_id)
+        records, size = [], 0
+        for record in self._changes(group_id):
+            records.append(record)
+            size += len(record[0]) + len(record[1] or b"")
+            if size >= most:
+                self._waiting[group_id] = None
+                break
         if not records:
             return
         try:
@@ -65,14 +78,14 @@ class Telling:
             # who is in a group is not read back: the group itself is none the worse
             _LOG.error("who is in group %s is not told: %s", group_id, error)
             self._forget(group_id)
-        size = size_of(records)
-        if size > _AT_ONCE_BYTES:
+        if size > _SMALL_BYTES:
             self._resting.schedule(group_id, self._scheduler.now_ms() + size // _BYTES_PER_MS)
             self._alarm.set(self._resting.next_deadline_ms())
 
     def _tick(self) -> None:
-        while (group_id := self._resting.pop_due(self._scheduler.now_ms())) is not None:
-            if group_id in self._waiting:
-                del self._waiting[group_id]
-                self._tell(group_id)
+        group_id = self._resting.pop_due(self._scheduler.now_ms())
+        # of another one in the loop's next turn
+        if group_id is not None and group_id in self._waiting:
+            del self._waiting[group_id]
+            self._tell(group_id)
         self._alarm.set(self._resting.next_deadline_ms())

@@ -1,6 +1,6 @@
 """What has changed of a share group since it was told last, as the records of Apache Kafka 4.3.1. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -56,16 +56,16 @@ def farewell(told: ToldShareGroup, group_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def changes(told: ToldShareGroup, group: ShareGroup, parts: Parts, now_ms: int) -> list[CoordinatorRecord]:
-    """What is to be said of a group, which has something of these partitions; it is told by that."""
-    return [
-        *_departures(told, group),
-        *_members(told, group),
-        *_epoch(told, group),
-        *_targets(told, group, now_ms),
-        *_assignments(told, group),
-        *_states(told, group, parts),
-    ]
+def changes(
+    told: ToldShareGroup, group: ShareGroup, parts: Callable[[], Parts], now_ms: int
+) -> Iterator[CoordinatorRecord]:
+    """What is to be said of a group, which has something of these partitions; as far as it is taken, it is told."""
+    yield from _departures(told, group)
+    yield from _members(told, group)
+    yield from _epoch(told, group)
+    yield from _targets(told, group, now_ms)
+    yield from _assignments(told, group)
+    yield from _states(told, group, parts())
 
 
 def _departures(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
@@ -103,9 +103,11 @@ def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Iterator[C
     if not group.members or told.assignment_epoch == group.epoch:
         return
     for name in group.members:
-        target = group.target.get(name, NOTHING)
-        if told.target.get(name) != target:
-            told.target[name] = target
+        target, former = group.target.get(name, NOTHING), told.target.get(name)
+        if target is former:
+            continue
+        told.target[name] = target
+        if target != former:
             rows = [_Target.TopicPartition(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic(target)]
             yield record(_Target(topic_partitions=rows), group.group_id, name)
     told.assignment_epoch = group.epoch

@@ -1,7 +1,7 @@
 """Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -297,7 +297,7 @@ class ShareService:
         self.state_topic.forget_former()
         self.after_call()
 
-    def _changes(self, group_id: str) -> list[CoordinatorRecord]:
+    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord]:
         group = self.coordinator.groups.get(group_id)
         if group is None:
             told = self._told.pop(group_id, None)
@@ -306,7 +306,7 @@ class ShareService:
         if told.metadata is not group.metadata and self._initialize(group):
             told.metadata = group.metadata
         # what is not told to its end yet is not told as if it were
-        parts = self._parts(group_id) if told.metadata is group.metadata else told.parts
+        parts = partial(self._parts, group_id) if told.metadata is group.metadata else lambda: told.parts
         return changes(told, group, parts, self._scheduler.now_ms())
 
     def _initialize(self, group: ShareGroup) -> bool:

@@ -1,15 +1,22 @@
 """Who is in KIP-848 groups as records: what is told when, and how often."""
 
+import time
 from uuid import UUID
+
+import pytest
 
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
 from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.wire.codec import decode, encode
-from kclient_quota.wire.messages.coordinator_records import ConsumerGroupMemberMetadataValue
+from kclient_quota.wire.messages.coordinator_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+)
 from tests.unit.broker.handler_node import ManualScheduler
 
 TOPIC = UUID(int=7)
+SLICE_MS = 250
 
 
 class Topic:
@@ -43,9 +50,9 @@ def kinds(records):
 def test_what_has_not_changed_is_not_told_again():
     group, told = group_of(2, "a"), ToldConsumerGroup()
     assert kinds(changes(told, group, 0)) == [5, 3, 7, 6, 8]
-    assert changes(told, group, 1) == []
+    assert not list(changes(told, group, 1))
     group.put(ConsumerMember("a", topics=frozenset({"t"}), member_epoch=1))
-    assert changes(told, group, 2) == [], "another object that says the same"
+    assert not list(changes(told, group, 2)), "another object that says the same"
     group.epoch += 1
     assert kinds(changes(told, group, 3)) == [3]
     computed(group)
@@ -68,10 +75,110 @@ def test_a_change_that_could_not_be_written_is_told_with_the_next():
     assert [kinds(records) for records in topic.taken] == [[5, 3, 7, 6, 8]]
 
 
+def large(members, partitions):
+    group = group_of(partitions, *(f"m{number}" for number in range(members)))
+    for name in list(group.members):
+        member = ConsumerMember(name, topics=frozenset({"t"}))
+        group.put(group.reconcile(member, frozenset()))
+    return group
+
+
+def telling_of(groups, topic, scheduler):
+    told = {}
+
+    def said(group_id):
+        if group_id not in groups:
+            return farewell(told.pop(group_id), group_id) if group_id in told else []
+        return changes(told.setdefault(group_id, ToldConsumerGroup()), groups[group_id], scheduler.now_ms())
+
+    return Telling(topic, scheduler, said, told.pop)
+
+
+def last(topic):
+    """What a reader of all records has in the end; of what is no more nothing."""
+    values = {key: value for records in topic.taken for key, value in records}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def whole(group):
+    return dict(changes(ToldConsumerGroup(), group, 1_000))
+
+
+def same(found, wanted):
+    """But for times, and for when members have got their partitions."""
+    return plain(found) == plain(wanted)
+
+
+def plain(records):
+    return {key: PLAIN.get(int.from_bytes(key[:2], "big"), bytes)(value) for key, value in records.items()}
+
+
+def epoch_and_partitions(value):
+    current = decode(ConsumerGroupCurrentMemberAssignmentValue, 0, value[2:])
+    return current.member_epoch, [(topic.topic_id, topic.partitions) for topic in current.assigned_partitions]
+
+
+PLAIN = {6: lambda value: value[:6], 8: epoch_and_partitions}
+"""By type of record."""
+
+
+def test_a_group_of_a_thousand_members_is_told_of_in_turns():
+    group, topic, scheduler = large(1_000, 100_000), Topic(), ManualScheduler()
+    telling = telling_of({"g": group}, topic, scheduler)
+    longest, before = 0.0, len(topic.taken)
+    telling.tell(["g"])
+    while len(topic.taken) > before:
+        before, started = len(topic.taken), time.thread_time()
+        scheduler.pass_ms(300)
+        longest = max(longest, time.thread_time() - started)
+    assert longest < 0.05
+    sizes = [sum(len(key) + len(value) for key, value in records) for records in topic.taken]
+    assert len(sizes) > 10
+    assert max(sizes) < 110_000
+    keys = [key for records in topic.taken for key, _ in records]
+    assert len(keys) == len(set(keys)), "nothing twice"
+    assert same(last(topic), whole(group))
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 6])
+def test_a_group_that_changes_while_it_is_told_of_is_told_as_it_is_in_the_end(after):
+    group, topic, scheduler = large(300, 60_000), Topic(), ManualScheduler()
+    telling = telling_of({"g": group}, topic, scheduler)
+    telling.tell(["g"])
+    scheduler.pass_ms(SLICE_MS * after)
+    assert len(topic.taken) > after
+    group.remove("m7")
+    group.put(ConsumerMember("new", topics=frozenset({"t"}), member_epoch=0))
+    group.epoch += 1
+    computed(group)
+    for member in list(group.members.values()):
+        group.put(group.reconcile(member, frozenset()))
+    telling.tell(["g"])
+    scheduler.pass_ms(60_000)
+    assert same(last(topic), whole(group))
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 6])
+def test_a_group_that_ends_while_it_is_told_of_leaves_nothing(after):
+    groups, topic, scheduler = {"g": large(300, 60_000)}, Topic(), ManualScheduler()
+    telling = telling_of(groups, topic, scheduler)
+    telling.tell(["g"])
+    scheduler.pass_ms(SLICE_MS * after)
+    del groups["g"]
+    telling.tell_now("g")
+    assert last(topic) == {}
+    scheduler.pass_ms(60_000)
+    assert last(topic) == {}
+    groups["g"] = another = large(2, 4)
+    telling.tell(["g"])
+    scheduler.pass_ms(60_000)
+    assert same(last(topic), whole(another))
+
+
 def test_a_large_group_is_told_of_now_and_then():
     names = [f"m{number}" for number in range(50)]
-    group, told, topic, scheduler = group_of(10_000, *names), ToldConsumerGroup(), Topic(), ManualScheduler()
-    telling = Telling(topic, scheduler, lambda _: changes(told, group, scheduler.now_ms()), lambda _: None)
+    group, topic, scheduler = group_of(10_000, *names), Topic(), ManualScheduler()
+    telling = telling_of({"g": group}, topic, scheduler)
     telling.tell(["g"])
     for number in range(20):
         group.put(ConsumerMember(f"n{number}", topics=frozenset({"t"}), member_epoch=1))
@@ -81,8 +188,7 @@ def test_a_large_group_is_told_of_now_and_then():
     assert len(topic.taken) == 1
     scheduler.pass_ms(1_000)
     assert len(topic.taken) == 2, "once for all of them"
-    assert told.epoch == group.epoch
-    assert told.target == group.target
+    assert same(last(topic), whole(group))
     scheduler.pass_ms(60_000)
     assert len(topic.taken) == 2
 
