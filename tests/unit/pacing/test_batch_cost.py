@@ -46,3 +46,12 @@ def test_framing_of_what_does_not_compress_is_known_although_compression_is_set(
         found.append(cost.overhead)
     assert not cost.compresses
     assert found == pytest.approx([150] * 60)
+
+
+def test_what_small_batches_of_small_messages_take_is_learnt_although_framing_outweighs_what_is_saved():
+    cost = BatchCost(compressed=True)
+    for number in range(60):
+        raw = (300, 500, 400, 600)[number % 4]
+        cost.observe(1, raw, 220 + raw // 2, 30)
+    assert not cost.compresses
+    assert cost.overhead == pytest.approx(220, rel=0.1)
