@@ -274,8 +274,17 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         """As confluent_kafka's, but for five seconds at most.
 
         librdkafka waits for its last ShareFetch, which a broker that has muted the connection does not read, until
-        `socket.timeout.ms` is over. It goes on with that in a thread of its own.
+        `socket.timeout.ms` is over. It goes on with that in a thread of its own, where the acknowledgement callback is
+        called for what was still to be acknowledged.
+
+        Raises:
+            IllegalStateException: called from the acknowledgement callback; nothing has changed.
         """
+        try:
+            super().subscription()
+        except confluent_kafka.IllegalStateException:
+            super().close()  # refused here and now if a callback calls it; otherwise it was closed before
+            return
         self._stop_telemetry()
         self._stop_watch()
         if self._is_asking:

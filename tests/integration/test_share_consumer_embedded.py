@@ -134,3 +134,34 @@ def test_it_closes_within_seconds_although_its_broker_has_muted_it(broker: Embed
         closing.start()
         closing.join(40)  # librdkafka's own takes socket.timeout.ms, a minute
     assert not closing.is_alive()
+
+
+@pytest.mark.parametrize("kind", [confluent_kafka.ShareConsumer, kclient_quota.ShareConsumer], ids=["plain", "ours"])
+def test_an_acknowledgement_callback_cannot_close_it(
+    broker: EmbeddedBroker, kind: type[confluent_kafka.ShareConsumer]
+) -> None:
+    refused: list[Exception] = []
+
+    def close(*_committed: object) -> None:
+        try:
+            consumer.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test compares it
+            refused.append(error)
+
+    consumer = kind(conf(broker, **{"share.acknowledgement.mode": "explicit"}))
+    consumer.set_acknowledgement_commit_callback(close)
+    consumer.subscribe(["t"])
+    received: list[Any] = []
+    until(lambda: received.extend(consumer.poll(0.5)) or received)
+    for message in received:
+        consumer.acknowledge(message, confluent_kafka.AcknowledgeType.ACCEPT)
+    consumer.commit_async()
+    until(lambda: consumer.poll(0.1) is not None and refused)
+    assert [type(error) for error in refused] == [confluent_kafka.IllegalStateException]
+    assert "acknowledgement commit callback" in str(refused[0])
+    assert consumer.subscription() == ["t"]
+    if isinstance(consumer, kclient_quota.ShareConsumer):
+        assert consumer.client_instance_id(30)  # telemetry goes on
+    consumer.set_acknowledgement_commit_callback(None)
+    consumer.close()
+    assert consumer.close() is None
