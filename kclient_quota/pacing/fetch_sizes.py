@@ -153,7 +153,7 @@ def sizes_for(
         framing = FRAME_BYTES + PARTITION_BYTES * partitions
         best = sqrt(LUMP * byte_rate * (CUT * batch_bytes + framing))
         if keeps_up(byte_rate, round_trip_ms, batch_bytes):
-            fetch_bytes = _one_or_many(byte_rate, batch_bytes, framing, max(best, MANY * batch_bytes))
+            fetch_bytes = _one_or_many(byte_rate, batch_bytes, framing, best)
         else:
             fetch_bytes = max(needed, best)
     queue_bytes = max(1, int(min(needed, DEFAULT_QUEUE_BYTES)) // 1024) * 1024
@@ -178,10 +178,12 @@ def keeps_up(byte_rate: float, round_trip_ms: float, batch_bytes: float) -> bool
     return 1.1 * byte_rate * round_trip_ms / 1000 <= batch_bytes
 
 
-def _one_or_many(byte_rate: float, batch_bytes: float, framing: float, many_bytes: float) -> float:
-    """Which loses less: fetches of one batch each, or of `many_bytes`."""
-    if many_bytes * 1000 > LONGEST_LUMP_MS * byte_rate:
+def _one_or_many(byte_rate: float, batch_bytes: float, framing: float, best: float) -> float:
+    """Which loses less: fetches of one batch each, or of many; `best` is the best of those, however long it takes."""
+    most = LONGEST_LUMP_MS * byte_rate / 1000
+    if MANY * batch_bytes > most:
         return ONE_BATCH
+    many_bytes = min(max(best, MANY * batch_bytes), most)
     return ONE_BATCH if _one_is_better(byte_rate, batch_bytes, framing, many_bytes) else many_bytes
 
 

@@ -118,6 +118,12 @@ def test_the_more_partitions_every_response_names_the_more_batches_are_to_be_in_
     assert sizes_for(4_000_000, 0.1, 16_384, partitions=100).fetch_bytes > 16_384
 
 
+def test_small_batches_of_many_partitions_come_together_although_the_best_fetch_would_take_too_long() -> None:
+    """One by one, each of 170 bytes would come with 3,760 bytes of framing."""
+    sizes = sizes_for(51_200, 0.1, 170, partitions=100)
+    assert 30_000 <= sizes.fetch_bytes <= 0.75 * 51_200
+
+
 def test_nothing_is_changed_where_nothing_limits() -> None:
     conf, sizes = with_sizes({"group.id": "g"}, None)
     assert conf == {"group.id": "g"}
