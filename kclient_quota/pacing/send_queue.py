@@ -27,7 +27,7 @@ from typing import Final
 
 from kclient_quota.pacing.fair import Fair
 from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits
-from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_pace import SOON_MS, SendPace
 from kclient_quota.pacing.turns import SLACK, Waiting
 
 NEVER: Final = inf
@@ -135,6 +135,11 @@ class SendQueue:
     def _unpaid_bytes(self, waits: Waits, now_ms: int) -> float:
         """For so many bytes there is room only later, where callers wait for that."""
         return self.pace.unpaid_bytes(now_ms) if waits.lane.full is Full.BLOCK else 0.0
+
+    def more_room_in_ms(self, now_ms: int) -> float:
+        """When to look whether there is more room; infinite where it comes with what leaves."""
+        unpaid_bytes = self.pace.unpaid_bytes(now_ms)
+        return max(SOON_MS, self.pace.time_of_ms(unpaid_bytes) // 2) if unpaid_bytes else NEVER
 
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""

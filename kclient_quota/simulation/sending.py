@@ -15,7 +15,7 @@ from typing import Final
 from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.lanes import Lane
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import MAX_DELAY_MS, SOON_MS, SendPace
+from kclient_quota.pacing.send_pace import MAX_DELAY_MS, SendPace
 from kclient_quota.pacing.send_queue import Grant, SendQueue
 from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
@@ -239,7 +239,7 @@ class SendingWorld:
             if thread.due_ms > now_ms:
                 return thread.due_ms - now_ms
             if not self.queue.offer(self._message(thread.source, now_ms)).accepted:
-                return SOON_MS if self.pace.unpaid_bytes(now_ms) else inf
+                return self.queue.more_room_in_ms(now_ms)
             if now_ms >= self._warm_ms:
                 self.sent.blocked_ms.append(now_ms - max(thread.free_ms, int(thread.due_ms)))
             thread.free_ms = now_ms

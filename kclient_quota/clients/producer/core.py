@@ -15,7 +15,6 @@ from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.lanes import DEFAULT_LANE
-from kclient_quota.pacing.send_pace import SOON_MS
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.spare import Spare
 from kclient_quota.pacing.turns import Waiting
@@ -219,8 +218,8 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
-            if broker.before and broker.queue.pace.unpaid_bytes(now_ms):
-                waits.append(SOON_MS)  # there is more room by then
+            if broker.before:
+                waits.append(broker.queue.more_room_in_ms(now_ms))
             expiries = [before[0].expires_at_ms for before in broker.before.values()]
             waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
         return min(waits)

@@ -140,6 +140,20 @@ def test_where_nothing_compresses_room_comes_back_when_the_quota_for_the_next_ba
     assert len(queue) >= len(grant.messages)
 
 
+def test_who_waits_for_room_does_not_look_for_it_a_hundred_times_a_second():
+    queue = queue_of()
+
+    def refill(now_ms):
+        while queue.offer(message(0, raw_bytes=10_000, at_ms=now_ms)).accepted:
+            pass
+
+    _, now_ms = last_grant(queue, refill)
+    looks = 0
+    while (wait_ms := queue.more_room_in_ms(now_ms)) < 1_000:
+        now_ms, looks = now_ms + wait_ms, looks + 1
+    assert 2 <= looks < 10
+
+
 def test_where_callers_do_not_wait_room_comes_back_at_once():
     queue = queue_of(Lane("", full=Full.DROP_NEWEST))
 
