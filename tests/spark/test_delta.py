@@ -1,4 +1,4 @@
-"""Usage into Delta tables, with the releases of Spark that Delta has one for."""
+"""Usage into Delta tables; collected with the releases of Spark that Delta has one for (`conftest`)."""
 
 import os
 import subprocess
@@ -9,11 +9,9 @@ import pytest
 
 from tests.spark.pushes import steady, write
 
-PACKAGES = {line: f"io.delta:delta-spark_{line}_2.13:4.4.0" for line in ("4.1", "4.2")}
-PACKAGE = PACKAGES.get(pyspark.__version__.rpartition(".")[0])
+PACKAGE = f"io.delta:delta-spark_{pyspark.__version__.rpartition('.')[0]}_2.13:4.4.0"
 
 
-@pytest.mark.skipif(PACKAGE is None, reason=f"Delta has no release for Spark {pyspark.__version__}")
 @pytest.mark.timeout(420)
 def test_usage_goes_into_delta_tables(tmp_path):
     pushes = write(tmp_path / "pushes", steady(3))
