@@ -60,12 +60,6 @@ class BatchCost:
         """Whether compression is set, and messages have not shown that it makes nothing of them."""
         return self._compressed and self._wire <= LITTLE * self._raw
 
-    @property
-    def _shrinks(self) -> bool:
-        """The same of messages alone: framing outweighs what is saved on few small ones, of which there is to learn."""
-        framing = (FRAMING_BYTES + self.names_bytes) * self._batches
-        return self._compressed and self._wire - framing <= LITTLE * self._raw
-
     def is_dear(self, wire_bytes: float, raw_bytes: float, batches: float) -> bool:
         """Whether these bytes on the wire are too many for so many raw ones in so many batches."""
         return wire_bytes > DEAR * (self.overhead * batches + self.part * raw_bytes)
@@ -95,9 +89,9 @@ class BatchCost:
         doubt = TRUST * (sum_x / count) ** 2 / 100.0
         assumed = self._assumed(message_bytes)
         slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
-        if not self._shrinks:
+        if not self._compressed:
             # Nothing is to be learnt but what does not fit: statistics come while batches are on their way, by which
-            # both sides of the equation err alike; 240 bytes were learnt of a hundred, of noise with zstd 60 to 780.
+            # both sides of the equation err alike, and 240 bytes were learnt of a hundred.
             slope = assumed
         # All that was seen must come out right, however it is divided.
         most = 0.9 * self._wire / self._batches

@@ -206,10 +206,6 @@ class Pacer:
         bank = self._bank if self._pace == inf else self._settle(now_ms)
         return 0 if self._pace == inf or bank >= 0.0 else ceil(-bank / self._usual_pace)
 
-    def banked_bytes(self, now_ms: int) -> float:
-        """What the quota has come for and nobody has sent; below zero what was sent ahead of its time."""
-        return inf if self._pace == inf else self._settle(now_ms)
-
     def on_success(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been acknowledged: slow start may have as many more on their way.
 

@@ -15,36 +15,35 @@ from kclient_quota.pacing.pacer import Pacer
 WINDOW_SAMPLES: Final = 11
 WORTH: Final = 0.006
 """Part of the messages per second that is given up for having them sooner."""
-FRAMING_WORTH: Final = 2.2
+FRAMING_WORTH: Final = 2.5
 """Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
 allowed times the part of all bytes that framing takes of messages alone in their batches: noise of 1,000 bytes, of
-which that is a tenth, for 0.21 s over twelve partitions in place of 0.73, for 3 % of the messages. Of twice as much it
-is 0.40 s and 1.5 %; less would leave 0.95 of the ideal where names are long."""
+which that is a tenth, for 0.24 s over twelve partitions in place of 0.73, for 3 % of the messages. Of twice as much it
+is 0.40 s and 1.5 %; half as much would leave 0.95 of the ideal where names are long."""
 FEW: Final = 10
 """Where the best lump holds fewer messages, half of that is given up: they are whole, and the last one seldom fits. Of
 1,000 bytes over three partitions at 51,200 B/s, payload is 0.935 of the quota otherwise, 0.944 so."""
 LATE_ROOM: Final = 1.1
-"""So many times as much may wait where messages wait for several partitions: what comes after a grant is some
-milliseconds late, and batches would be smaller by that (58 orders instead of 64)."""
-LEAD_MS: Final = 20
-"""So long before the quota has come for the last batch there is room for what fills the next one: senders look that
-often, and threads that wait need some milliseconds. Noise of 1,000 bytes over three partitions waits for 0.32 s in
-place of 0.39, for as many messages."""
+"""So many times as much may wait where messages wait for several partitions: the application's thread is some
+milliseconds late with what comes after a grant, and batches would be smaller by that (58 orders instead of 64)."""
 UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
-carries 6 % more messages than with 1; over 12 partitions and with zstd the same."""
+carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
 IN_FLIGHT: Final = 5
 """Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
 answered has to go in so many, or less of it can be used the farther away the broker is."""
 TREND: Final = 1 / 8
 """How fast a way that has become longer is believed in; a shorter one is at once."""
 QUEUEING: Final = 2.0
-"""So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Taken
-for distance it would have ever more sent ahead: over a link of half the quota eleven seconds' worth in a minute."""
+"""So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
+taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
+simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
 PROBE_MS: Final = 5_000
-"""How often it is found out anew how long a way is that seems to have become longer: one batch goes when all others
-have arrived. Without that, of 1 MiB/s 19 % is used once a broker takes 300 ms; a probe costs a hundredth."""
+"""How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
+were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
+for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
+ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
 MOST_WAY_MS: Final = 1_000.0
 """No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 MAX_DELAY_MS: Final = 1_000
@@ -141,7 +140,8 @@ class SendPace:
         self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self.granted = 0
-        self.stands_back = self.waits_for_deliveries = False
+        self.stands_back = False
+        self.waits_for_deliveries = False
 
     # What the queue asks
 
@@ -165,7 +165,8 @@ class SendPace:
         if wait_ms > 0:
             return wait_ms
         outstanding = self.outstanding
-        # Until the first delivery nobody knows how long it takes; what piles up would be throttled later.
+        # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
+        # once and would be throttled ten seconds later.
         most = 0.0 if self._drains else self._most_outstanding()
         if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > most):
             return self._wait_for_deliveries(raw_bytes, now_ms)
@@ -182,7 +183,7 @@ class SendPace:
         if rate != inf and self._seems_far and now_ms - self._probed_at_ms >= PROBE_MS:
             self._probed_at_ms, self._drains = now_ms, True
         elif rate == inf or now_ms - self._progress_at_ms > QUEUEING * min(self._last_way_ms, MOST_WAY_MS):
-            # What is on its way may include what cannot be delivered for minutes.
+            # What is on its way may include what cannot be delivered for minutes: others do not wait for that.
             self._drains = False
         if rate == inf:
             # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
@@ -203,16 +204,12 @@ class SendPace:
         most = self._worth_waiting_ms / 1000 / max(places, 1.0)
         best = min(sqrt(samples * alone), most)
         price = best / samples + alone / best
-        price += WORTH * (0.5 if self._is_coarse else 1.0) * max(1.0 - price, 0.0)
+        usual = self._pacer.usual_rate()
+        is_coarse = sqrt(samples * self._cost.overhead * usual) < FEW * self._cost.part * self._message_raw
+        price += WORTH * (0.5 if is_coarse else 1.0) * max(1.0 - price, 0.0)
         lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
         every_ms = max(self._way_ms / self._in_flight, self._pacer.every_ms)
         return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
-
-    @property
-    def _is_coarse(self) -> bool:
-        """Whether the best lump holds few messages."""
-        best = sqrt(WINDOW_SAMPLES * self._cost.overhead * self._pacer.usual_rate())
-        return best < FEW * self._cost.part * self._message_raw
 
     @property
     def _worth_waiting_ms(self) -> float:
@@ -240,17 +237,6 @@ class SendPace:
             return inf
         late = LATE_ROOM if places > 1 else 1.0
         return late * (max(places, 1) + 1) / 2 * self._lump_bytes(places)
-
-    def unpaid_bytes(self, now_ms: int) -> float:
-        """Raw bytes of the last batch that the quota has yet to come for, where batches are of few large messages.
-
-        Nothing leaves before that: what would fill the next one may as well wait where it is. Small ones are too many.
-        """
-        rate = self._pacer.usual_rate()
-        if rate == inf or self._cost.compresses or not self._is_coarse:
-            return 0.0
-        paid = max(0.0, self._pacer.banked_bytes(now_ms)) + rate * LEAD_MS / 1000
-        return max(0.0, self._last_wire - paid) / self._cost.part
 
     def time_of_ms(self, raw_bytes: float) -> int:
         """How long so many raw bytes take to leave, once the window has room for them."""
@@ -340,7 +326,7 @@ class SendPace:
         return max(0, self.granted - self._settled)
 
     def on_wire(self, wire_bytes: int, now_ms: int, *, learns: bool = True) -> None:
-        """Librdkafka has sent so many bytes since the last call: learn framing and compression.
+        """Librdkafka has sent so many bytes to this broker since the last call: learn framing and compression.
 
         Nothing is learnt where messages that were not granted here are among them.
 

@@ -27,7 +27,7 @@ from typing import Final
 
 from kclient_quota.pacing.fair import Fair
 from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits
-from kclient_quota.pacing.send_pace import SOON_MS, SendPace
+from kclient_quota.pacing.send_pace import SendPace
 from kclient_quota.pacing.turns import SLACK, Waiting
 
 NEVER: Final = inf
@@ -127,19 +127,10 @@ class SendQueue:
         """A lane by its name; the one of all messages without a lane where it is not known."""
         return (self._lanes.get(name) or self._lanes[DEFAULT_LANE]).lane
 
-    def free_bytes(self, lane: str, most: float, now_ms: int) -> float:
+    def free_bytes(self, lane: str, most: float) -> float:
         """How many raw bytes a lane has room for, for the partitions that messages wait for; `most` may wait."""
         waits = self._lanes.get(lane) or self._lanes[DEFAULT_LANE]
-        return min(self._room(waits), most) - waits.raw_bytes - self._unpaid_bytes(waits, now_ms)
-
-    def _unpaid_bytes(self, waits: Waits, now_ms: int) -> float:
-        """For so many bytes there is room only later, where callers wait for that."""
-        return self.pace.unpaid_bytes(now_ms) if waits.lane.full is Full.BLOCK else 0.0
-
-    def more_room_in_ms(self, now_ms: int) -> float:
-        """When to look whether there is more room; infinite where it comes with what leaves."""
-        unpaid_bytes = self.pace.unpaid_bytes(now_ms)
-        return max(SOON_MS, self.pace.time_of_ms(unpaid_bytes) // 2) if unpaid_bytes else NEVER
+        return min(self._room(waits), most) - waits.raw_bytes
 
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""
@@ -183,15 +174,14 @@ class SendQueue:
         weights = sum(each.lane.weight for each in self._lanes.values() if each.lane.name in self._fair)
         return waits.lane.weight / (weights if name in self._fair else weights + waits.lane.weight)
 
-    def _has_turn(self, waits: Waits, nbytes: float) -> bool:
+    def _has_turn(self, waits: Waits, nbytes: int) -> bool:
         """Whether a message of so many bytes may wait for its partition's turn."""
         turns = waits.turns
         return turns.length < LEAST_MESSAGES or turns.raw_bytes + nbytes <= self._room(waits)
 
     def _has_room(self, waits: Waits, message: Waiting) -> bool:
         if not waits.fair:
-            unpaid_bytes = self._unpaid_bytes(waits, message.queued_at_ms)
-            return message.tenant is not None or self._has_turn(waits, message.raw_bytes + unpaid_bytes)
+            return message.tenant is not None or self._has_turn(waits, message.raw_bytes)
         line = waits.find(message.tenant)
         if line is None or not line.length:
             return True

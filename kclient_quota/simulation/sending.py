@@ -239,7 +239,7 @@ class SendingWorld:
             if thread.due_ms > now_ms:
                 return thread.due_ms - now_ms
             if not self.queue.offer(self._message(thread.source, now_ms)).accepted:
-                return self.queue.more_room_in_ms(now_ms)
+                return inf
             if now_ms >= self._warm_ms:
                 self.sent.blocked_ms.append(now_ms - max(thread.free_ms, int(thread.due_ms)))
             thread.free_ms = now_ms

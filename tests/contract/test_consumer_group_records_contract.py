@@ -62,6 +62,12 @@ GROUP_KNOWN = {"metadataHash": "a number"}
 COMPUTED = {"assignmentTimestamp": "a time"}
 
 
+def compacted(rows):
+    """The last of each key, in order: a coordinator that has not heard of a new topic tells of an empty group first."""
+    last = {(kind, *key.values()): index for index, (kind, key, _) in enumerate(rows)}
+    return [row for index, row in enumerate(rows) if index in last.values()]
+
+
 def test_members_come_and_go_and_the_group_is_deleted(cluster, talk, unique):
     group, topic = unique("g"), unique("t")
     topic_id = talk.create(topic, 2)
@@ -69,15 +75,16 @@ def test_members_come_and_go_and_the_group_is_deleted(cluster, talk, unique):
     one = Reader(talk, group, topic, topic_id, A, rack_id="here", server_assignor="range")
     settle(lambda: sorted(one.owned) == [0, 1], one)
     first = said_of(cluster, group, topic_id)
-    assert [(kind, value) for kind, _, value in first] == [
+    told = compacted(first)
+    assert [(kind, value) for kind, _, value in told] == [
         (MEMBER, member(topic, rackId="here", serverAssignor="range")),
         (GROUP, GROUP_KNOWN),
         (TARGET, target(0, 1)),
         (TARGET_EPOCH, COMPUTED),
         (CURRENT, current(0, 1)),
     ]
-    assert [key for _, key, _ in first] == [
-        {"groupId": group, **({"memberId": A} if kind in {MEMBER, TARGET, CURRENT} else {})} for kind, _, _ in first
+    assert [key for _, key, _ in told] == [
+        {"groupId": group, **({"memberId": A} if kind in {MEMBER, TARGET, CURRENT} else {})} for kind, _, _ in told
     ]
 
     other = Reader(talk, group, topic, topic_id, B)

@@ -218,8 +218,6 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
-            if broker.before:
-                waits.append(broker.queue.more_room_in_ms(now_ms))
             expiries = [before[0].expires_at_ms for before in broker.before.values()]
             waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
         return min(waits)
@@ -253,7 +251,7 @@ class ProducerCore:
         queue = broker.queue
         if queue.pace.throttled_for_ms(now_ms) > self._max_delay_ms or any(lane == of for of, _ in broker.before):
             return 0.0
-        return queue.free_bytes(lane, MOST_FREE_BYTES, now_ms)
+        return queue.free_bytes(lane, MOST_FREE_BYTES)
 
     def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
         """So many bytes callers may hand over themselves, of a quota of which little is used; see `Spare`."""

@@ -26,8 +26,6 @@ SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
 WAIT_MS: Final = 50
 """How often a call that waits for room serves callbacks."""
-NEWS_MS: Final = 10
-"""The same, while messages are on their way: their reports would wait, too."""
 LEAST_BLOCK_MS: Final = 20
 """How long the sender may take to say that there is room."""
 BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", default=None)
@@ -161,11 +159,10 @@ class WaitingProducer(confluent_kafka.Producer):
     def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
         """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
         left_ms = deadline_ms - began_ms
-        outbox = self._outbox
-        while not handed.answered.acquire(timeout=min(left_ms, NEWS_MS if outbox.in_flight else WAIT_MS) / 1000):
+        while not handed.answered.acquire(timeout=min(left_ms, WAIT_MS) / 1000):
             now_ms = self._clock.now_ms()
             left_ms = deadline_ms - now_ms
-            if left_ms <= 0 or outbox.stops:
+            if left_ms <= 0 or self._outbox.stops:
                 return False
             self._mind_transaction(now_ms + handed.retry_after_ms)
             self._wait_log.on_wait(now_ms - began_ms, now_ms)
