@@ -111,9 +111,11 @@ def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shap
         shape: what is wanted.
     """
     metrics = {}
+    node = brokers(found, shape)
     if shape.measures:
-        kept = pc.indices_nonzero(pc.and_(pc.is_valid(found.column("value")), is_placed(found, shape)))
-        found = found if len(kept) == found.num_rows else found.take(kept)
+        kept = pc.indices_nonzero(pc.and_(pc.is_valid(found.column("value")), is_placed(found, node, shape)))
+        if len(kept) < found.num_rows:
+            found, node = found.take(kept), node.take(kept)
         metrics = _measures(found.column("metric"), shape.measures)
     names = frozenset(found.schema.names)
     arrays = []
@@ -123,7 +125,7 @@ def table_rows(found: pa.RecordBatch, known: Mapping[str, pa.Array], shape: Shap
         elif each.name in KNOWN_AS:
             arrays.append(sender(each, found, known))
         elif each.name == "broker":
-            arrays.append(brokers(found))
+            arrays.append(node)
         elif each.name == "time":
             arrays.append(times(found, known, shape.clock_tolerance_ms))
         else:
@@ -164,8 +166,10 @@ def times(found: pa.RecordBatch, known: Mapping[str, pa.Array], tolerance_ms: in
     return time_ms.cast(pa.timestamp("ms", "UTC")).cast(TABLE.field("time").type)
 
 
-def brokers(found: pa.RecordBatch) -> pa.Array:
-    """The column `broker`."""
+def brokers(found: pa.RecordBatch, shape: Shape) -> pa.Array:
+    """The column `broker`; nothing in it where that is not wanted."""
+    if "broker" not in shape.columns:
+        return pa.nulls(found.num_rows, pa.string())
     first, second = (found.column(f"attributes.{name}") for name in NODE)
     if first.null_count == second.null_count == found.num_rows:
         return pa.nulls(found.num_rows, pa.string())
@@ -174,16 +178,21 @@ def brokers(found: pa.RecordBatch) -> pa.Array:
     return ids.take(coded.indices)
 
 
-def is_placed(found: pa.RecordBatch, shape: Shape) -> pa.Array:
+def is_placed(found: pa.RecordBatch, node: pa.Array, shape: Shape) -> pa.Array:
     """Whether points are of a broker that is known, or of the client as a whole, and not of a bootstrap connection.
 
     What went over that one is in the client's own sums. As a row of no broker it would be counted with those, and halve
     every rate that is a mean over both.
+
+    Args:
+        found: the points.
+        node: what `brokers` made of them.
+        shape: what is wanted.
     """
     if "broker" not in shape.columns:
         return pa.repeat(True, found.num_rows)
     is_told = pc.or_(*(pc.is_valid(found.column(f"attributes.{name}")) for name in NODE))
-    return pc.or_(pc.invert(is_told), pc.is_valid(brokers(found)))
+    return pc.or_(pc.invert(is_told), pc.is_valid(node))
 
 
 def broker_id(raw: str) -> str | None:

@@ -26,9 +26,8 @@ def push_rows(batches: Sequence[pa.RecordBatch], known: Mapping[str, pa.Array], 
         known: columns of the senders; `row` of the points points into them.
         shape: what is wanted.
     """
-    found, time = _counted(batches, known, shape)
+    found, time, node = _counted(batches, known, shape)
     roles, measures = _measured(found.column("metric"), shape)
-    node = brokers(found) if "broker" in shape.columns else pa.nulls(found.num_rows, pa.string())
     keys = [found.column("row").to_numpy(), roles, _codes(node), _codes(time)]
     groups, heads = _groups(keys, measures, len(shape.values))
     first = found.take(pa.array(heads))
@@ -48,20 +47,20 @@ def push_rows(batches: Sequence[pa.RecordBatch], known: Mapping[str, pa.Array], 
 
 def _counted(
     batches: Sequence[pa.RecordBatch], known: Mapping[str, pa.Array], shape: Shape
-) -> tuple[pa.RecordBatch, pa.Array]:
-    """The points that count, and their times."""
+) -> tuple[pa.RecordBatch, pa.Array, pa.Array]:
+    """The points that count, their times and brokers."""
     table = pa.Table.from_batches(batches, shape.wanted(known).schema).combine_chunks()
     found = pa.RecordBatch.from_arrays(
         [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns],
         schema=table.schema,
     )
-    time = times(found, known, shape.clock_tolerance_ms)
+    time, node = times(found, known, shape.clock_tolerance_ms), brokers(found, shape)
     is_now = pc.fill_null(pc.equal(found.column("temporality"), _DELTA), True)
     is_told = pc.and_(pc.is_valid(found.column("value")), pc.is_valid(time))
-    kept = pc.and_(pc.and_(is_now, is_told), is_placed(found, shape))
+    kept = pc.and_(pc.and_(is_now, is_told), is_placed(found, node, shape))
     if pc.all(kept, min_count=0).as_py():
-        return found, time
-    return found.filter(kept), time.filter(kept)
+        return found, time, node
+    return found.filter(kept), time.filter(kept), node.filter(kept)
 
 
 def _names(shape: Shape) -> list[str]:

@@ -8,7 +8,7 @@ from kclient_quota.wire.messages import DeleteGroupsRequest
 from tests.contract.group_talk import Talk, commit, leave
 from tests.contract.test_group_migration_contract import ClassicReader, alone, subscription
 from tests.contract.test_groups_kip848_contract import Reader, beat, settle
-from tests.contract.told_records import as_json, latest, plain, records_about
+from tests.contract.told_records import as_json, compacted, latest, plain, records_about
 
 pytestmark = pytest.mark.timeout(240)
 COMMITTED, CLASSIC, GROUP, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 1, 2, 3, 4, 5, 6, 7, 8, 16
@@ -60,12 +60,6 @@ def current(*indexes, revoking=(), state=STABLE):
 
 GROUP_KNOWN = {"metadataHash": "a number"}
 COMPUTED = {"assignmentTimestamp": "a time"}
-
-
-def compacted(rows):
-    """The last of each key, in order: a coordinator that has not heard of a new topic tells of an empty group first."""
-    last = {(kind, *key.values()): index for index, (kind, key, _) in enumerate(rows)}
-    return [row for index, row in enumerate(rows) if index in last.values()]
 
 
 def test_members_come_and_go_and_the_group_is_deleted(cluster, talk, unique):

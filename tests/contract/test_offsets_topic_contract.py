@@ -5,10 +5,11 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from kclient_quota.wire.messages import DeleteGroupsRequest, MetadataRequest
+from kclient_quota.wire.messages import DeleteGroupsRequest
 from tests.contract.group_talk import Talk, commit, leave, stable
+from tests.contract.told_records import assert_internal
 
 TOPIC = "__consumer_offsets"
 
@@ -75,10 +76,4 @@ def test_what_groups_do_can_be_read(cluster, talk, unique):
 
 def test_it_is_internal_and_takes_nothing_from_clients(cluster, talk, unique):
     talk.ready(unique("g"))
-    (found,) = talk.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)]), 12).topics
-    assert (found.error_code, found.is_internal) == (0, True)
-    told = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(TOPIC, b"v", b"k", partition=0, on_delivery=lambda error, _: told.append(error.name()))
-    producer.flush(60)
-    assert told == ["TOPIC_EXCEPTION"]
+    assert_internal(cluster, talk, TOPIC)

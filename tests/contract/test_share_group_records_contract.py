@@ -3,13 +3,12 @@
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Producer
 
 from kclient_quota.certify.filling import fill
-from kclient_quota.wire.messages import DeleteGroupsRequest, DeleteRecordsRequest, MetadataRequest
+from kclient_quota.wire.messages import DeleteGroupsRequest, DeleteRecordsRequest
 from tests.contract.group_talk import Talk
 from tests.contract.test_share_groups_contract import ACCEPT, REJECT, RELEASE, Member, until
-from tests.contract.told_records import SHARE_STATE, as_json, latest, plain, records_about
+from tests.contract.told_records import SHARE_STATE, as_json, assert_internal, latest, plain, records_about
 
 pytestmark = pytest.mark.timeout(240)
 MEMBER, GROUP, TARGET_EPOCH, TARGET, CURRENT, STATES = range(10, 16)
@@ -97,13 +96,7 @@ def test_clients_can_neither_write_nor_delete_records(cluster, stack, unique):
     talk = Talk(cluster, stack)
     topic = unique("t")
     Member(cluster, stack, unique("g"), topic, talk.create(topic)).join()
-    (found,) = talk.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=SHARE_STATE)]), 12).topics
-    assert (found.error_code, found.is_internal) == (0, True)
-    told = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(SHARE_STATE, b"v", b"k", partition=0, on_delivery=lambda error, _: told.append(error.name()))
-    producer.flush(60)
-    assert told == ["TOPIC_EXCEPTION"]
+    assert_internal(cluster, talk, SHARE_STATE)
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=-1)
     asked = DeleteRecordsRequest.DeleteRecordsTopic(name=SHARE_STATE, partitions=[part])
     answer = talk.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)

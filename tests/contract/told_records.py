@@ -7,9 +7,10 @@ from base64 import urlsafe_b64encode
 from functools import cache
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kclient_quota.testing.apache.artefacts import class_path
+from kclient_quota.wire.messages import MetadataRequest
 
 OFFSETS, SHARE_STATE = "__consumer_offsets", "__share_group_state"
 _READER = Path(__file__).parent / "CoordinatorRecords.java"
@@ -60,11 +61,18 @@ def as_json(records, topic=OFFSETS):
 
 def latest(rows):
     """What is left of them by compaction: values by type and the rest of the key."""
-    found = {}
-    for kind, key, value in rows:
-        about = tuple(text for field, text in key.items() if field not in {"groupId", "group"})
-        found[kind, *about] = value
+    found = {_about(kind, key): value for kind, key, value in rows}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def compacted(rows):
+    """The last of each key, in order: a coordinator that has not heard of a new topic tells of an empty group first."""
+    last = {_about(kind, key): index for index, (kind, key, _) in enumerate(rows)}
+    return [rows[index] for index in sorted(last.values())]
+
+
+def _about(kind, key):
+    return kind, *(text for field, text in key.items() if field not in {"groupId", "group"})
 
 
 def plain(value, topic_id):
@@ -91,3 +99,14 @@ def plain(value, topic_id):
 def as_java(topic_id):
     """As Java's `Uuid.toString`."""
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def assert_internal(cluster, talk, topic):
+    """Metadata says so, and clients cannot write to it."""
+    (found,) = talk.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12).topics
+    assert (found.error_code, found.is_internal) == (0, True)
+    told = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(topic, b"v", b"k", partition=0, on_delivery=lambda error, _: told.append(error.name()))
+    producer.flush(60)
+    assert told == ["TOPIC_EXCEPTION"]

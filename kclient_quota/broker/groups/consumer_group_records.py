@@ -3,7 +3,7 @@
 They come in Kafka's order: who has left, who is there, the group, what members are to have, what they have.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic
@@ -14,7 +14,13 @@ from kclient_quota.broker.groups.consumer_group import (
     MemberState,
     Topics,
 )
-from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, metadata_hash, record, tombstone
+from kclient_quota.broker.groups.coordinator_record import (
+    CoordinatorRecord,
+    departures,
+    metadata_hash,
+    record,
+    tombstone,
+)
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -77,7 +83,8 @@ def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
 
 def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
     """What is to be said of a group; as far as it is taken, it is told by that."""
-    yield from _departures(told, group)
+    of_members = told.members, told.current, told.target, told.since
+    yield from departures((_Current, _Target, _Member), group.group_id, group.members, *of_members)
     yield from _members(told, group)
     yield from _regexes(told, group, now_ms)
     yield from _epoch(told, group)
@@ -85,24 +92,24 @@ def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Itera
     yield from _assignments(told, group)
 
 
-def _departures(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name in [name for name in told.members if name not in group.members]:
-        for kind in (_Current, _Target, _Member):
-            yield tombstone(kind, group.group_id, name)
-        del told.members[name]
-        told.current.pop(name, None)
-        told.target.pop(name, None)
-        told.since.pop(name, None)
+def _changed(
+    told: dict[str, ConsumerMember],
+    members: Mapping[str, ConsumerMember],
+    of: Callable[[ConsumerMember], tuple[object, ...]],
+) -> Iterator[tuple[str, ConsumerMember]]:
+    """Members of whom this is not as it was told; as far as they are taken, they are told."""
+    for name, member in members.items():
+        former = told.get(name)
+        if former is member:
+            continue
+        told[name] = member
+        if former is None or of(former) != of(member):
+            yield name, member
 
 
 def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in group.members.items():
-        former = told.members.get(name)
-        if former is member:
-            continue
-        told.members[name] = member
-        if former is None or _said(former) != _said(member):
-            yield record(_metadata(member), group.group_id, name)
+    for name, member in _changed(told.members, group.members, _said):
+        yield record(_metadata(member), group.group_id, name)
 
 
 def _said(member: ConsumerMember) -> tuple[object, ...]:
@@ -182,15 +189,9 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iter
 
 
 def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in group.members.items():
-        former = told.current.get(name)
-        if former is member:
-            continue
-        told.current[name] = member
-        if former is None or _has(former) != _has(member):
-            since = told.since.get(name, {})
-            told.since[name] = _since(since, member)
-            yield record(_current(member, told.since[name]), group.group_id, name)
+    for name, member in _changed(told.current, group.members, _has):
+        told.since[name] = _since(told.since.get(name, {}), member)
+        yield record(_current(member, told.since[name]), group.group_id, name)
 
 
 def _has(member: ConsumerMember) -> tuple[object, ...]:

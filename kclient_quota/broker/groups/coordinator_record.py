@@ -2,7 +2,8 @@
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.internal_topics import wire_string
@@ -24,6 +25,24 @@ def key_of(kind: int | type[Message], *names: str) -> bytes:
 def tombstone(kind: int | type[Message], *names: str) -> CoordinatorRecord:
     """What is said of something that is no more."""
     return key_of(kind, *names), None
+
+
+def departures(
+    kinds: Iterable[type[Message]], group_id: str, there: Collection[str], *told: dict[str, Any]
+) -> Iterator[CoordinatorRecord]:
+    """What is said of members who have left: those of the first of these mappings who are not there any more.
+
+    Args:
+        kinds: what was said of each.
+        group_id: theirs.
+        there: who is there.
+        told: what was told of members; those who have left are taken out as far as this is taken.
+    """
+    for name in [name for name in told[0] if name not in there]:
+        for kind in kinds:
+            yield tombstone(kind, group_id, name)
+        for each in told:
+            each.pop(name, None)
 
 
 def record(value: Message, *names: str) -> CoordinatorRecord:

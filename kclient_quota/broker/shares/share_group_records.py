@@ -6,7 +6,13 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, by_topic
 from kclient_quota.broker.groups.consumer_group import NOTHING, Topics
-from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord, metadata_hash, record, tombstone
+from kclient_quota.broker.groups.coordinator_record import (
+    CoordinatorRecord,
+    departures,
+    metadata_hash,
+    record,
+    tombstone,
+)
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -60,21 +66,13 @@ def changes(
     told: ToldShareGroup, group: ShareGroup, parts: Callable[[], Parts], now_ms: int
 ) -> Iterator[CoordinatorRecord]:
     """What is to be said of a group, which has something of these partitions; as far as it is taken, it is told."""
-    yield from _departures(told, group)
+    of_members = told.members, told.target, told.current
+    yield from departures((_Current, _Target, _Member), group.group_id, group.members, *of_members)
     yield from _members(told, group)
     yield from _epoch(told, group)
     yield from _targets(told, group, now_ms)
     yield from _assignments(told, group)
     yield from _states(told, group, parts())
-
-
-def _departures(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
-    for name in [name for name in told.members if name not in group.members]:
-        for kind in (_Current, _Target, _Member):
-            yield tombstone(kind, group.group_id, name)
-        del told.members[name]
-        told.target.pop(name, None)
-        told.current.pop(name, None)
 
 
 def _members(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:

@@ -20,7 +20,6 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from itertools import takewhile
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.shares.share_service import Place, ShareService
-from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later
+from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, missing_above
 from kclient_quota.broker.storage.fsync import Everything, Fsync
 from kclient_quota.broker.storage.group_commit import FromThread, GroupCommit
 from kclient_quota.broker.storage.journal import Journal, Key
@@ -358,11 +357,11 @@ def _sync(files: list[AppendedFile]) -> None:
 
 def _make(directory: Path, disk: Disk | None) -> None:
     """Make a directory; with a disk that has its name before this returns."""
-    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
+    changed = missing_above(directory)
     directory.mkdir(parents=True, exist_ok=True)
     if disk is not None:
-        for path in missing:
-            disk.sync_directory(path.parent)
+        for path in changed:
+            disk.sync_directory(path)
 
 
 def _journal(path: Path, disk: Disk, commit: GroupCommit | None, later: Later) -> Journal:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 Later = Callable[[Callable[[], None]], None]
@@ -12,6 +13,12 @@ Later = Callable[[Callable[[], None]], None]
 def at_once(work: Callable[[], None]) -> None:
     """The `Later` that has nobody else to wait for."""
     work()
+
+
+def missing_above(directory: Path) -> list[Path]:
+    """The directories that get a new name in them when this one is made."""
+    missing = takewhile(lambda path: not path.exists(), (directory, *directory.parents))
+    return [path.parent for path in missing]
 
 
 class Disk:

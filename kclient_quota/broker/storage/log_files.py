@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 
 from kclient_quota.broker.log.compacted import WAITING
 from kclient_quota.broker.log.partition_log import PartitionLog
-from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
+from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once, missing_above
 from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, frame_of, scan
 from kclient_quota.wire.batches import parse_header
 
@@ -244,7 +244,7 @@ class LogFiles:
             self._later(former.close)
         base = base_offset if is_new else self._bases[-1]
         if self._syncs:
-            self._names.update(dict.fromkeys([self._directory, *_missing_above(self._directory)]))
+            self._names.update(dict.fromkeys([self._directory, *missing_above(self._directory)]))
         self._file = AppendedFile(self._path(base), self._disk)
         self._file.is_kept = self._syncs
         if not self._bases or self._bases[-1] < base:
@@ -252,12 +252,6 @@ class LogFiles:
 
     def _path(self, base_offset: int) -> Path:
         return self._directory / f"{base_offset:020d}{SUFFIX}"
-
-
-def _missing_above(directory: Path) -> list[Path]:
-    """The directories that get a new name in them when this one is made."""
-    missing = takewhile(lambda path: not path.exists(), (directory, *directory.parents))
-    return [path.parent for path in missing]
 
 
 def _offsets(found: Damaged) -> tuple[int, int]:
