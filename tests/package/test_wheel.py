@@ -1,11 +1,15 @@
 """The wheel, installed alone: it has all that it needs, and what it does not need is not asked for."""
 
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -25,12 +29,29 @@ with EmbeddedBroker(topics={"orders": 1}) as broker:
 """
 
 
+CONTAINERS = ROOT / "docs" / "how-to" / "containers.md"
+
+
+def environment() -> dict[str, str]:
+    """Without the way to this tree."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def dockerfile() -> dict[str, list[str]]:
+    """The steps of the docs' Dockerfile: what each instruction is given, in order."""
+    (text,) = re.findall(r"^```dockerfile\n(.*?)^```$", CONTAINERS.read_text(), re.MULTILINE | re.DOTALL)
+    steps: dict[str, list[str]] = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        instruction, _, given = line.partition(" ")
+        steps.setdefault(instruction, []).append(given)
+    return steps
+
+
 def run(*command: str | Path, cwd: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=300,
@@ -85,3 +106,41 @@ def test_types_and_files_that_are_not_python_come_along(python: Path, tmp_path: 
     names = {Path(name).name for name in run(python, "-c", found, cwd=tmp_path).split()}
     wanted = {"py.typed", "pom.xml", *(path.name for path in (ROOT / "kclient_quota").rglob("*.j2"))}
     assert wanted | {path.name for path in (ROOT / "kclient_quota").rglob("*.java")} <= names
+
+
+def test_the_dockerfile_of_the_docs_has_what_the_wheel_needs(python: Path) -> None:
+    """Without Docker: what its steps name is compared with the wheel's own words."""
+    steps = dockerfile()
+    metadata = next((python.parents[1] / "lib").glob("python*/site-packages/kclient_quota-*/METADATA")).read_text()
+    (lowest,) = re.findall(r"^Requires-Python: >=3\.(\d+)$", metadata, re.MULTILINE)
+    (image,) = steps["FROM"]
+    assert int(re.fullmatch(r"python:3\.(\d+)-slim", image)[1]) >= int(lowest)
+    installed, _ = steps["RUN"]
+    assert installed.endswith(f" {re.search('^Name: (.+)$', metadata, re.MULTILINE)[1]}")
+    entry = json.loads(steps["ENTRYPOINT"][0])
+    assert entry[entry.index("--port") + 1 :] == steps["EXPOSE"]
+
+
+def test_the_command_of_the_dockerfile_serves_under_the_name_that_is_advertised(python: Path, tmp_path: Path) -> None:
+    """The port is any that is free, and the name one that leads here; all else is as it stands in the docs."""
+    steps = dockerfile()
+    words = json.loads(steps["ENTRYPOINT"][0]) + json.loads(steps["CMD"][0])
+    here = {steps["EXPOSE"][0]: "0", "kafka": "localhost"}
+    command = [str(python.with_name(words[0])), *(here.get(word, word) for word in words[1:])]
+    # nothing of a home, nothing of a shell: what an image without them gives
+    given = {name: value for name, value in environment().items() if name not in {"HOME", "USER", "SHELL"}}
+    with subprocess.Popen(command, cwd=tmp_path, env=given, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            servers = broker.stdout.readline().strip().removeprefix("bootstrap.servers=")
+            assert re.fullmatch(r"localhost:\d+", servers)
+            throttled = []
+            conf = {"bootstrap.servers": servers, "client.id": "orders", "linger.ms": 0}
+            producer = confluent_kafka.Producer({**conf, "throttle_cb": throttled.append})
+            while not throttled:
+                producer.produce("orders", bytes(100_000))
+                assert producer.flush(60) == 0
+            assert len(producer.list_topics("orders", 60).topics["orders"].partitions) == 4
+        finally:
+            broker.send_signal(signal.SIGTERM)
+        assert broker.wait(60) == 0
+    assert list(tmp_path.iterdir()) == []
