@@ -3,15 +3,18 @@
 import struct
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient_quota.broker.groups.assignors import assign_range, assign_uniform
+from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups.assignors import by_range, uniform
 from kclient_quota.broker.groups.classic_members import ClassicMembers
 from kclient_quota.broker.groups.classic_requests import Join, Leaver, Sync
 from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.embedded_protocol import read_assignment
+from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.groups.migration import MigrationPolicy
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -53,8 +56,11 @@ class ClassicReader(Reader):
             return  # it would be a classic group
         protocols = (("range", self.metadata),)
         said = Join("g", self.member_id, None, "c", "h", SESSION_MS, 8_000, "consumer", protocols)
-        answer = machine.classic.join(group, said, "fresh", machine.topics, machine.now_ms)
-        assert answer.error is ErrorCode.NONE
+        answer = machine.done(machine.classic.join(group, said, "fresh", machine.topics, machine.now_ms))
+        if answer.error is not ErrorCode.NONE:
+            assert self.member_id not in group.members, "lost meanwhile"
+            self.stop()
+            return
         self.epoch = answer.generation_id
         synced = machine.classic.sync(group, Sync("g", self.epoch, self.member_id), machine.now_ms)
         assert synced.error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}
@@ -88,6 +94,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.readers += [ClassicReader("k", None), ClassicReader("l", None)]
         self.counts = {"t": 3, "u": 1}
         self.now_ms = 0
+        self.meanwhile = []
 
     numbers = st.integers(0, 5)
 
@@ -97,7 +104,17 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def send(self, reader, epoch, **said):
         beat = Beat("g", reader.member_id, epoch, instance_id=reader.instance, **said)
-        return self.coordinator.heartbeat(beat, "fresh", self.topics, self.now_ms)
+        return self.done(self.coordinator.heartbeat(beat, "fresh", self.topics, self.now_ms))
+
+    def done(self, steps):
+        """What comes of steps, with something else between them that has been asked for."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            if self.meanwhile:
+                self.meanwhile.pop()()
 
     @rule(number=numbers)
     def beat(self, number):
@@ -197,6 +214,38 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert {tp for number in alive for tp in self.readers[number].reading} == wanted
 
 
+class InSteps(ConsumerGroups):
+    """The same where every topic and partition is a step, and others leave or are lost between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        for module in (assignors, in_steps, subscriptions):
+            self.patch.setattr(module, "AT_ONCE", 1)
+
+    @rule(number=ConsumerGroups.numbers)
+    def leave_meanwhile(self, number):
+        self.meanwhile.append(lambda: self.leave(number))
+
+    @rule(name=st.sampled_from(("t", "u")))
+    def grow_meanwhile(self, name):
+        self.meanwhile.append(lambda: self.grow(name))
+
+    @rule(duration_ms=st.sampled_from((3_000, 9_000)))
+    def pass_time_meanwhile(self, duration_ms):
+        self.meanwhile.append(lambda: self.pass_time(duration_ms))
+
+    def teardown(self):
+        self.meanwhile.clear()
+        try:
+            super().teardown()
+        finally:
+            self.patch.undo()
+
+
+InSteps.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+test_consumer_groups_stay_sound_in_steps = InSteps.TestCase
+
 ConsumerGroups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 test_consumer_groups_stay_sound = ConsumerGroups.TestCase
 
@@ -215,21 +264,21 @@ def wanted_of(subscriptions, partitions):
 @settings(max_examples=200, deadline=None)
 @given(subscriptions_st, subscriptions_st, partitions_st)
 def test_uniform_covers_everything_once_and_is_balanced(before, subscriptions, partitions):
-    current = assign_uniform(before, partitions, {})
-    result = assign_uniform(subscriptions, partitions, current)
+    current = at_once(uniform(before, partitions, {}))
+    result = at_once(uniform(subscriptions, partitions, current))
     assert sorted(tp for tps in result.values() for tp in tps) == wanted_of(subscriptions, partitions)
     for giver, has in result.items():
         assert all(topic in subscriptions[giver] for topic, _ in has)
         for taker, other in result.items():
             if any(topic in subscriptions[taker] for topic, _ in has):
                 assert len(has) - len(other) <= 1, "a partition could move and make it more even"
-    assert assign_uniform(subscriptions, partitions, result) == result
+    assert at_once(uniform(subscriptions, partitions, result)) == result
 
 
 @settings(max_examples=100, deadline=None)
 @given(subscriptions_st, partitions_st)
 def test_range_covers_everything_once(subscriptions, partitions):
-    result = assign_range(subscriptions, partitions, {})
+    result = at_once(by_range(subscriptions, partitions, {}))
     assert sorted(tp for tps in result.values() for tp in tps) == wanted_of(subscriptions, partitions)
     for topic, count in partitions.items():
         shares = [

@@ -18,6 +18,7 @@ from kclient_quota.broker.groups.consumer_group import (
     Topics,
 )
 from kclient_quota.broker.groups.embedded_protocol import read_subscription, write_assignment
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import partitions_by_id
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -32,8 +33,10 @@ class ClassicMembers:
     def __init__(self, coordinator: ConsumerGroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def join(self, group: ConsumerGroup, request: Join, fresh_id: str, topics: Topics, now_ms: int) -> JoinResult:
-        """JoinGroup.
+    def join(
+        self, group: ConsumerGroup, request: Join, fresh_id: str, topics: Topics, now_ms: int
+    ) -> Steps[JoinResult]:
+        """JoinGroup; between steps no other one, and no heartbeat, of this group may begin.
 
         Args:
             group: which group.
@@ -71,14 +74,16 @@ class ClassicMembers:
             classic=ClassicMemberMetadata(request.session_timeout_ms, request.protocols, said.version),
         )
         owned = partitions_by_id(said.owned, topics)
-        updated = self._coordinator.advance(group, member, updated, owned, topics)
+        advanced = yield from self._coordinator.advance(group, member, updated, owned, topics)
+        if advanced is None:
+            return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         if is_replaced and self._coordinator.may_turn_classic(group, ()):
             self._coordinator.turn_classic(group, ())
         else:
             self._coordinator.cancel(group, member_id, ("join", "sync"))
-            self._coordinator.schedule(group, updated, now_ms)
-            self._coordinator.expect("sync", group, updated, now_ms)
-        return JoinResult(ErrorCode.NONE, member_id, updated.member_epoch, CONSUMER_PROTOCOL_TYPE, names[0])
+            self._coordinator.schedule(group, advanced, now_ms)
+            self._coordinator.expect("sync", group, advanced, now_ms)
+        return JoinResult(ErrorCode.NONE, member_id, advanced.member_epoch, CONSUMER_PROTOCOL_TYPE, names[0])
 
     def _joining(self, group: ConsumerGroup, request: Join, member_id: str) -> ConsumerMember | ErrorCode:
         if request.group_instance_id is None:

@@ -21,8 +21,9 @@ from kclient_quota.broker.groups.consumer_group import (
     Topics,
 )
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult, Refused, check_epoch, validate
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
-from kclient_quota.broker.groups.subscriptions import subscribed_topics, subscriptions
+from kclient_quota.broker.groups.subscriptions import is_same, partitions_of, subscribed_topics, subscriptions
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -101,8 +102,8 @@ class ConsumerGroupCoordinator:
             if group is not None and member_id in group.members:
                 self.remove(group, member_id)
 
-    def heartbeat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
-        """ConsumerGroupHeartbeat.
+    def heartbeat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> Steps[BeatResult]:
+        """ConsumerGroupHeartbeat; between steps no other heartbeat of this group may begin.
 
         Args:
             beat: the request.
@@ -114,17 +115,21 @@ class ConsumerGroupCoordinator:
             validate(beat)
             if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
                 return self._leave(beat)
-            return self._beat(beat, fresh_id, topics, now_ms)
+            return (yield from self._beat(beat, fresh_id, topics, now_ms))
         except Refused as refused:
             return refused.result
 
-    def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> BeatResult:
+    def _beat(self, beat: Beat, fresh_id: str, topics: Topics, now_ms: int) -> Steps[BeatResult]:
         group = self._group(beat)
         member = self._member(group, beat, beat.member_id or fresh_id)
         if beat.group_id not in self.groups:
             # only now: a heartbeat that is refused leaves a classic group of this name as it is
             self._adopt(group, now_ms)
-        updated = self.advance(group, member, _update(member, beat), beat.owned, topics)
+        # whatever becomes of the steps: it is not there for good
+        self.schedule(group, member, now_ms)
+        updated = yield from self.advance(group, member, _update(member, beat), beat.owned, topics)
+        if updated is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} is not a member of {beat.group_id}.")
         self.schedule(group, updated, now_ms)
         told = updated.assigned if beat.is_full or updated.assigned != member.assigned else None
         return BeatResult(ErrorCode.NONE, None, updated.member_id, updated.member_epoch, told)
@@ -136,8 +141,10 @@ class ConsumerGroupCoordinator:
         updated: ConsumerMember,
         owned: Assignment | None,
         topics: Topics,
-    ) -> ConsumerMember:
+    ) -> Steps[ConsumerMember | None]:
         """Let a member be in its group as it is now, and take its next step.
+
+        Between steps others may leave, or lose their sessions, and so may this one.
 
         Args:
             group: the group; gets a new target assignment, if anything of it has changed.
@@ -147,27 +154,36 @@ class ConsumerGroupCoordinator:
             topics: the topics there are.
 
         Returns:
-            The member after the step.
+            The member after the step; None if it is none any more.
         """
         changed = member.member_id not in group.members
         changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
         group.put(updated)
         if changed or group.seen_topics is not topics or group.seen_members != len(group.members):
             # most heartbeats meet what the last one met
-            metadata = subscribed_topics(group, topics)
-            if changed or metadata != group.metadata:
+            members = len(group.members)
+            metadata = yield from subscribed_topics(group, topics)
+            if changed or not (yield from is_same(metadata, group.metadata)):
                 group.metadata = metadata
                 group.epoch += 1
                 changed = True
-            group.seen_topics, group.seen_members = topics, len(group.members)
-        if group.epoch > group.assignment_epoch:
-            group.update_target(subscriptions(group), dict(group.metadata.values()))
+            group.seen_topics, group.seen_members = topics, members
+        while group.epoch > group.assignment_epoch and self._has(group, updated):
+            epoch = group.epoch
+            partitions = yield from partitions_of(group.metadata)
+            yield from group.update_target(epoch, (yield from subscriptions(group)), partitions)
             changed = True
+        if not self._has(group, updated):
+            return None
         updated = group.reconcile(updated, owned)
         group.put(updated)
         if changed or updated != member:
             self.touch(group.group_id)
         return updated
+
+    def _has(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Whether the group is one still, and the member in it as it was put there."""
+        return self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member
 
     def _group(self, beat: Beat) -> ConsumerGroup:
         group = self.groups.get(beat.group_id)

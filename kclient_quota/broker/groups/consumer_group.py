@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
+from kclient_quota.broker.groups.in_steps import Steps
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 NOTHING: Assignment = frozenset()
@@ -173,10 +174,15 @@ class ConsumerGroup:
             self.target[member_id] = self.target.pop(former.member_id)
         return member
 
-    def update_target(self, subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]) -> None:
-        """Compute the target assignment for the group's epoch."""
-        self.target = ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
-        self.assignment_epoch = self.epoch
+    def update_target(
+        self, epoch: int, subscriptions: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]
+    ) -> Steps[None]:
+        """Compute the target assignment for an epoch, unless the group has another by then."""
+        if epoch != self.epoch:
+            return
+        target = yield from ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
+        if epoch == self.epoch:
+            self.target, self.assignment_epoch = target, epoch
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """The member's next step towards its target.

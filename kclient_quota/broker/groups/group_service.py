@@ -15,8 +15,10 @@ from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup
 from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_consumer_group
 from kclient_quota.broker.groups.offsets_topic import OffsetsTopic
+from kclient_quota.broker.groups.one_at_a_time import OneAtATime
 from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.broker.request.context import Alarm, Scheduler
@@ -45,6 +47,7 @@ class GroupService:
         self.consumer_groups.upgraded = self.upgraded
         self.consumer_groups.displace = self._displace
         self.classic_members = ClassicMembers(self.consumer_groups)
+        self.one_at_a_time = OneAtATime(scheduler)
         self.topic = OffsetsTopic(cluster, scheduler)
         self._told: dict[str, ToldConsumerGroup] = {}
         self._telling = Telling(self.topic.records, scheduler, self._changes, self._forget_told)
@@ -99,16 +102,26 @@ class GroupService:
     async def join(self, request: Join, fresh_id: str, now_ms: int) -> JoinResult:
         """JoinGroup; `fresh_id` is a random part for a member's id."""
         group = self.consumer_group(request.group_id)
+        if group is not None and group.members:
+            steps = self._join_consumer_group(request, fresh_id, now_ms)
+            answer = await self.one_at_a_time.done(request.group_id, steps)
+            if answer is not None:
+                return answer
+        joined = self.coordinator.join(request, fresh_id, now_ms)
+        if request.group_id in self.coordinator.groups:
+            # not when it was refused before there was a group for it
+            self.make_room_for_classic_group(request.group_id)
+        return await self.settle(joined)
+
+    def _join_consumer_group(self, request: Join, fresh_id: str, now_ms: int) -> Steps[JoinResult | None]:
+        """The answer; None if there is none to join any more when it is this request's turn."""
+        group = self.consumer_group(request.group_id)
         if group is None or not group.members:
-            joined = self.coordinator.join(request, fresh_id, now_ms)
-            if request.group_id in self.coordinator.groups:
-                # not when it was refused before there was a group for it
-                self.make_room_for_classic_group(request.group_id)
-            return await self.settle(joined)
+            return None
         error = self.coordinator.validate_session(request.session_timeout_ms)
         if error is not ErrorCode.NONE:
             return JoinResult(error, request.member_id)
-        answer = self.classic_members.join(group, request, fresh_id, self._cluster.directory, now_ms)
+        answer = yield from self.classic_members.join(group, request, fresh_id, self._cluster.directory, now_ms)
         self.after_call()
         return answer
 

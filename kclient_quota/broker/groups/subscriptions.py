@@ -1,41 +1,73 @@
-"""What the members of a KIP-848 group subscribe to, by name or by pattern."""
+"""What the members of a KIP-848 group subscribe to, by name or by pattern; in steps, as there may be very much."""
 
 from uuid import UUID
 
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember, Topics
+from kclient_quota.broker.groups.consumer_group import ConsumerGroup, Topics
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 
+Wanted = tuple[frozenset[str], str | None]
+"""Names and pattern; most members of a group ask for the same."""
 
-def subscribed_topics(group: ConsumerGroup, topics: Topics) -> dict[str, tuple[UUID, int]]:
+
+def subscribed_topics(group: ConsumerGroup, topics: Topics) -> Steps[dict[str, tuple[UUID, int]]]:
     """Those of all topics that a member subscribes to."""
-    names = frozenset[str]().union(*(member.topics for member in group.members.values()))
-    if not any(member.regex for member in group.members.values()):
-        return {name: topics[name] for name in names if name in topics}
-    patterns = [topic_pattern(member.regex) for member in group.members.values() if member.regex]
-    return {
-        name: entry
-        for name, entry in topics.items()
-        if name in names or any(pattern.matches(name) for pattern in patterns)
-    }
+    wanted: dict[Wanted, None] = {(member.topics, member.regex): None for member in group.members.values()}
+    found: dict[str, tuple[UUID, int]] = {}
+    for names in {names: None for names, _ in wanted}:
+        for part in parts(names):
+            found.update((name, topics[name]) for name in part if name in topics)
+            if len(part) == AT_ONCE:
+                yield
+    patterns = [topic_pattern(regex) for regex in {regex: None for _, regex in wanted} if regex]
+    for entries in parts(topics.items() if patterns else ()):
+        found.update(entry for entry in entries if any(pattern.matches(entry[0]) for pattern in patterns))
+        if len(entries) == AT_ONCE:
+            yield
+    return found
 
 
-def subscriptions(group: ConsumerGroup) -> dict[str, frozenset[UUID]]:
+def is_same(metadata: Topics, former: Topics) -> Steps[bool]:
+    """Whether these are the same topics with as many partitions each."""
+    if len(metadata) != len(former):
+        return False
+    for part in parts(metadata.items()):
+        if any(former.get(name) != entry for name, entry in part):
+            return False
+        if len(part) == AT_ONCE:
+            yield
+    return True
+
+
+def subscriptions(group: ConsumerGroup) -> Steps[dict[str, frozenset[UUID]]]:
     """Topic ids by member id."""
-    found: dict[tuple[frozenset[str], str | None], frozenset[UUID]] = {}
-    by_member = {}
-    for name, member in group.members.items():
-        # most members of a group ask for the same
-        wanted = member.topics, member.regex
+    metadata = group.metadata
+    by_member: dict[str, Wanted] = {name: (member.topics, member.regex) for name, member in group.members.items()}
+    found: dict[Wanted, frozenset[UUID]] = {}
+    for wanted in by_member.values():
         if wanted not in found:
-            found[wanted] = _topic_ids(member, group.metadata)
-        by_member[name] = found[wanted]
-    return by_member
+            found[wanted] = yield from _topic_ids(wanted, metadata)
+    return {name: found[wanted] for name, wanted in by_member.items()}
 
 
-def _topic_ids(member: ConsumerMember, metadata: Topics) -> frozenset[UUID]:
-    pattern = topic_pattern(member.regex) if member.regex else None
-    return frozenset(
-        topic_id
-        for name, (topic_id, _) in metadata.items()
-        if name in member.topics or (pattern is not None and pattern.matches(name))
-    )
+def _topic_ids(wanted: Wanted, metadata: Topics) -> Steps[frozenset[UUID]]:
+    names, regex = wanted
+    pattern = topic_pattern(regex) if regex else None
+    found: set[UUID] = set()
+    for part in parts(metadata.items()):
+        found.update(
+            topic_id for name, (topic_id, _) in part if name in names or (pattern is not None and pattern.matches(name))
+        )
+        if len(part) == AT_ONCE:
+            yield
+    return frozenset(found)
+
+
+def partitions_of(metadata: Topics) -> Steps[dict[UUID, int]]:
+    """Numbers of partitions by topic id."""
+    found: dict[UUID, int] = {}
+    for part in parts(metadata.values()):
+        found.update(part)
+        if len(part) == AT_ONCE:
+            yield
+    return found

@@ -10,7 +10,7 @@ from kclient_quota.quota.token_bucket import ControllerMutationQuota
 from kclient_quota.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from kclient_quota.broker.request.registry import Registry
     from kclient_quota.wire.schema import Response
@@ -223,6 +223,16 @@ class Context:
         self.scheduler.call_at(self.scheduler.now_ms(), lambda: promise.resolve(None))
         await promise
         self.turns += 1
+
+    async def by_and_by(self, steps: "Generator[None, None, MadeT]") -> MadeT:
+        """What comes of steps; between them others have their turn."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: MadeT = end.value
+                return made
+            await self.others_turn()
 
     def asked_anew(self, ask: Callable[[], MadeT]) -> Callable[[], MadeT]:
         """What `ask` says, which is asked again whenever others have had their turn: it may have changed."""

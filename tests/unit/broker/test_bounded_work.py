@@ -6,10 +6,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from kclient_quota.broker.groups import assignors
-from kclient_quota.broker.groups.assignors import assign_range, assign_uniform, by_topic
+from kclient_quota.broker.groups import in_steps as groups_in_steps
+from kclient_quota.broker.groups.assignors import by_range, by_topic, uniform
 from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.consumer_requests import Beat
+from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
 from kclient_quota.wire.messages import (
     ConsumerGroupDescribeRequest,
@@ -83,11 +85,11 @@ def test_thousands_of_partitions_are_spread_in_no_time_and_few_move():
     topic = UUID(int=1)
     members = {f"m{number:03d}": frozenset([topic]) for number in range(100)}
     started = time.thread_time()
-    first = assign_uniform(members, {topic: 20_000}, {})
+    first = at_once(uniform(members, {topic: 20_000}, {}))
     assert time.thread_time() - started < 1
     assert {len(tps) for tps in first.values()} == {200}
     more = {**members, "new": frozenset([topic])}
-    second = assign_uniform(more, {topic: 20_000}, first)
+    second = at_once(uniform(more, {topic: 20_000}, first))
     assert sorted({len(tps) for tps in second.values()}) == [198, 199]
     moved = sum(len(second[member] - first.get(member, frozenset())) for member in more)
     assert moved == len(second["new"])
@@ -98,11 +100,11 @@ def test_thousands_of_partitions_are_spread_in_no_time_and_few_move():
 def test_members_that_read_not_the_same_share_thousands_of_partitions_in_few_steps(monkeypatch, members):
     large, small = UUID(int=1), UUID(int=2)
     partitions = {large: 5_000, small: 3}
-    first = assign_uniform({"m0": frozenset([large])}, partitions, {})
+    first = at_once(uniform({"m0": frozenset([large])}, partitions, {}))
     names = {f"m{number}": frozenset([large, small]) if number else frozenset([large]) for number in range(members)}
     steps, improvement = [], assignors._improvement
     monkeypatch.setattr(assignors, "_improvement", lambda *given: steps.append(1) or improvement(*given))
-    second = assign_uniform(names, partitions, first)
+    second = at_once(uniform(names, partitions, first))
     assert len(steps) < 10 * members
     sizes = sorted(map(len, second.values()))
     assert sizes[-1] - sizes[0] <= 1
@@ -130,17 +132,17 @@ class Counted(UUID):
         return super().__lt__(other)
 
 
-@pytest.mark.parametrize("assign", [assign_uniform, assign_range])
+@pytest.mark.parametrize("assign", [uniform, by_range])
 @pytest.mark.parametrize(("is_alike", "most"), [(True, 1.2), (False, 4)])
 def test_a_partition_s_topic_is_hashed_a_few_times_for_an_assignment(assign, is_alike, most):
     topics = [Counted(int=number) for number in range(50)]
     partitions = dict.fromkeys(topics, 200)
     members = {f"m{number}": frozenset(topics if is_alike else topics[: 48 + number]) for number in range(3)}
     Counted.asked = 0
-    first = assign(members, partitions, {})
+    first = at_once(assign(members, partitions, {}))
     assert Counted.asked < most * 10_000
     Counted.asked = 0
-    assert assign({**members, "m9": frozenset(topics)}, partitions, first)
+    assert at_once(assign({**members, "m9": frozenset(topics)}, partitions, first))
     assert Counted.asked < most * 10_000
     assert by_topic(first["m0"]) == sorted(by_topic(first["m0"]))
 
@@ -151,12 +153,13 @@ def test_a_next_step_towards_a_large_target_hashes_none_of_it():
     joins = [
         Beat("g", f"m{number}", 0, rebalance_timeout_ms=1, topics=frozenset("t"), owned=NOTHING) for number in (0, 1)
     ]
-    results = [coordinator.heartbeat(join, "", topics, 0) for join in joins]
+    results = [at_once(coordinator.heartbeat(join, "", topics, 0)) for join in joins]
     Counted.asked = 0
     group = coordinator.groups["g"]
     member = group.reconcile(group.members["m0"], group.target["m0"])
     assert len(member.assigned) == 2_500
-    assert not coordinator.heartbeat(Beat("g", "m1", results[1].member_epoch), "", topics, 0).error
+    second = Beat("g", "m1", results[1].member_epoch)
+    assert not at_once(coordinator.heartbeat(second, "", topics, 0)).error
     assert Counted.asked < 100
 
 
@@ -171,13 +174,47 @@ def test_a_group_of_many_topics_is_described_in_a_time_that_grows_as_they_do():
     assert not node.start(join, 1)
     node.scheduler.pass_ms(0)
     started = time.thread_time()
-    (group,) = node.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups
+    (group,) = in_turns(node, ConsumerGroupDescribeRequest(group_ids=["g"])).groups
     assert time.thread_time() - started < 0.3
     (member,) = group.members
     names = [topic.topic_name for topic in member.assignment.topic_partitions]
     assert names == sorted(node.cluster.topics)
     assert member.target_assignment == member.assignment
     assert sum(len(topic.partitions) for topic in member.assignment.topic_partitions) == 4_002
+
+
+def in_turns(node, request):
+    answers = node.start(request, 1)
+    while not answers:
+        node.scheduler.pass_ms(0)
+    return node.through_codec(answers[0], 1)
+
+
+@pytest.mark.parametrize("assign", [uniform, by_range])
+@pytest.mark.parametrize("topics", [1, 50, 5_000])
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_no_step_of_an_assignment_grows_with_what_there_is(monkeypatch, assign, topics, is_alike):
+    for module in (assignors, groups_in_steps):
+        monkeypatch.setattr(module, "AT_ONCE", 100)
+    ids = [Counted(int=number) for number in range(topics)]
+    partitions = dict.fromkeys(ids, 5_000 // topics)
+    current, names = {}, []
+    for number in range(4):
+        names.append(f"m{number}")
+        read = {name: frozenset(ids if is_alike else ids[index // 2 :]) for index, name in enumerate(names)}
+        steps, asked = assign(read, partitions, current), []
+        while True:
+            Counted.asked = 0
+            try:
+                next(steps)
+            except StopIteration as end:
+                current = end.value
+                break
+            finally:
+                asked.append(Counted.asked)
+        assert len(asked) >= 50
+        assert max(asked) <= 400, "each of a hundred a few times, and no more"
+        assert sum(map(len, current.values())) == 5_000
 
 
 def test_others_have_their_turn_before_a_large_assignment_is_told():

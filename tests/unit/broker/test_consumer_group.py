@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.groups.assignors import assign_range, assign_uniform
+from kclient_quota.broker.groups.assignors import by_range, uniform
 from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.wire.error_codes import ErrorCode
 
 T, U = UUID(int=1), UUID(int=2)
@@ -30,7 +31,7 @@ class Client:
         else:
             said = {"owned": self.owned, "instance_id": self.join_with.get("instance_id")}
         beat = Beat("g", self.member_id, self.epoch, **{**said, **changes})
-        result = self.world.coordinator.heartbeat(beat, "fresh", self.world.topics, self.world.now_ms)
+        result = at_once(self.world.coordinator.heartbeat(beat, "fresh", self.world.topics, self.world.now_ms))
         if result.error is ErrorCode.NONE:
             self.epoch = result.member_epoch
             if result.assigned is not None:
@@ -105,11 +106,11 @@ def test_leaving_frees_partitions_for_the_others():
     world = World()
     first, second = Client(world, "a"), Client(world, "b")
     world.settle(first, second)
-    left = world.coordinator.heartbeat(Beat("g", "a", -1), "", TOPICS, 0)
+    left = at_once(world.coordinator.heartbeat(Beat("g", "a", -1), "", TOPICS, 0))
     assert (left.error, left.member_epoch) == (ErrorCode.NONE, -1)
     world.settle(second)
     assert indexes(second.assigned) == [0, 1, 2, 3]
-    assert world.coordinator.heartbeat(Beat("g", "b", -1), "", TOPICS, 0).error is ErrorCode.NONE
+    assert at_once(world.coordinator.heartbeat(Beat("g", "b", -1), "", TOPICS, 0)).error is ErrorCode.NONE
     assert world.group.state == "Empty"
     assert world.coordinator.next_deadline_ms() is None
 
@@ -144,11 +145,12 @@ def test_epochs_that_do_not_fit_are_fenced_and_a_repetition_is_not():
     first, second = Client(world, "a"), Client(world, "b")
     world.settle(first, second)
     epoch = first.epoch
-    assert world.coordinator.heartbeat(Beat("g", "a", epoch + 1), "", TOPICS, 0).error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert world.coordinator.heartbeat(Beat("g", "a", epoch - 1), "", TOPICS, 0).error is ErrorCode.FENCED_MEMBER_EPOCH
+    for wrong in (epoch + 1, epoch - 1):
+        result = at_once(world.coordinator.heartbeat(Beat("g", "a", wrong), "", TOPICS, 0))
+        assert result.error is ErrorCode.FENCED_MEMBER_EPOCH
     previous = world.group.members["a"].previous_epoch
     repeated = Beat("g", "a", previous, owned=first.owned)
-    assert world.coordinator.heartbeat(repeated, "", TOPICS, 0).error is ErrorCode.NONE, "its answer was lost"
+    assert at_once(world.coordinator.heartbeat(repeated, "", TOPICS, 0)).error is ErrorCode.NONE, "its answer was lost"
     first.epoch = 0
     assert first.beat().error is ErrorCode.NONE, "a fenced member comes back under its id"
 
@@ -193,13 +195,13 @@ def test_a_static_member_returns_to_its_partitions_without_a_new_epoch():
     first, second = Client(world, "a", instance_id="i"), Client(world, "b")
     world.settle(first, second)
     had, epoch = first.assigned, world.group.epoch
-    away = world.coordinator.heartbeat(Beat("g", "a", -2, instance_id="i"), "", TOPICS, 0)
+    away = at_once(world.coordinator.heartbeat(Beat("g", "a", -2, instance_id="i"), "", TOPICS, 0))
     assert (away.error, away.member_epoch) == (ErrorCode.NONE, -2)
     again = Client(world, "a2", instance_id="i")
     assert again.beat().assigned == had
     assert world.group.epoch == epoch
     assert first.beat().error is ErrorCode.FENCED_INSTANCE_ID
-    assert world.coordinator.heartbeat(Beat("g", "a", -1, instance_id="i"), "", TOPICS, 0).error in {
+    assert at_once(world.coordinator.heartbeat(Beat("g", "a", -1, instance_id="i"), "", TOPICS, 0)).error in {
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
@@ -210,7 +212,7 @@ def test_an_instance_id_in_use_is_not_given_away():
     world.settle(Client(world, "a", instance_id="i"))
     assert Client(world, "b", instance_id="i").beat().error is ErrorCode.UNRELEASED_INSTANCE_ID
     unknown = Beat("g", "x", 3, instance_id="nobody")
-    assert world.coordinator.heartbeat(unknown, "", TOPICS, 0).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert at_once(world.coordinator.heartbeat(unknown, "", TOPICS, 0)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_an_instance_id_in_use_is_not_given_away():
     ],
 )
 def test_heartbeats_that_are_refused(beat, error, words):
-    result = World().coordinator.heartbeat(beat, "", TOPICS, 0)
+    result = at_once(World().coordinator.heartbeat(beat, "", TOPICS, 0))
     assert result.error is error
     assert words in result.message
 
@@ -255,28 +257,29 @@ def test_who_may_commit():
     assert check(world.group, "a", first.epoch - 1) is ErrorCode.STALE_MEMBER_EPOCH
     assert check(world.group, "b", first.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
     assert check(world.group, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
-    world.coordinator.heartbeat(Beat("g", "a", -1), "", TOPICS, 0)
+    at_once(world.coordinator.heartbeat(Beat("g", "a", -1), "", TOPICS, 0))
     assert check(world.group, "", -1) is ErrorCode.NONE
 
 
 def test_range_gives_neighbours_and_the_first_members_one_more():
     everything = {"a": frozenset({T, U}), "b": frozenset({T, U}), "c": frozenset({T})}
-    assignment = assign_range(everything, {T: 4, U: 3}, {})
+    assignment = at_once(by_range(everything, {T: 4, U: 3}, {}))
     assert [indexes(assignment[m]) for m in "abc"] == [[0, 1], [2], [3]]
     assert [indexes(assignment[m], U) for m in "abc"] == [[0, 1], [2], []]
 
 
 def test_uniform_moves_no_more_than_it_must():
     both = {"a": frozenset({T}), "b": frozenset({T})}
-    first = assign_uniform({"a": frozenset({T})}, {T: 5}, {})
-    second = assign_uniform(both, {T: 5}, first)
+    first = at_once(uniform({"a": frozenset({T})}, {T: 5}, {}))
+    second = at_once(uniform(both, {T: 5}, first))
     assert sorted(map(len, second.values())) == [2, 3]
     assert second["a"] <= first["a"]
-    assert assign_uniform(both, {T: 5}, second) == second
+    assert at_once(uniform(both, {T: 5}, second)) == second
 
 
 def leave(world, member_id, epoch=-1, **said):
-    return world.coordinator.heartbeat(Beat("g", member_id, epoch, **said), "fresh", world.topics, world.now_ms)
+    said_by = Beat("g", member_id, epoch, **said)
+    return at_once(world.coordinator.heartbeat(said_by, "fresh", world.topics, world.now_ms))
 
 
 def test_a_member_that_comes_back_with_another_instance_id_gives_up_the_former():

@@ -7,6 +7,7 @@ import pytest
 
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
+from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.wire.codec import decode, encode
 from kclient_quota.wire.messages.coordinator_records import (
@@ -40,7 +41,8 @@ def group_of(partitions, *names):
 
 
 def computed(group):
-    group.update_target(dict.fromkeys(group.members, frozenset({TOPIC})), dict(group.metadata.values()))
+    wanted = dict.fromkeys(group.members, frozenset({TOPIC}))
+    at_once(group.update_target(group.epoch, wanted, dict(group.metadata.values())))
 
 
 def kinds(records):

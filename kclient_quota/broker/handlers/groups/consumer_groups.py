@@ -5,6 +5,7 @@ ConsumerGroupHeartbeat (68) v0-1 · ConsumerGroupDescribe (69) v0-1. KIP-848, KI
 Behaviour: assignors `uniform` (the default) and `range`; session time-out and heartbeat interval are the broker's
 (`group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`) or the group's own. New topics and
 partitions are found with the next heartbeat (Kafka: within ten minutes, or at once with the change of metadata).
+Assignments of very many partitions are worked out in steps; meanwhile other heartbeats of the group wait.
 Versions: ConsumerGroupHeartbeat 1 regular expressions are resolved here, member ids are the client's (KIP-1082).
 ConsumerGroupDescribe 1 type of member (KIP-1099).
 A classic group becomes one of these when a member of this protocol joins it, its members go on with the requests they
@@ -15,16 +16,17 @@ Gaps: no rack awareness; regular expressions are matched as by RE2, in linear ti
 
 from functools import partial
 from operator import attrgetter
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
-from kclient_quota.broker.groups.assignors import Assignment, by_topic
-from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
+from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerMember
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -43,21 +45,35 @@ async def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Join, stay, take the next step of a rebalance, or leave."""
     service = context.services.get(GroupService)
-    if not is_coordinator(context, request.group_id):
-        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    is_room = service.has_room_for_consumer_group(request.group_id)
-    if not is_room and (request.member_epoch != JOIN_EPOCH or service.upgraded(request.group_id) is None):
-        return ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {request.group_id} is not a consumer group."
-        )
     named = request.subscribed_topic_names or ()
-    if not all(context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in named):
+    if not all(await context.in_turns(named, partial(context.may, AclOperation.DESCRIBE, ResourceType.TOPIC))):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    topics = context.cluster.directory
-    result = service.consumer_groups.heartbeat(_beat(context, request), str(uuid4()), topics, context.now_ms)
+    beat = _beat(context, request)
+    result = await service.one_at_a_time.done(request.group_id, _heartbeat(context, service, beat))
+    response = _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
+    if result.assigned is not None:
+        await context.turn_for(len(result.assigned))
+        found = await context.by_and_by(by_topic_in_steps(result.assigned))
+        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
+            topic_partitions=await context.in_turns(found, _topic_partitions)
+        )
+    return response
+
+
+def _heartbeat(context: Context, service: GroupService, beat: Beat) -> Steps[BeatResult]:
+    if not is_coordinator(context, beat.group_id):
+        return BeatResult(ErrorCode.NOT_COORDINATOR)
+    is_room = service.has_room_for_consumer_group(beat.group_id)
+    if not is_room and (beat.member_epoch != JOIN_EPOCH or service.upgraded(beat.group_id) is None):
+        return BeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+    topics, now_ms = context.cluster.directory, context.scheduler.now_ms()
+    result = yield from service.consumer_groups.heartbeat(beat, str(uuid4()), topics, now_ms)
     service.after_call()
-    await context.turn_for(len(result.assigned or ()))
-    return _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
+    return result
+
+
+def _topic_partitions(found: tuple[UUID, list[int]]) -> ConsumerGroupHeartbeatResponse.TopicPartitions:
+    return ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=found[0], partitions=found[1])
 
 
 def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
@@ -81,21 +97,13 @@ def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
 
 
 def _response(heartbeat_interval_ms: int, result: BeatResult) -> ConsumerGroupHeartbeatResponse:
-    response = ConsumerGroupHeartbeatResponse(
+    return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.message,
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=0 if result.error else heartbeat_interval_ms,
     )
-    if result.assigned is not None:
-        response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
-            topic_partitions=[
-                ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(result.assigned)
-            ]
-        )
-    return response
 
 
 @handler(ConsumerGroupDescribeRequest, min_version=0, max_version=1)
@@ -104,7 +112,9 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Show epochs, members and both their assignments."""
     response = ConsumerGroupDescribeResponse()
-    response.groups = await context.in_turns(request.group_ids, partial(_described, context))
+    for group_id in request.group_ids:
+        await context.turn_after()
+        response.groups.append(await _described(context, group_id))
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
@@ -112,7 +122,7 @@ async def consumer_group_describe(
     return response
 
 
-def _described(context: Context, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
+async def _described(context: Context, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
     group = context.services.get(GroupService).consumer_groups.groups.get(group_id)
     if not is_coordinator(context, group_id):
         return ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
@@ -128,13 +138,18 @@ def _described(context: Context, group_id: str) -> ConsumerGroupDescribeResponse
         assignor_name=group.assignor,
     )
     names = {topic_id.int: name for name, (topic_id, _) in group.metadata.items()}
-    described.members = [_described_member(group, names, member) for member in group.members.values()]
+    # as they are now, whatever becomes of the group while others have their turn
+    target = dict(group.target)
+    for member in list(group.members.values()):
+        await context.turn_after()
+        described.members.append(await _described_member(context, names, member, target.get(member.member_id, NOTHING)))
     return described
 
 
-def _described_member(
-    group: ConsumerGroup, names: dict[int, str], member: ConsumerMember
+async def _described_member(
+    context: Context, names: dict[int, str], member: ConsumerMember, target: Assignment
 ) -> ConsumerGroupDescribeResponse.Member:
+    await context.turn_for(len(member.topics))
     return ConsumerGroupDescribeResponse.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -144,19 +159,22 @@ def _described_member(
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(names, member.assigned),
-        target_assignment=_assignment(names, group.target.get(member.member_id, NOTHING)),
+        assignment=await _assignment(context, names, member.assigned),
+        target_assignment=await _assignment(context, names, target),
         member_type=MEMBER_TYPE_CONSUMER if member.classic is None else MEMBER_TYPE_CLASSIC,
     )
 
 
-def _assignment(names: dict[int, str], assigned: Assignment) -> ConsumerGroupDescribeResponse.Assignment:
-    topics = [
-        ConsumerGroupDescribeResponse.TopicPartitions(
-            topic_id=topic_id, topic_name=names[topic_id.int], partitions=partitions
-        )
-        for topic_id, partitions in by_topic(assigned)
-        if topic_id.int in names
-    ]
+async def _assignment(
+    context: Context, names: dict[int, str], assigned: Assignment
+) -> ConsumerGroupDescribeResponse.Assignment:
+    await context.turn_after(min(len(assigned), AT_ONCE))
+    found = await context.by_and_by(by_topic_in_steps(assigned))
+    known = [(names[topic_id.int], topic_id, indexes) for topic_id, indexes in found if topic_id.int in names]
+    topics = await context.in_turns(known, _described_topic)
     topics.sort(key=attrgetter("topic_name"))
     return ConsumerGroupDescribeResponse.Assignment(topic_partitions=topics)
+
+
+def _described_topic(found: tuple[str, UUID, list[int]]) -> ConsumerGroupDescribeResponse.TopicPartitions:
+    return ConsumerGroupDescribeResponse.TopicPartitions(topic_name=found[0], topic_id=found[1], partitions=found[2])
