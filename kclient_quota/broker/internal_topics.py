@@ -107,6 +107,11 @@ class InternalTopic:
         partition = partitions[share_of(about) % len(partitions)]
         offset = -1
         for together in _batches(records):
+            if sum(len(value or b"") for _, value in together) > partition.log.config.max_message_bytes:
+                # nothing is made of what is refused anyway
+                raise OSError(
+                    f"{self._name}-{partition.index} does not take what has changed of {about}: it is too large"
+                )
             batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
             appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
             if appended.error:

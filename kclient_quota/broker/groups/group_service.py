@@ -251,12 +251,6 @@ class GroupService:
         self.after_call()
         return error
 
-    def all_committed(self, group_id: str) -> list[tuple[str, int, CommittedOffset]]:
-        """All positions of a group: (topic, partition, offset)."""
-        for topic in {topic for topic, _, _ in self.offsets.fetch_all(group_id)}:
-            self._forget_if_deleted(topic)
-        return list(self.offsets.fetch_all(group_id))
-
     def _forget_if_deleted(self, name: str) -> None:
         """A topic of the same name may have come after the one that offsets were committed in."""
         topic = self._cluster.topics.get(name)

@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from kclient_quota.broker import internal_topics
 from kclient_quota.broker.groups import assignors
 from kclient_quota.broker.groups import in_steps as groups_in_steps
 from kclient_quota.broker.groups.assignors import by_range, by_topic, uniform
@@ -228,3 +229,15 @@ def test_others_have_their_turn_before_a_large_assignment_is_told():
     node.scheduler.pass_ms(0)
     (topic,) = answers[0].assignment.topic_partitions
     assert topic.partitions == list(range(2_000))
+
+
+def test_no_batch_is_made_of_what_an_internal_topic_would_refuse(monkeypatch):
+    node, made = Node(), []
+    build = internal_topics.build_batch
+    monkeypatch.setattr(internal_topics, "build_batch", lambda records: made.append(1) or build(records))
+    topic = node.service.topic.records
+    with pytest.raises(OSError, match="too large"):
+        topic.append_all("g", [(b"key", b"v" * 1_100_000)])
+    assert not made
+    assert topic.append_all("g", [(b"key", b"v" * 1_000_000)])[1] == 0
+    assert len(made) == 1

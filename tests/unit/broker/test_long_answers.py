@@ -9,18 +9,22 @@ from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.errors import WireError
+from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
+    AlterClientQuotasRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     FetchRequest,
     FindCoordinatorRequest,
+    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -29,7 +33,9 @@ from kclient_quota.wire.messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from kclient_quota.wire.records import Record, build_batch
 from tests.unit.broker.enforced_cluster import Cluster
+from tests.unit.broker.enforced_cluster import ManualScheduler as TurnByTurn
 from tests.unit.broker.handler_node import Node, versions
 
 
@@ -129,7 +135,24 @@ LONG = {
     ),
     "DeleteTopics": DeleteTopicsRequest(topic_names=NAMES),
 }
-VERSIONS = {"DescribeGroups": 5, "DeleteGroups": 2, "OffsetFetch": 7, "DeleteRecords": 2, "Produce": 9, "Fetch": 11}
+LONG["AlterClientQuotas"] = AlterClientQuotasRequest(
+    entries=[
+        AlterClientQuotasRequest.EntryData(
+            entity=[AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name=name)],
+            ops=[AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=1e6, remove=False)],
+        )
+        for name in NAMES
+    ]
+)
+VERSIONS = {
+    "AlterClientQuotas": 1,
+    "DescribeGroups": 5,
+    "DeleteGroups": 2,
+    "OffsetFetch": 7,
+    "DeleteRecords": 2,
+    "Produce": 9,
+    "Fetch": 11,
+}
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -211,6 +234,108 @@ def test_others_have_their_turn_and_what_has_changed_is_told(version):
     node.cluster.set_broker_up(1, is_up=False)
     after, _ = described(node, version)
     assert {partition.leader_id for topic in after.topics for partition in topic.partitions} == {2, -1}
+
+
+def committed(node, group, topic="t", count=1):
+    rows = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
+        for index in range(count)
+    ]
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=rows)]
+    request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
+    assert len(list(rows_of(rows_of_turns(node, request, 8)[0]))) == 1
+
+
+def rows_of_turns(node, request, version):
+    """The answer, and how often the broker was asked for another turn."""
+    calls, plain = [], node.scheduler.call_at
+    node.scheduler.call_at = lambda *call: calls.append(call) or plain(*call)
+    answers = node.start(request, version)
+    node.scheduler.pass_ms(0)
+    node.scheduler.call_at = plain
+    return node.through_codec(answers[0], version), len(calls)
+
+
+def many_groups(node):
+    for name in NAMES:
+        node.service.coordinator.get_or_create(name)
+
+
+def many_quotas(node):
+    for name in NAMES:
+        node.cluster.set_quota(ClientQuotaEntity({"client-id": name}), "producer_byte_rate", 1e6)
+
+
+def many_positions(node):
+    node.cluster.create_topic("big", MANY)
+    committed(node, "g", "big", MANY)
+
+
+def many_keys(node):
+    for number in range(100):
+        node.cluster.create_topic(f"c{number}", 1)
+
+
+ALL_OF_A_GROUP = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+ABOUT_ALL = {
+    "ListGroups": (many_groups, ListGroupsRequest(), 5, MANY),
+    "DescribeClientQuotas": (many_quotas, DescribeClientQuotasRequest(components=[]), 1, MANY),
+    "OffsetFetch": (many_positions, OffsetFetchRequest(groups=[ALL_OF_A_GROUP]), 9, MANY),
+    "DescribeConfigs": (
+        many_keys,
+        DescribeConfigsRequest(resources=[resource(2, f"c{number}") for number in range(100)]),
+        4,
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ABOUT_ALL)
+def test_short_requests_for_very_much_let_others_have_their_turn(name):
+    prepare, request, version, wanted = ABOUT_ALL[name]
+    node = Node()
+    prepare(node)
+    answer, turns = rows_of_turns(node, request, version)
+    assert turns >= 2
+    rows = list(rows_of(answer))
+    if name == "OffsetFetch":
+        rows = list(rows_of(rows[0].topics[0]))
+        assert {row.committed_offset for row in rows} == {7}
+    assert len(rows) == wanted
+
+
+def test_positions_in_a_topic_that_is_deleted_meanwhile_are_not_told():
+    node = Node()
+    many_positions(node)
+    committed(node, "g")
+    answers = node.start(OffsetFetchRequest(groups=[ALL_OF_A_GROUP]), 9)
+    assert not answers
+    node.cluster.delete_topic("big")
+    node.scheduler.pass_ms(0)
+    (group,) = node.through_codec(answers[0], 9).groups
+    assert [topic.name for topic in group.topics] == ["t"]
+
+
+@pytest.mark.parametrize("part", [0, MANY - 1])
+@pytest.mark.parametrize("turns", [3, 5, 10])
+def test_what_comes_while_a_long_fetch_begins_to_wait_ends_its_waiting(part, turns):
+    node = Node()
+    node.cluster.create_topic("big", MANY)
+    rows = partitions(FetchRequest.FetchPartition, partition_max_bytes=1 << 20)
+    topic = FetchRequest.FetchTopic(topic="big", partitions=rows)
+    node.scheduler = TurnByTurn()
+    answers = node.start(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 12)
+    for _ in range(turns):
+        # it is all read, some are watched, it waits
+        node.scheduler.pass_ms(0)
+    assert not answers
+    batch = build_batch([Record(b"v", timestamp_ms=0)])
+    log = node.cluster.topics["big"].partitions[part].log
+    log.append(batch, leader_epoch=0, now_ms=0)
+    for _ in range(30):
+        node.scheduler.pass_ms(0)
+    assert sum(len(row.records or b"") for row in answers[0].responses[0].partitions) == len(batch)
+    assert not any(partition.log._watchers for partition in node.cluster.topics["big"].partitions)
 
 
 BIG = MetadataRequest(topics=[wanted("big")])

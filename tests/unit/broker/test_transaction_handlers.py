@@ -467,7 +467,7 @@ def test_an_empty_kip848_group_is_deleted_with_its_positions_and_a_full_one_is_n
     node = empty_consumer_group()
     delete = DeleteGroupsRequest(groups_names=["g"])
     assert node.ask(delete, 2).results[0].error_code == 0
-    assert (listed_groups(node), node.service.all_committed("g")) == ([], [])
+    assert (listed_groups(node), list(node.service.offsets.fetch_all("g"))) == ([], [])
     beat(node, 1)
     assert node.ask(delete, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
 

@@ -42,6 +42,8 @@ from kclient_quota.wire.messages import (
 _LISTED_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 _TYPES_NAMED_SINCE = 1
 _WINDOW_KEYS = "quota"
+_KEYS = 40
+"""About as many as a topic has."""
 
 
 # -- DescribeConfigs
@@ -50,9 +52,11 @@ _WINDOW_KEYS = "quota"
 @handler(DescribeConfigsRequest, min_version=1, max_version=4)
 async def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource on its own."""
-    return DescribeConfigsResponse(
-        results=await context.in_turns(request.resources, lambda asked: _describe(context, asked, request))
-    )
+    response = DescribeConfigsResponse()
+    for asked in request.resources:
+        await context.turn_after(len(asked.configuration_keys or ()) or _KEYS)
+        response.results.append(_describe(context, asked, request))
+    return response
 
 
 def _describe(

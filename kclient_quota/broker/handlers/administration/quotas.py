@@ -49,11 +49,11 @@ async def describe_client_quotas(
     if problem is not None:
         error, message = problem
         return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
-    found = [
-        _entry(entity, values)
-        for entity, values in context.cluster.quotas.items()
-        if _matches(entity, request.components, strict=request.strict)
-    ]
+    found = []
+    for entity, values in list(context.cluster.quotas.items()):
+        await context.turn_after()
+        if _matches(entity, request.components, strict=request.strict):
+            found.append(_entry(entity, values))
     return DescribeClientQuotasResponse(error_code=0, error_message=None, entries=found)
 
 
@@ -121,6 +121,7 @@ async def alter_client_quotas(context: Context, request: AlterClientQuotasReques
     """Alter each entity on its own: the first error decides for it, the others are altered all the same."""
     results: dict[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str | None]] = {}
     for entry in request.entries:
+        await context.turn_after(1 + len(entry.ops))
         named = tuple((data.entity_type, data.entity_name) for data in entry.entity)
         keys = [op.key for op in entry.ops]
         if named in results or len(set(keys)) < len(keys):
@@ -129,17 +130,17 @@ async def alter_client_quotas(context: Context, request: AlterClientQuotasReques
         results[named] = error, _ = _alteration_problem(context.cluster.manner, named, entry)
         if error is ErrorCode.NONE and not request.validate_only:
             _apply(context, ClientQuotaEntity(dict(named)), entry)
-    return AlterClientQuotasResponse(
-        entries=[
-            AlterClientQuotasResponse.EntryData(
-                error_code=error,
-                error_message=message,
-                entity=[
-                    AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name) for kind, name in named
-                ],
-            )
-            for named, (error, message) in results.items()
-        ]
+    return AlterClientQuotasResponse(entries=await context.in_turns(list(results.items()), _altered))
+
+
+def _altered(
+    result: tuple[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str | None]],
+) -> AlterClientQuotasResponse.EntryData:
+    named, (error, message) = result
+    return AlterClientQuotasResponse.EntryData(
+        error_code=error,
+        error_message=message,
+        entity=[AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name) for kind, name in named],
     )
 
 

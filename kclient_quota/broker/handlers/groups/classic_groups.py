@@ -265,19 +265,22 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse(error_code=ErrorCode.NONE)
     may_see_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    response.groups = [
-        ListGroupsResponse.ListedGroup(
-            group_id=group.group_id,
-            protocol_type=_protocol_type(group),
-            group_state=group.state,
-            group_type=kind,
-        )
-        for kind, group in _all_groups(context)
-        if is_coordinator(context, group.group_id)
-        and (may_see_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
-        and (not states or group.state.lower() in states)
-        and (not types or kind in types)
-    ]
+    for kind, group in list(_all_groups(context)):
+        await context.turn_after()
+        if (
+            is_coordinator(context, group.group_id)
+            and (may_see_all or context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
+            and (not states or group.state.lower() in states)
+            and (not types or kind in types)
+        ):
+            response.groups.append(
+                ListGroupsResponse.ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=_protocol_type(group),
+                    group_state=group.state,
+                    group_type=kind,
+                )
+            )
     return response
 
 

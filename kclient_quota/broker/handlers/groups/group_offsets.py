@@ -34,6 +34,7 @@ from kclient_quota.wire.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from kclient_quota.wire.schema import ZERO_UUID
 
 TOPIC_IDS_SINCE = 10
 MEMBER_EPOCH_SINCE = 9
@@ -209,16 +210,21 @@ def _fetch_refusal(context: Context, asked: OffsetFetchRequest.OffsetFetchReques
 
 async def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
     partitions: dict[str, list[int]] = {}
-    for topic, partition, _ in context.services.get(GroupService).all_committed(group_id):
-        if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+    service = context.services.get(GroupService)
+    for topic, partition, _ in list(service.offsets.fetch_all(group_id)):
+        await context.turn_after()
+        is_there = service.committed(group_id, topic, partition) is not None
+        if is_there and context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             partitions.setdefault(topic, []).append(partition)
     answers = []
     for name, indexes in partitions.items():
+        known = context.cluster.topics.get(name)
+        if known is None:
+            # deleted while others had their turn
+            continue
         found = await _fetch_partitions(context, group_id, name, indexes, stable=stable)
-        answer = FetchedTopic(name=name, partitions=found)
-        if context.api_version >= TOPIC_IDS_SINCE:
-            answer.topic_id = context.cluster.topics[name].topic_id
-        answers.append(answer)
+        topic_id = known.topic_id if context.api_version >= TOPIC_IDS_SINCE else ZERO_UUID
+        answers.append(FetchedTopic(name=name, topic_id=topic_id, partitions=found))
     return answers
 
 

@@ -16,6 +16,7 @@ Gaps: no rack awareness (KIP-392), no divergence detection: logs never diverge h
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kclient_quota.broker.cluster_state import Partition, Topic
 from kclient_quota.broker.request.context import AT_ONCE, Context
@@ -30,6 +31,9 @@ from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from kclient_quota.broker.log.partition_log import PartitionLog
 
 _TOPIC_IDS_SINCE = 13
 _LEADERS_SINCE = 16
@@ -83,8 +87,19 @@ async def _read_or_wait(
     if request.max_wait_ms <= 0 or size >= request.min_bytes or not wanted or _has_error(response):
         return response
     await _more(context, request, [entry for _, entries in wanted for entry in entries])
-    wanted = [(topic, await _resolve(context, topic)) for topic in topics]
+    await context.turn_for(sum(len(entries) for _, entries in wanted))
+    await _drop(context, response)
+    for index, topic in enumerate(topics):
+        wanted[index] = topic, await _resolve(context, topic)
     return (await _read(context, request, wanted))[0]
+
+
+async def _drop(context: Context, response: FetchResponse) -> None:
+    """Let go of an answer that is not given: to free all of a long one takes a while."""
+    for topic in response.responses:
+        while topic.partitions:
+            await context.turn_after(min(len(topic.partitions), AT_ONCE))
+            del topic.partitions[-AT_ONCE:]
 
 
 async def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
@@ -227,8 +242,7 @@ async def _more(context: Context, request: FetchRequest, entries: list[_Wanted])
     """Return when `min_bytes` can be read, a leader changes or `max_wait_ms` has passed."""
     promise: Promise[None] = Promise()
     committed = request.isolation_level == _READ_COMMITTED
-    waits = [_Wait(entry, entry.partition, committed) for entry in entries if entry.partition]
-    total = sum(wait.available for wait in waits)
+    total = 0
 
     def looker(wait: _Wait) -> Callable[[], None]:
         def look() -> None:
@@ -245,14 +259,27 @@ async def _more(context: Context, request: FetchRequest, entries: list[_Wanted])
         return look
 
     timer = context.scheduler.call_at(context.now_ms + request.max_wait_ms, lambda: promise.resolve(None))
-    lookers = [(wait.log, looker(wait)) for wait in waits]
-    for log, look in lookers:
-        log.watch(look)
+    watched: list[tuple[PartitionLog, Callable[[], None]]] = []
+    turns, context.seen_to = context.turns, 0
     try:
-        await promise
+        for entry in entries:
+            if entry.partition is None:
+                continue
+            await context.turn_after()
+            wait = _Wait(entry, entry.partition, committed)
+            total += wait.available
+            watched.append((wait.log, looker(wait)))
+            wait.log.watch(watched[-1][1])
+        if turns == context.turns or total < request.min_bytes:
+            # else it has come while others had their turn
+            await promise
+        while watched:
+            log, look = watched.pop()
+            log.unwatch(look)
+            await context.turn_after()
     finally:
         timer.cancel()
-        for log, look in lookers:
+        for log, look in watched:
             log.unwatch(look)
 
 
