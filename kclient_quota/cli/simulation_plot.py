@@ -19,6 +19,8 @@ _COLOURS: Final = {Kind.KNOWN: "#0a7d4b", Kind.LEARNING: "#4472a8", Kind.PLAIN: 
 _NAMES: Final = {Kind.KNOWN: "know the quota", Kind.LEARNING: "learn the quota", Kind.PLAIN: "plain librdkafka"}
 _QUOTA_COLOUR: Final = "#444444"
 _ALL_COLOUR: Final = "#999999"
+_FITTING: Final = "max-width: 100%; height: auto"
+"""On a page or screen that is narrower than the picture, all of it is seen."""
 
 
 def draw(scenario: Scenario, outcomes: Sequence[Outcome], found: Figures, file: Path) -> None:
@@ -33,6 +35,18 @@ def draw(scenario: Scenario, outcomes: Sequence[Outcome], found: Figures, file: 
     Raises:
         ConfigError: matplotlib cannot write such a file, or not there.
     """
+    figure = picture(scenario, outcomes, found)
+    try:
+        figure.savefig(file)
+        if file.suffix == ".svg":
+            drawn = file.read_text(encoding="utf-8")
+            file.write_text(drawn.replace("<svg ", f'<svg style="{_FITTING}" ', 1), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--plot {file}: {error}") from error
+
+
+def picture(scenario: Scenario, outcomes: Sequence[Outcome], found: Figures) -> Figure:
+    """What `draw` writes."""
     kinds: dict[Kind, list[int]] = {}
     for client in range(scenario.total_clients):
         kinds.setdefault(scenario.kind(client), []).append(client)
@@ -52,16 +66,26 @@ def draw(scenario: Scenario, outcomes: Sequence[Outcome], found: Figures, file: 
     for axes in (together, clients, throttles):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(visible=True, axis="y", alpha=0.25)
-        axes.legend(frameon=False, fontsize="small")
-    try:
-        figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--plot {file}: {error}") from error
+        axes.legend(
+            frameon=False,
+            fontsize="small",
+            ncols=5,
+            columnspacing=1.2,
+            handlelength=1.4,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),  # above the data, wherever they are
+            borderaxespad=0.2,
+        )
+    return figure
+
+
+def _head(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize="small", pad=20)  # over the legend
 
 
 def _title(scenario: Scenario, kinds: Mapping[Kind, Sequence[int]], found: Figures) -> str:
     who = ", ".join(f"{len(members):,} {_NAMES[kind]}" for kind, members in kinds.items())
-    what = "consumers" if scenario.consume else "producers"
+    what = f"{'consumer' if scenario.consume else 'producer'}{'s' if scenario.total_clients > 1 else ''}"
     brokers = f"{scenario.brokers:,} broker{'s' if scenario.brokers > 1 else ''}"
     each = " each" if scenario.brokers > 1 else ""
     return (
@@ -86,7 +110,7 @@ def _together(axes: Axes, scenario: Scenario, outcomes: Sequence[Outcome], kinds
         step(members, _COLOURS[kind], _NAMES[kind])
     axes.axhline(1.0, color=_QUOTA_COLOUR, linestyle="--", linewidth=1, label="quota")
     axes.set_ylim(bottom=0)
-    axes.set_title("Bytes of every second", loc="left", fontsize="small")
+    _head(axes, "Bytes of every second")
     axes.set_ylabel("bytes, quota = 1")
 
 
@@ -110,10 +134,10 @@ def _shares(axes: Axes, scenario: Scenario, outcomes: Sequence[Outcome], kinds: 
             continue
         times, lowest, middle, highest = zip(*rows, strict=True)
         axes.fill_between(times, lowest, highest, color=_COLOURS[kind], alpha=0.2)
-        axes.plot(times, middle, color=_COLOURS[kind], label=f"{_NAMES[kind]}: median, poorest to richest")
+        axes.plot(times, middle, color=_COLOURS[kind], label=_NAMES[kind])
     axes.axhline(1.0, color=_QUOTA_COLOUR, linestyle="--", linewidth=1)
     axes.set_ylim(bottom=0)
-    axes.set_title(f"What one client has, by {SPAN_MS // 1000} s", loc="left", fontsize="small")
+    _head(axes, f"What one client has, by {SPAN_MS // 1000} s: the median, and from the poorest to the richest")
     axes.set_ylabel("equal share = 1")
 
 
@@ -130,11 +154,11 @@ def _throttles(axes: Axes, outcomes: Sequence[Outcome], kinds: Mapping[Kind, Seq
         times = sorted(counts)
         longer = [1.0 - seen / total for seen in accumulate(counts[each] for each in times)]
         ends = [0.0, *(each / 1000 for each in times)]
-        label = f"{_NAMES[kind]}: longest {times[-1] / 1000:,g} s"
+        label = f"{_NAMES[kind]}: longest {times[-1] / 1000:,.1f} s"
         axes.step(ends, [1.0, *longer], where="post", color=_COLOURS[kind], label=label)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
-    axes.set_title("How long responses throttle, after the warm-up", loc="left", fontsize="small")
+    _head(axes, "How long responses throttle, after the warm-up")
     axes.set_xlabel("throttle time, seconds")
     axes.set_ylabel("part of responses with more")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))

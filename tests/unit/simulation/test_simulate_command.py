@@ -6,8 +6,9 @@ import json
 import pytest
 
 from kclient_quota.cli import simulate
+from kclient_quota.cli.simulation_run import play
 from kclient_quota.errors import ConfigError
-from kclient_quota.simulation import Scenario, parts
+from kclient_quota.simulation import Scenario, figures, parts
 
 
 def run(*arguments):
@@ -71,11 +72,28 @@ def test_plot(tmp_path):
     pytest.importorskip("matplotlib")
     file = tmp_path / "fleet.svg"
     run("--clients", "2", "--quota", "51200", "--arrivals", "20:1", "--plot", str(file))
-    assert "<svg" in file.read_text()
+    assert '<svg style="max-width: 100%; height: auto" ' in file.read_text()  # phones see all of it
     with pytest.raises(ConfigError, match="--plot"):
         run("--plot", str(tmp_path / "missing" / "fleet.svg"))
     with pytest.raises(ConfigError, match="--plot"):
         run("--clients", "1", "--consumers", "1", "--plot", str(file))
+
+
+def test_legends_hide_no_data_and_one_client_is_no_clients():
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from kclient_quota.cli.simulation_plot import picture
+
+    scenario = Scenario(clients=0, plain=1, quota=51_200, seconds=60)
+    outcomes = play(scenario, 1, 1)
+    figure = picture(scenario, outcomes, figures(scenario, outcomes))
+    FigureCanvasAgg(figure).draw()
+    assert figure.get_suptitle().startswith("1 producer (1 plain librdkafka)")
+    for axes in figure.axes:
+        legend, title = axes.get_legend().get_window_extent(), axes._left_title.get_window_extent()
+        assert not legend.overlaps(axes.bbox)
+        assert not legend.overlaps(title)
 
 
 def test_leaders_and_demands_reach_the_scenario(capsys):
