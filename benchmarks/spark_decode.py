@@ -39,15 +39,15 @@ from benchmarks.report import machine
 from benchmarks.spark_memory import watch
 from benchmarks.spark_processes import cost, jvm_of
 from kclient_quota.spark.decode import decode, points
+from kclient_quota.spark.decoding.otlp_view import descriptor
+from kclient_quota.spark.decoding.point_rows import Shape
+from kclient_quota.spark.decoding.schema import SERIES, ddl
+from kclient_quota.spark.decoding.slow_decode import decode_one
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 from kclient_quota.spark.measures import MEASURED, PUSHED
-from kclient_quota.spark.otlp_view import descriptor
-from kclient_quota.spark.point_rows import Shape
-from kclient_quota.spark.schema import SERIES, ddl
 from kclient_quota.spark.session import session
-from kclient_quota.spark.slow_decode import decode_one
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 
 if TYPE_CHECKING:

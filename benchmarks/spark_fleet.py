@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from benchmarks.spark_processes import cost, jvm_of, shuffled
+from kclient_quota.spark.decoding.point_rows import seconds_of
 from kclient_quota.spark.jobs.recommend import Policy, recommend
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import PUSHED
-from kclient_quota.spark.point_rows import seconds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

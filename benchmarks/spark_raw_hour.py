@@ -27,7 +27,7 @@ from benchmarks.spark_processes import cost, jvm_of
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.jobs.recommend import Policy
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 from kclient_quota.spark.measures import PUSHED
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.reading import source_options

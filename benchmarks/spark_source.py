@@ -19,8 +19,8 @@ import confluent_kafka
 
 from benchmarks.report import machine
 from kclient_quota.errors import KclientQuotaError
-from kclient_quota.spark.jvm_source import connector_settings, read_kafka
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.kafka.jvm_source import connector_settings, read_kafka
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 from kclient_quota.spark.session import session
 from kclient_quota.testing.apache import ApacheKafka
 

@@ -7,7 +7,7 @@ from docs.generate.page import ROOT, head
 SPARK = ROOT / "kclient_quota" / "spark"
 # Job and the module whose docstring has its columns.
 TABLES = (
-    ("points", "schema.py"),
+    ("points", "decoding/schema.py"),
     ("usage", "jobs/usage.py"),
     ("throttled", "jobs/throttled.py"),
     ("outliers", "jobs/outliers.py"),

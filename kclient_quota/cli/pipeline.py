@@ -315,7 +315,7 @@ def _connector(options: argparse.Namespace) -> dict[str, str]:
     """Spark's settings that bring the connector which is asked for."""
     if options.connector != "jvm":
         return {}
-    from kclient_quota.spark.jvm_source import connector_settings  # noqa: PLC0415 - its libraries are an extra
+    from kclient_quota.spark.kafka.jvm_source import connector_settings  # noqa: PLC0415 - its libraries are an extra
 
     return connector_settings(options.connector_jars)
 
@@ -351,7 +351,7 @@ def _simulate(spark: "SparkSession", options: argparse.Namespace) -> str:
 
 
 def _compact(spark: "SparkSession", options: argparse.Namespace) -> str:
-    from kclient_quota.spark.output import compact  # noqa: PLC0415 - as above
+    from kclient_quota.spark.streaming.output import compact  # noqa: PLC0415 - as above
 
     return compact(spark, options.input, options.output, options.files)
 

@@ -10,11 +10,11 @@ from kclient_telemetry.compression import CompressionType, decompress
 from kclient_telemetry.errors import TelemetryError
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from kclient_quota.spark.fast_decode import decode_many
-from kclient_quota.spark.point_rows import ALL, Shape, senders, table_rows
-from kclient_quota.spark.push_rows import push_rows
-from kclient_quota.spark.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
-from kclient_quota.spark.slow_decode import decode_one
+from kclient_quota.spark.decoding.fast_decode import decode_many
+from kclient_quota.spark.decoding.point_rows import ALL, Shape, senders, table_rows
+from kclient_quota.spark.decoding.push_rows import push_rows
+from kclient_quota.spark.decoding.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
+from kclient_quota.spark.decoding.slow_decode import decode_one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def decode(pushes: "DataFrame", shape: Shape = ALL) -> "DataFrame":
 
 
 def points(decoded: "DataFrame") -> "DataFrame":
-    """The flat table (`kclient_quota.spark.schema`) of what could be decoded, in the shape it was decoded to."""
+    """The flat table (`decoding.schema`) of what could be decoded, in the shape it was decoded to."""
     return decoded.where(F.col("error").isNull()).drop(*LETTER.names)
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.decode import decode
-from kclient_quota.spark.point_rows import ALL, COORDINATOR, NODE, NODE_PREFIX, USER_PREFIX, Shape
-from kclient_quota.spark.schema import KNOWN_AS, LETTER, SENDER, SERIES, TABLE, ddl
+from kclient_quota.spark.decoding.point_rows import ALL, COORDINATOR, NODE, NODE_PREFIX, USER_PREFIX, Shape
+from kclient_quota.spark.decoding.schema import KNOWN_AS, LETTER, SENDER, SERIES, TABLE, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,7 +98,7 @@ def _named(frame: "DataFrame", tolerance_ms: int | None) -> "DataFrame":
 
 
 def _event_ms(time_ms: "Column", received_ms: "Column", tolerance_ms: int | None) -> "Column":
-    """See `point_rows.times`."""
+    """See `decoding.point_rows.times`."""
     if tolerance_ms is None:
         return F.coalesce(time_ms, received_ms)
     is_near = F.coalesce(F.abs(time_ms - received_ms) <= tolerance_ms, received_ms.isNull())
@@ -119,7 +119,7 @@ def _without(prefix: str, text: "Column") -> "Column":
 
 
 def _broker() -> "Column":
-    """See `point_rows.broker_id`."""
+    """See `decoding.point_rows.broker_id`."""
     raw = _without(NODE_PREFIX, F.coalesce(*(F.col("attributes")[name] for name in NODE)))
     number = raw.try_cast("bigint")
     return (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from kclient_quota.spark.point_rows import NODE, Shape, seconds_of
-from kclient_quota.spark.schema import COLUMNS, SENDER
+from kclient_quota.spark.decoding.point_rows import NODE, Shape, seconds_of
+from kclient_quota.spark.decoding.schema import COLUMNS, SENDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ def measured(points: "DataFrame", metrics: "Mapping[str, tuple[str, str]]" = MET
     parts = [F.lit(text) for name, (role, measure) in metrics.items() for text in (name, f"{role}/{measure}")]
     found = F.try_element_at(F.create_map(*parts), F.col("metric"))
     node = F.coalesce(*(F.try_element_at("attributes", F.lit(name)) for name in NODE))
-    is_placed = node.isNull() | F.col("broker").isNotNull()  # see `point_rows.is_placed`
+    is_placed = node.isNull() | F.col("broker").isNotNull()  # see `decoding.point_rows.is_placed`
     return (
         points.where(F.col("metric").isin(*metrics) & F.col("value").isNotNull() & is_placed)
         .withColumn("role", F.substring_index(found, "/", 1))

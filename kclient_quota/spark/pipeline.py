@@ -17,12 +17,12 @@ from kclient_quota.spark.jobs.backtest import COLUMNS, backtest, verdict
 from kclient_quota.spark.jobs.outliers import noisiest
 from kclient_quota.spark.jobs.recommend import quota_file, recommend
 from kclient_quota.spark.jvm_errors import Py4JJavaError
-from kclient_quota.spark.output import write_batch, written
 from kclient_quota.spark.plan import JOBS, USAGE, Plan
 from kclient_quota.spark.quota_table import Limits, read_limits
 from kclient_quota.spark.reading import read, written_usage
 from kclient_quota.spark.rows import table_job, usage_of
-from kclient_quota.spark.streaming import run_stream
+from kclient_quota.spark.streaming.output import write_batch, written
+from kclient_quota.spark.streaming.stream import run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,7 +28,7 @@ class Plan:
         source_format: one of `files.FORMATS`; of `recommend` and `whatif` also `usage`, what that job has written;
             plays no part with `client`.
         client: a consumer's configuration, `bootstrap.servers` at least, to read a topic; None: files.
-        source_options: of the source of a topic, such as `startingOffsets`; see `kafka_source`.
+        source_options: of the source of a topic, such as `startingOffsets`; see `kafka.source`.
         output: directory of Parquet files; of `recommend` the file for `kafka-quotas`; with `is_table` a table's name.
         output_format: what Spark writes: parquet, or another that the session has the libraries of.
         is_table: the output is a table of the session's catalog.

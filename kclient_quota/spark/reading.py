@@ -9,16 +9,16 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.decode import decode, points
+from kclient_quota.spark.decoding.point_rows import ALL
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.intervals import seen_ms
 from kclient_quota.spark.jobs.closed_windows import WHO
 from kclient_quota.spark.jobs.gains import MEASURES
-from kclient_quota.spark.jvm_source import read_kafka
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource, SourceOptions, observed
+from kclient_quota.spark.kafka.jvm_source import read_kafka
+from kclient_quota.spark.kafka.offsets import limited
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource, SourceOptions, observed
 from kclient_quota.spark.measures import MEASURED, PUSHED
-from kclient_quota.spark.offsets import limited
 from kclient_quota.spark.plan import PYTHON, Plan
-from kclient_quota.spark.point_rows import ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.report_tables import TOP, Tables, collect
+from kclient_quota.spark.reporting.tables import TOP, Tables, collect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +45,11 @@ def write_report(spark: "SparkSession", directory: Path, output: Path) -> str:
 def render(found: Tables) -> str:
     """The HTML."""
     jinja2: Any = importlib.import_module("jinja2")
-    plots: Any = importlib.import_module("kclient_quota.spark.report_plots")
+    plots: Any = importlib.import_module("kclient_quota.spark.reporting.plots")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kclient_quota.spark", "."), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.PackageLoader("kclient_quota.spark", "reporting"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
     )
     ranked = [row for row in found.outliers if row["share"] is not None]
     text: str = environment.get_template("report.html.j2").render(

@@ -33,7 +33,7 @@ def pytest_runtest_call(item):
         return (yield)
     except Exception as error:
         if IS_INSTALLED and NEEDS_42 in str(error):
-            from kclient_quota.spark.kafka_source import HAS_LIMITS
+            from kclient_quota.spark.kafka.source import HAS_LIMITS
 
             if not HAS_LIMITS:
                 pytest.skip(NEEDS_42)

@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.checkpoint import MARK
-from kclient_quota.spark.kafka_reading import Brokers
-from kclient_quota.spark.kafka_sink import write_batches
+from kclient_quota.spark.kafka.reading import Brokers
+from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
+from kclient_quota.spark.streaming.checkpoint import MARK
 
 TOPIC = "telemetry"
 ALICE = {

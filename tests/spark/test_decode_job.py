@@ -6,8 +6,8 @@ from kclient_telemetry.compression import decompress
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, dead_letters, decode, points
-from kclient_quota.spark.schema import COLUMNS
-from kclient_quota.spark.slow_decode import decode_one
+from kclient_quota.spark.decoding.schema import COLUMNS
+from kclient_quota.spark.decoding.slow_decode import decode_one
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from kclient_telemetry.otlp import parse, with_resource_attributes
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, decode_all
-from kclient_quota.spark.fast_decode import decode_many
-from kclient_quota.spark.slow_decode import decode_one
+from kclient_quota.spark.decoding.fast_decode import decode_many
+from kclient_quota.spark.decoding.slow_decode import decode_one
 
 FILES = sorted((Path(__file__).parent / "payloads").glob("*.bin"))
 REAL = {path.stem: decompress(path.read_bytes(), int(path.stem[-1]), MAX_PAYLOAD_BYTES) for path in FILES}

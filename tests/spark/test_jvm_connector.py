@@ -7,7 +7,7 @@ import pytest
 
 from kclient_quota.cli.main import main
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.jvm_source import connector_settings, java_options, read_kafka
+from kclient_quota.spark.kafka.jvm_source import connector_settings, java_options, read_kafka
 from kclient_quota.spark.pipeline import Plan, run
 
 POM = "/org/apache/spark/{0}_2.13/9.9.9/{0}_2.13-9.9.9.pom"

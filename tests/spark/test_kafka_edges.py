@@ -14,9 +14,9 @@ from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka_source import FORMAT, KafkaBatchReader, KafkaSource, KafkaStreamReader, observed
-from kclient_quota.spark.offsets import parted
-from kclient_quota.spark.progress import Totals
+from kclient_quota.spark.kafka.offsets import parted
+from kclient_quota.spark.kafka.source import FORMAT, KafkaBatchReader, KafkaSource, KafkaStreamReader, observed
+from kclient_quota.spark.streaming.progress import Totals
 from kclient_quota.testing.clock import ManualClock
 
 ALL = ReadAllAvailable()

@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark import kafka_sink
-from kclient_quota.spark.kafka_sink import Written, check_columns, together, write_batches
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.kafka import sink as kafka_sink
+from kclient_quota.spark.kafka.sink import Written, check_columns, together, write_batches
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 
 
 @pytest.fixture(scope="module")

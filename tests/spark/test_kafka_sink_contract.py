@@ -8,8 +8,8 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
-from kclient_quota.spark.sink_metrics import SinkListener, sink_metrics, with_sink_metrics
+from kclient_quota.spark.kafka.sink_metrics import SinkListener, sink_metrics, with_sink_metrics
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 
 QUOTA = 200_000
 # So that a window of quota is two seconds, not ten.

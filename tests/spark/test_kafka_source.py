@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.spark.kafka_source import FORMAT, KafkaSource
+from kclient_quota.spark.kafka.source import FORMAT, KafkaSource
 
 TOPICS = {"telemetry": 3, "other": 1, "gaps": 1, "slow": 1}
 EACH = 400

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.offsets import Range, count, limited, parse_offsets, parse_timestamps, ranges, resolved
-from kclient_quota.spark.options import Options
+from kclient_quota.spark.kafka.offsets import Range, count, limited, parse_offsets, parse_timestamps, ranges, resolved
+from kclient_quota.spark.kafka.options import Options
 
 FIRST = {"t": {"0": 5, "1": 0}}
 LAST = {"t": {"0": 50, "1": 7}}

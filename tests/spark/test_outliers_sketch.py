@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kclient_quota.spark.decoding.schema import ddl
 from kclient_quota.spark.jobs.outliers import noisiest, outliers, sketched
 from kclient_quota.spark.jobs.sketch import Summary
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import MEASURED
-from kclient_quota.spark.schema import ddl
 
 BEGIN_MS = 1_800_000_000_000
 MANY = 600

@@ -15,14 +15,14 @@ from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode
 
 from kclient_quota.spark.decode import decode, points
+from kclient_quota.spark.decoding.point_rows import ALL, seconds_of
+from kclient_quota.spark.decoding.push_rows import push_rows
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs import closed_windows
 from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SUMS, WHO, WINDOW
 from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.measures import MEASURED, METRICS, PUSHED, SPANS
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.point_rows import ALL, seconds_of
-from kclient_quota.spark.push_rows import push_rows
 
 QUOTA = ("quota_key", "quota", "quota_level", "quota_user", "quota_client_id")
 BEGIN_MS = 1_800_000_000_000

@@ -10,8 +10,8 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.checkpoint import MARK, claim
 from kclient_quota.spark.pipeline import Plan, run
+from kclient_quota.spark.streaming.checkpoint import MARK, claim
 from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
 from tests.spark.stream_process import goes_on, kill, numbers, started
 

@@ -11,7 +11,7 @@ from kclient_telemetry.receiver.files import JsonLinesWriter
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.jobs.backtest import Verdict
 from kclient_quota.spark.report import render, write_report
-from kclient_quota.spark.report_tables import BINS, TIMES, TOP, Tables, collect
+from kclient_quota.spark.reporting.tables import BINS, TIMES, TOP, Tables, collect
 from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
 
 pytest.importorskip("matplotlib")

@@ -11,10 +11,10 @@ from kclient_quota.spark.durations import duration_ms, told
 from kclient_quota.spark.jobs.backtest import backtest
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.jobs.usage import usage
-from kclient_quota.spark.output import compact
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.quota_table import sharer_of
-from kclient_quota.spark.report_tables import _session, _span
+from kclient_quota.spark.reporting.tables import _session, _span
+from kclient_quota.spark.streaming.output import compact
 from tests.spark.pushes import BEGIN_MS, BYTES, FIVE_S, RATE, THROTTLE, push, steady, write
 
 

@@ -10,7 +10,7 @@ from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from benchmarks.spark_processes import shuffled
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.progress import Totals
+from kclient_quota.spark.streaming.progress import Totals
 from tests.spark.receiving import Client, ToFiles, receive
 from tests.spark.standalone import Standalone
 

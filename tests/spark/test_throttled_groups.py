@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
+from kclient_quota.spark.decoding.schema import ddl
 from kclient_quota.spark.jobs.throttled import throttled
 from kclient_quota.spark.measures import MEASURED
-from kclient_quota.spark.schema import ddl
 
 BEGIN_MS = 1_800_000_000_000
 LONGEST = {"in-time": 4_000.0, "lost": 12_000.0, "alone": 12_000.0}

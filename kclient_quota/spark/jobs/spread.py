@@ -17,6 +17,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS
+from kclient_quota.spark.decoding.point_rows import seconds_of
 from kclient_quota.spark.measures import (
     BYTE_RATE,
     BYTES,
@@ -30,7 +31,6 @@ from kclient_quota.spark.measures import (
     WAIT_TOTAL,
     WAIT_WALL,
 )
-from kclient_quota.spark.point_rows import seconds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

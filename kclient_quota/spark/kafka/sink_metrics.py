@@ -7,7 +7,7 @@ its `metricsFile`, before Spark reports the batch; here they are put into the pr
     spark.streams.addListener(SinkListener("batches.jsonl", print))
 
 Metrics of a batch: rows, bytes, throttles, throttle_total_ms, throttle_max_ms, throttle_avg_ms, seconds; see
-`kafka_sink.Written`.
+`sink.Written`.
 """
 
 import json

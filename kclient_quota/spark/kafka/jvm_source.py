@@ -14,7 +14,7 @@ from pyspark.version import __version__ as spark_version
 
 from kclient_quota.config import QUOTA_KEYS
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka_reading import SCHEMA, kafka_options
+from kclient_quota.spark.kafka.reading import SCHEMA, kafka_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

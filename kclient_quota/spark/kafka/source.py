@@ -1,6 +1,6 @@
 """`spark.read` and `readStream` `.format("kclient_quota")`: Kafka without a connector of the JVM, paced by its quota.
 
-`spark.dataSource.register(KafkaSource)` first. For `write` and `writeStream` see `kafka_sink`. Options are those of
+`spark.dataSource.register(KafkaSource)` first. For `write` and `writeStream` see `sink`. Options are those of
 Spark's own Kafka source where it has them; of timestamps the one for all partitions counts most, offsets least:
 
 | option | meaning |
@@ -51,9 +51,7 @@ except ImportError:  # Spark 4.1, whose Python sources cannot be told how much t
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka_reading import DDL, HEADERS_DDL, PACE_DDL, Brokers, client_conf, read_range
-from kclient_quota.spark.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
-from kclient_quota.spark.offsets import (
+from kclient_quota.spark.kafka.offsets import (
     EARLIEST,
     LATEST,
     TOPIC_IDS,
@@ -69,7 +67,9 @@ from kclient_quota.spark.offsets import (
     resolved,
     walk,
 )
-from kclient_quota.spark.options import Options
+from kclient_quota.spark.kafka.options import Options
+from kclient_quota.spark.kafka.reading import DDL, HEADERS_DDL, PACE_DDL, Brokers, client_conf, read_range
+from kclient_quota.spark.kafka.sink import KafkaBatchWriter, KafkaStreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,13 +173,13 @@ class KafkaSource(DataSource):
         return KafkaStreamReader(self.options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        """Of batches; see `kafka_sink`."""
+        """Of batches; see `sink`."""
         if overwrite:
             raise ConfigError('a topic cannot be overwritten: write with mode("append")')
         return KafkaBatchWriter(self.options, schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's
-        """Of streams; see `kafka_sink`. The output mode `complete` writes everything anew in every batch."""
+        """Of streams; see `sink`. The output mode `complete` writes everything anew in every batch."""
         return KafkaStreamWriter(self.options, schema)
 
 

@@ -17,7 +17,7 @@ from kclient_quota.cluster.brokers import topic_ids
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.limits import discover_limit
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.offsets import Offsets, Range
+from kclient_quota.spark.kafka.offsets import Offsets, Range
 
 logger = logging.getLogger("kclient_quota")
 

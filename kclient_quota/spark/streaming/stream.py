@@ -7,16 +7,16 @@ from uuid import uuid4
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.checkpoint import check_new, claim, marked
 from kclient_quota.spark.decode import dead_letters, points
 from kclient_quota.spark.durations import duration_ms
 from kclient_quota.spark.intervals import settled
 from kclient_quota.spark.jobs.outliers import outliers
-from kclient_quota.spark.output import laid_out, start_stream
 from kclient_quota.spark.plan import PARQUET
-from kclient_quota.spark.progress import LETTERS, Watch
 from kclient_quota.spark.reading import peek, read
 from kclient_quota.spark.rows import table_job
+from kclient_quota.spark.streaming.checkpoint import check_new, claim, marked
+from kclient_quota.spark.streaming.output import laid_out, start_stream
+from kclient_quota.spark.streaming.progress import LETTERS, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

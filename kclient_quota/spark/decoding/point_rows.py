@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kclient_quota.spark.schema import COLUMNS, KNOWN_AS, LETTER, SENDER, SERIES, TABLE, Wanted
+from kclient_quota.spark.decoding.schema import COLUMNS, KNOWN_AS, LETTER, SENDER, SERIES, TABLE, Wanted
 
 COORDINATOR: Final = 2**31 - 1
 """What Java's clients take from the coordinator's id to name the connection to it."""

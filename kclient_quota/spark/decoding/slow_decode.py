@@ -10,7 +10,7 @@ from kclient_telemetry.receiver.rows import text_attributes
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 
-from kclient_quota.spark.schema import EVERYTHING, Wanted
+from kclient_quota.spark.decoding.schema import EVERYTHING, Wanted
 
 _NANOS_PER_MS = 1_000_000
 _LARGEST = 2**63 - 1

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kclient_telemetry.errors import InvalidPayloadError
 
-from kclient_quota.spark.attribute_lists import AttributeLists
-from kclient_quota.spark.otlp_view import descriptor
-from kclient_quota.spark.schema import EVERYTHING, Wanted
+from kclient_quota.spark.decoding.attribute_lists import AttributeLists
+from kclient_quota.spark.decoding.otlp_view import descriptor
+from kclient_quota.spark.decoding.schema import EVERYTHING, Wanted
 
 _NANOS_PER_MS = pa.scalar(1_000_000, pa.uint64())
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())

@@ -40,8 +40,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kclient_quota.clients import KafkaError, KafkaException
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import ClusterError, ConfigError, QuotaThrottledError
-from kclient_quota.spark.kafka_reading import Throttles, failed, kafka_options
-from kclient_quota.spark.options import Options
+from kclient_quota.spark.kafka.options import Options
+from kclient_quota.spark.kafka.reading import Throttles, failed, kafka_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kclient_quota.spark.point_rows import Shape, brokers, is_placed, seconds_of, sender, times
-from kclient_quota.spark.schema import KNOWN_AS
+from kclient_quota.spark.decoding.point_rows import Shape, brokers, is_placed, seconds_of, sender, times
+from kclient_quota.spark.decoding.schema import KNOWN_AS
 
 _DELTA: Final = "delta"
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
-from kclient_quota.spark.report_tables import BINS, Heat
+from kclient_quota.spark.reporting.tables import BINS, Heat
 
 _NOW, _NEW, _LIMIT, _BARS = "#c2660a", "#0a7d4b", "#444444", "#4472a8"
 _NOTHING, _FREE = "#ffffff", "#e4ece6"

@@ -49,7 +49,7 @@ class Totals:
 
         Args:
             progress: such as one of `query.recentProgress`, as a dictionary.
-            source: under which name `kafka_source.observed` has it tell what brokers said.
+            source: under which name `kafka.source.observed` has it tell what brokers said.
         """
         self.rows += progress["numInputRows"]
         self.batches += 1

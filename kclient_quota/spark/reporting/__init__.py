@@ -1,0 +1,1 @@
+"""What the report shows, and how it is drawn."""

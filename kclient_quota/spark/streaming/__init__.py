@@ -1,0 +1,1 @@
+"""Jobs as streams: checkpoints, what is written where, what each batch says."""
