@@ -11,10 +11,11 @@ from kclient_telemetry.receiver.files import JsonLinesWriter
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.jobs.backtest import Verdict
 from kclient_quota.spark.report import render, write_report
-from kclient_quota.spark.reporting.tables import BINS, TIMES, TOP, Tables, collect
+from kclient_quota.spark.reporting.tables import BINS, TIMES, TOP, UTILISATION, Heat, Tables, collect
 from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
 
 pytest.importorskip("matplotlib")
+plots = pytest.importorskip("kclient_quota.spark.reporting.plots")
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "throttling_report.ipynb"
 CLIENTS = TOP + 4
 PUSHES = 12
@@ -79,7 +80,7 @@ def test_everything_is_counted_but_no_more_than_so_many_rows_come(spark, folder,
     for rows in (tables.utilisation, tables.sessions, tables.quotas):
         assert len(rows) == TOP
     assert 3 <= len(tables.outliers) <= TOP
-    assert tables.sessions[0]["longest, s"] == "2.3"
+    assert tables.sessions[0]["longest, s"] == "2.300"  # a millisecond is not nothing
     assert tables.sessions[0]["quota"] == "{client-id=<default>}"
 
 
@@ -90,6 +91,33 @@ def test_a_recommendation_is_better_than_what_is_in_force(tables):
     assert before[1] > after[1]
     assert before[2] == after[2] == CLIENTS
     assert before[3] > 10 * after[3]
+
+
+def drawn(monkeypatch, draw, *given):
+    """The axes of a picture."""
+    found = []
+    monkeypatch.setattr(plots, "_svg", lambda figure: found.extend(figure.axes) or "")
+    draw(*given)
+    return found
+
+
+def test_short_throttling_no_throttling_and_no_push_are_of_different_colours_beside_a_long_one(monkeypatch):
+    heat = Heat(["a"], BEGIN_MS, 60_000, [[None, 0.0, 0.001, 0.9, 12.0, 61.0]])
+    axes, scale = drawn(monkeypatch, plots.heat_map, heat)
+    free, throttled = axes.collections
+    colours = [tuple(each) for each in throttled.to_rgba(throttled.get_array()[0])]
+    assert list(free.get_array()[0].mask) == [True, False, True, True, True, True]
+    assert list(throttled.get_array()[0].mask) == [True, True, False, False, False, False]
+    assert len(set(colours[2:])) == 4
+    assert max(abs(a - b) for a, b in zip(colours[3], colours[4], strict=True)) > 0.2
+    assert scale.get_ylabel() == "longest throttle time, s"
+
+
+def test_utilisation_has_one_axis_in_both_pictures_and_says_what_is_beyond(monkeypatch):
+    (one,) = drawn(monkeypatch, plots.utilisation, [("a", 1641.8, 2267.0), ("b", 0.5, 3.9), ("c", 0.1, 0.9)])
+    (other,) = drawn(monkeypatch, plots.spread, [1] * BINS)
+    assert one.get_xlim() == other.get_xlim() == (0, UTILISATION)
+    assert [text.get_text().strip(" ▸") for text in one.texts] == ["1,641.8 to 2,267.0", "to 3.9"]
 
 
 class Reader(HTMLParser):

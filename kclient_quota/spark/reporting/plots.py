@@ -6,17 +6,19 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
-from kclient_quota.spark.reporting.tables import BINS, Heat
+from kclient_quota.spark.reporting.tables import BINS, UTILISATION, Heat
 
 _NOW, _NEW, _LIMIT, _BARS = "#c2660a", "#0a7d4b", "#444444", "#4472a8"
 _NOTHING, _FREE = "#ffffff", "#e4ece6"
 _WIDE: Final = 11.0
+_SHORTEST_S: Final = 0.1
+"""Shorter throttle times are all of one colour."""
 
 
 def heat_map(heat: Heat) -> str:
@@ -31,8 +33,11 @@ def heat_map(heat: Heat) -> str:
     free = [[1.0 if value == 0 else nan for value in row] for row in heat.seconds]
     axes.set_facecolor(_NOTHING)
     axes.pcolormesh(edges, lines, free, cmap=ListedColormap([_FREE]), edgecolors="none")
-    image = axes.pcolormesh(edges, lines, throttled, cmap="YlOrRd", vmin=0, edgecolors="none")
-    figure.colorbar(image, ax=axes, label="longest throttle time, s", pad=0.01, format=StrMethodFormatter("{x:,g}"))
+    longest = max(filter(None, (value for row in heat.seconds for value in row)), default=1.0)
+    scale = LogNorm(min(_SHORTEST_S, longest / 10), longest)  # one long one leaves the short ones their colours
+    image = axes.pcolormesh(edges, lines, throttled, cmap="YlOrRd", norm=scale, edgecolors="none")
+    told = "longest throttle time, s"
+    figure.colorbar(image, ax=axes, label=told, pad=0.01, extend="min", format=StrMethodFormatter("{x:,g}"))
     axes.xaxis_date(tz="UTC")
     locator = AutoDateLocator(tz=UTC, maxticks=9)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
@@ -54,11 +59,16 @@ def utilisation(rows: list[tuple[str, float, float]]) -> str:
     """For each client a line from the median to the highest utilisation."""
     figure, axes = _axes(len(rows), _WIDE / 2, "Nearest to their quota, or above")
     places = range(len(rows))
-    axes.hlines(places, [median for _, median, _ in rows], [most for *_, most in rows], color=_BARS, linewidth=3)
-    axes.plot([median for _, median, _ in rows], places, "o", color=_BARS, label="median window")
-    axes.plot([most for *_, most in rows], places, "|", color=_BARS, markersize=12, label="highest window")
+    medians, highest = ([min(row[at], UTILISATION) for row in rows] for at in (1, 2))
+    axes.hlines(places, medians, highest, color=_BARS, linewidth=3)
+    axes.plot(medians, places, "o", color=_BARS, label="median window", clip_on=False)
+    axes.plot(highest, places, "|", color=_BARS, markersize=12, label="highest window")
     axes.axvline(1, color=_LIMIT, linestyle="--", linewidth=1, label="quota")
-    axes.set_xlim(0, max(2.0, *(most * 1.05 for *_, most in rows)))
+    for at, (_, median, most) in enumerate(rows):
+        if most > UTILISATION:  # what the axis has no room for is written beside it
+            told = f"{median:,.1f} to {most:,.1f}" if median > UTILISATION else f"to {most:,.1f}"
+            axes.annotate(f" ▸ {told}", (UTILISATION, at), va="center", fontsize="small", annotation_clip=False)
+    axes.set_xlim(0, UTILISATION)
     axes.set_xlabel("bytes of all who share the quota, quota = 1")
     figure.legend(frameon=False, fontsize="small", loc="outside lower center", ncols=3)
     _name_rows(axes, [name for name, *_ in rows])
@@ -70,14 +80,14 @@ def spread(counts: list[int]) -> str:
     """How often which utilisation was."""
     figure = Figure(figsize=(_WIDE / 2, 3.2), layout="constrained")
     axes = figure.add_subplot()
-    width = 2 / BINS
+    width = UTILISATION / BINS
     colours = [_NOW if bar * width >= 1 else _BARS for bar in range(BINS)]
     axes.bar([(bar + 0.5) * width for bar in range(BINS)], counts, width=width * 0.9, color=colours)
     axes.axvline(1, color=_LIMIT, linestyle="--", linewidth=1)
     axes.set_title("How often which utilisation", loc="left", fontsize="medium")
     last = (BINS - 1) * width
     axes.set_xticks([0, 0.5, 1, 1.5, last + width / 2], ["0", "0.5", "1", "1.5", f"{last:g}\nand more"])
-    axes.set_xlim(0, 2)
+    axes.set_xlim(0, UTILISATION)
     axes.set_xlabel("bytes of all who share the quota, quota = 1")
     axes.set_ylabel("windows of clients")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -109,7 +119,7 @@ def quotas(rows: list[tuple[str, float, float | None, float | None]]) -> str:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:,.0f}"))
     axes.set_xlabel("bytes per second and broker, logarithmic")
-    figure.legend(frameon=False, fontsize="small", loc="outside upper center", ncols=3)
+    figure.legend(frameon=False, fontsize="small", loc="outside lower center", ncols=3)
     _name_rows(axes, [name for name, *_ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     return _svg(figure)

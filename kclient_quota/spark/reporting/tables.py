@@ -22,7 +22,10 @@ TIMES: Final = 72
 """How many columns the heat map has."""
 
 BINS: Final = 40
-"""How many bars the histogram of utilisation has; the last one is everything above twice the quota."""
+"""How many bars the histogram of utilisation has; the last one is everything above, too."""
+
+UTILISATION: Final = 2.0
+"""Where the axes of utilisation end, 1 being the quota."""
 
 _CLIENT: Final = ("user", "client_id", "role")
 
@@ -52,7 +55,7 @@ class Tables:
         facts: what is counted over everything, label to text.
         heat: of `usage`.
         utilisation: of `usage`, for the clients that come nearest to their quota: name, median, highest.
-        spread: of `usage`: how many windows of a client have a utilisation in each of `BINS` bars up to 2.
+        spread: of `usage`: how many windows of a client have a utilisation in each of `BINS` bars up to `UTILISATION`.
         sessions: of `throttled`, the deepest.
         outliers: of `outliers`: name, in how many places and windows, mean share, highest rate, containing quota.
         quotas: of `recommend`, for the busiest clients: name, demand, quota before, quota after (None: no limit).
@@ -141,7 +144,7 @@ def _facts(usage: "DataFrame") -> dict[str, str]:
         "time": _span(row["begin"], row["end"]) if row["begin"] else "nothing",
         "clients (user, client-id, role)": f"{clients['all']:,} on {row['brokers']:,} brokers",
         "throttled at some time": f"{clients['throttled']:,}",
-        "longest throttle time": f"{(row['longest'] or 0) / 1000:,.1f} s",
+        "longest throttle time": f"{(row['longest'] or 0) / 1000:,.3f} s",
         "above the quota": above,
     }
 
@@ -196,7 +199,7 @@ def _utilisation(usage: "DataFrame") -> tuple[list[tuple[str, float, float]], li
         F.percentile_approx("utilisation", 0.5).alias("median"), F.max("utilisation").alias("most")
     )
     rows = found.orderBy(F.col("most").desc(), *_CLIENT).limit(TOP).collect()
-    bars = F.least(F.floor(F.col("utilisation") / (2 / BINS)), F.lit(BINS - 1)).cast("int")
+    bars = F.least(F.floor(F.col("utilisation") / (UTILISATION / BINS)), F.lit(BINS - 1)).cast("int")
     counted = {row["bar"]: row["count"] for row in known.groupBy(bars.alias("bar")).count().collect()}
     spread = [counted.get(bar, 0) for bar in range(BINS)] if counted else []
     return [(client_name(row), row["median"], row["most"]) for row in rows], spread
@@ -208,7 +211,7 @@ def _session(row: dict[str, Any]) -> dict[str, Any]:
         "client": client_name(row),
         "since, UTC": f"{_utc(row['start_ms']):%Y-%m-%d %H:%M:%S}",
         "until, UTC": f"{_utc(row['end_ms']):%Y-%m-%d %H:%M:%S}",
-        "longest, s": f"{(row['depth_ms'] or 0) / 1000:,.1f}",
+        "longest, s": f"{(row['depth_ms'] or 0) / 1000:,.3f}",
         "quota": row["quota_level"] or "unknown",
         "group": row["group_id"] or "",
         "head-room, s": "" if headroom is None else f"{headroom / 1000:,.0f}",
