@@ -8,6 +8,9 @@ from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element
 from kclient_quota.wire.schema import Request, Response, Struct, struct_class
 
+_NUMBERS = 10
+"""So many numbers or names cost as much as a struct."""
+
 Turn = Callable[[], Awaitable[None]]
 
 
@@ -47,15 +50,22 @@ def _lists(cls: type[Struct]) -> tuple[tuple[str, range], ...]:
 
 
 @cache
+def _plain_lists(cls: type[Struct]) -> tuple[str, ...]:
+    """Names of the fields that hold lists of anything else."""
+    return tuple(spec.name for spec in cls.__fields__ if spec.is_array and not spec.is_struct)
+
+
+@cache
 def _has_lists(root: type[Struct], name: str) -> bool:
     """Whether the structs in the list of this name hold lists in turn."""
     spec = next(spec for spec in root.__fields__ if spec.name == name)
-    return bool(_lists(struct_class(root.__root__, spec.type)))
+    held = struct_class(root.__root__, spec.type)
+    return bool(_lists(held) or _plain_lists(held))
 
 
 def _size(struct: Struct) -> int:
     """How many structs are in it; no more are counted than it takes to call it long."""
-    total = 0
+    total = sum(len(getattr(struct, name) or ()) for name in _plain_lists(type(struct))) // _NUMBERS
     for name, _ in _lists(type(struct)):
         rows: Any = getattr(struct, name)
         if not rows:
@@ -75,8 +85,11 @@ async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
             continue
         chunks: list[bytes] = []
         pieces: list[bytes] = []
-        seen_to = 0
-        for row in rows:
+        seen_to, count = 0, len(rows)
+        # what is written is let go: to free all of it at once takes longer than a turn may
+        rows.reverse()
+        while rows:
+            row = rows.pop()
             size = 1
             if row.__class__ is not bytes:
                 size += _size(row)
@@ -89,4 +102,4 @@ async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
                 pieces.clear()
                 seen_to = 0
                 await turn()
-        setattr(struct, name, Encoded(len(rows), [*chunks, b"".join(pieces)]))
+        setattr(struct, name, Encoded(count, [*chunks, b"".join(pieces)]))

@@ -1,6 +1,6 @@
 """Answers that are long are made by and by, and what is kept of them is what would be made anew."""
 
-from itertools import count
+from itertools import count, pairwise
 from uuid import UUID
 
 import pytest
@@ -14,6 +14,7 @@ from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encod
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterClientQuotasRequest,
+    ConsumerGroupDescribeResponse,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
@@ -205,6 +206,41 @@ def test_long_requests_are_read_and_long_answers_written_by_and_by(name):
     assert written == [None]
     assert len(turns) >= 2
     assert encode(answer, version) == plain
+
+
+def test_what_is_written_of_a_long_answer_is_let_go():
+    topic = MetadataResponse.MetadataResponseTopic(name="t")
+    row = MetadataResponse.MetadataResponsePartition
+    rows = topic.partitions = [row(partition_index=number, leader_id=1) for number in INDEXES]
+    answer = MetadataResponse(topics=[topic])
+    plain, left = encode(answer, 12), []
+
+    async def turn():
+        left.append(len(rows))
+
+    written = []
+    Drive(long_messages.written(answer, 12, turn), written.append, written.append)
+    assert written == [None]
+    assert left[0] <= MANY - AT_ONCE + 1
+    assert max(before - after for before, after in pairwise([MANY, *left, len(rows)])) <= AT_ONCE
+    assert not rows
+    assert encode(answer, 12) == plain
+
+
+def test_very_many_names_are_as_long_as_structs():
+    member = ConsumerGroupDescribeResponse.Member
+    group = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g")
+    group.members = [member(member_id=str(number), subscribed_topic_names=NAMES * 4) for number in range(20)]
+    answer = ConsumerGroupDescribeResponse(groups=[group])
+    plain, turns, written = encode(answer, 1), [], []
+
+    async def turn():
+        turns.append(True)
+
+    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
+    assert written == [None]
+    assert len(turns) >= 20, "after each member"
+    assert encode(answer, 1) == plain
 
 
 @pytest.mark.parametrize("cut", [1, 100, 20_000])
