@@ -2,7 +2,8 @@
 
 Every client pushes every five minutes; `usage` by five minutes goes into files, `recommend` looks at them. Told are,
 for each number of hours, times, what was shuffled and written, and memory: what does not grow with the hours is
-bounded. Half of the clients share one user's quota, so that skew is part of it. The JVM is driver and executor in one.
+bounded. Half of the clients share one user's quota: were that skew, one task would read half of what is shuffled. The
+JVM is driver and executor in one.
 """
 
 import resource
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
-from benchmarks.spark_processes import cost, jvm_of, shuffled
+from benchmarks.spark_processes import Reads, cost, jvm_of, shuffled
 from kclient_quota.spark.decoding.point_rows import seconds_of
 from kclient_quota.spark.jobs.recommend import Policy, recommend
 from kclient_quota.spark.jobs.usage import usage
@@ -40,6 +41,7 @@ _COLUMNS: Final = (
         "recommend",
         "CPU",
         "shuffled",
+        "busiest task reads",
         "files",
     ),
     *("heap after GC", "JVM", "Python workers", "driver's Python"),
@@ -134,7 +136,7 @@ def main() -> None:
     clients = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     settings = {"spark.log.level": "ERROR", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "200"}
     spark = session("fleet", "local[2]", settings)
-    jvm = jvm_of(spark)
+    jvm, reads = jvm_of(spark), Reads(spark)
     print(f"{clients:,} clients, a push every {INTERVAL_S} s, half of them on one quota; local[2]")
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
@@ -150,6 +152,7 @@ def main() -> None:
                 f"| {found.quotas} | {found.usage_s:,.0f} s | {found.recommend_s:,.0f} s "
                 f"| {now.seconds - before:,.0f} s "
                 f"| {(shuffled(spark).bytes - moved) / _MEBI:,.0f} MiB "
+                f"| {' times the mean of '.join(f'{each:.3g}' for each in reads.most())} "
                 f"| {found.files}, {found.file_bytes / _MEBI:,.0f} MiB "
                 f"| {' | '.join(f'{size / _MEBI:,.0f} MiB' for size in sizes)} |",
                 flush=True,

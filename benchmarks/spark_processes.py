@@ -55,6 +55,47 @@ def shuffled(spark: "SparkSession") -> Shuffled:
     return Shuffled(sum(one.totalShuffleWrite() for one in each), sum(one.totalTasks() > 0 for one in each))
 
 
+class Reads:
+    """How evenly the tasks of a session share what has been shuffled: with skew one of them reads most of it.
+
+    Args:
+        spark: the session; what it did before is left out.
+        least_bytes: of a stage that counts: what is smaller is over at once.
+    """
+
+    def __init__(self, spark: "SparkSession", least_bytes: int = 1024 * 1024) -> None:
+        self._context: Any = spark.sparkContext
+        self._least_bytes = least_bytes
+        self._seen: set[int] = set()
+        self.most()
+
+    def most(self) -> tuple[float, int]:
+        """Records that the busiest task of a stage read, as a multiple of the mean of its stage; tasks of that stage.
+
+        Only what has ended since it was last asked counts.
+        """
+        gateway = self._context._gateway  # noqa: SLF001 # as above
+        whole = gateway.new_array(gateway.jvm.double, 1)
+        whole[0] = 1.0
+        found = self._context._jsc.sc().statusStore().stageList(None, False, True, whole, None)  # noqa: SLF001 # as above
+        stages = [found.apply(index) for index in range(found.size())]
+        new = [stage for stage in stages if stage.stageId() not in self._seen and stage.numCompleteTasks()]
+        self._seen |= {stage.stageId() for stage in new}
+        return max(
+            (
+                (
+                    stage.taskMetricsDistributions().get().shuffleReadMetrics().readRecords().apply(0)
+                    * stage.numCompleteTasks()
+                    / stage.shuffleReadRecords(),
+                    stage.numCompleteTasks(),
+                )
+                for stage in new
+                if stage.shuffleReadBytes() >= self._least_bytes
+            ),
+            default=(1.0, 1),
+        )
+
+
 def cost(jvm: int) -> Cost:
     """Of the JVM and of everything that it has started."""
     stats = {int(path.name): _stat(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
