@@ -244,5 +244,5 @@ def _of_entities() -> Iterator[Named]:
         for number in range(_ENTITIES)
     ]
     yield "AlterClientQuotas of 10,000", lambda _: m.AlterClientQuotasRequest(entries=entries)
-    component = m.DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2)
+    component = m.DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
     yield "DescribeClientQuotas of 10,000", lambda _: m.DescribeClientQuotasRequest(components=[component])

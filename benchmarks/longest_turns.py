@@ -21,6 +21,11 @@ from kclient_quota.wire.schema import Request
 PARTITIONS = 100_000
 _TIMEOUT_MS = 300_000
 _BOUND_MS = 50
+_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 class Turns:
@@ -51,7 +56,7 @@ def main() -> None:
     given = parser.parse_args()
     turns = Turns()
     gc.disable()
-    with EmbeddedBroker(properties={"group.initial.rebalance.delay.ms": "0"}) as cluster:
+    with EmbeddedBroker(properties=_PROPERTIES) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         settings = ConnectionSettings(host, int(port), client_id="long")
         with Connection(settings, SYSTEM_CLOCK) as connection:
