@@ -3,7 +3,7 @@
 The application offers messages as fast as the queue takes them, or at a pace of its own. librdkafka makes a request of
 each grant (one partition a request, after `linger.ms`, five on their way at most), a broker's managers record it and
 mute the connection, and the answer reaches the pace half a round trip later. librdkafka's statistics tell once a second
-what went over the wire.
+what it has sent, of which what lingers is no part yet.
 """
 
 from collections import Counter, defaultdict, deque
@@ -256,7 +256,6 @@ class SendingWorld:
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""
         size = self._batchings[grant.lane].request_bytes(len(grant.messages))
-        self._wire += size
         self._push(now_ms + self._linger_ms, self._ship, (grant, size))
 
     def _ship(self, request: tuple[Grant, int] | None, now_ms: int) -> None:
@@ -265,6 +264,7 @@ class SendingWorld:
             self._unsent.append(request)
         while self._unsent and self._in_flight < MOST_IN_FLIGHT:
             self._in_flight += 1
+            self._wire += self._unsent[0][1]
             self._flying.append(self._unsent.popleft())
             self._arrived_ms = max(self._travel(now_ms), self._arrived_ms)
             self._push(self._arrived_ms, self._arrive, None)

@@ -27,8 +27,6 @@ TURN_MS: Final = 5
 """When to look again while it is somebody else's turn."""
 FIRST_MS: Final = 250
 """So much of the quota may come before the sender has looked for the first time."""
-MOSTLY_SENT: Final = 4
-"""So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
 ENOUGH_BYTES: Final = 32_000_000
 """After so many bytes that nobody has throttled, a client that knows of no quota is let go: one that applies all the
 same is above 2.5 MB/s, and what librdkafka's own queue holds is through in seconds."""
@@ -286,15 +284,8 @@ class ProducerCore:
         broker = self.brokers.known(number)
         if broker is None:
             return
-        pace = broker.queue.pace
-        broker.wire_bytes += nbytes
-        # What librdkafka has not sent yet must not pass for what compresses well; what compresses badly shows at once.
-        is_known = pace.granted - broker.looked_at >= MOSTLY_SENT * pace.outstanding
-        if is_known or (not self._passed_by and pace.is_dear(broker.wire_bytes)):
-            pace.on_wire(broker.wire_bytes, now_ms, learns=not self._passed_by)
-            self._passed_by = False
-            broker.wire_bytes = 0
-            broker.looked_at = pace.granted
+        broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by)
+        self._passed_by = False
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""

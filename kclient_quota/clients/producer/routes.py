@@ -94,16 +94,12 @@ class Broker:
         queue: messages that wait for the quota.
         before: messages that wait for room in the queue, by lane and tenant.
         wait_ms: after how long the next of them may go.
-        wire_bytes: sent to it since its pace was told last.
-        looked_at: raw bytes that had been granted then.
     """
 
     number: int
     queue: SendQueue
     before: dict[tuple[str, Hashable], deque[Waiting]]
     wait_ms: float = inf
-    wire_bytes: int = 0
-    looked_at: int = 0
 
     def waiting(self) -> Iterator[Waiting]:
         """Messages that wait for room in its queue."""

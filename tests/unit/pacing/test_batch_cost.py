@@ -35,3 +35,32 @@ def test_what_does_not_compress_is_reckoned_as_if_it_were_not_compressed():
         cost.observe(10, 10_000, 3_000)
     assert cost.compresses
     assert not BatchCost().compresses
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_framing_of_what_does_not_compress_is_known_although_compression_is_set(compressed):
+    cost = BatchCost(compressed=compressed)
+    found = []
+    for number in range(60):
+        messages, late = (47, 55, 40, 58)[number % 4], (-2, 1, 3, -2)[number % 4]
+        cost.observe(10, 1_000 * messages, 1_500 + 1_000 * (messages + late), 1_000)  # what is on its way is told later
+        found.append(cost.overhead)
+    assert not cost.compresses
+    assert found == pytest.approx([150] * 60)
+
+
+def test_what_small_batches_of_small_messages_take_is_learnt_although_framing_outweighs_what_is_saved():
+    cost = BatchCost(compressed=True)
+    for number in range(60):
+        raw = (300, 500, 400, 600)[number % 4]
+        cost.observe(1, raw, 220 + raw // 2, 30)
+    assert cost.compresses
+    assert cost.overhead == pytest.approx(220, rel=0.1)
+
+
+def test_what_was_seen_before_counts_for_less_after_an_observation_of_several():
+    once, often = BatchCost(compressed=True), BatchCost(compressed=True)
+    for cost, worth in ((once, 1), (often, 8)):
+        for part in (0.5, 0.25):
+            cost.observe(10, 100_000, 1_500 + int(100_000 * part), 1_000, worth=worth)
+    assert often.part < once.part

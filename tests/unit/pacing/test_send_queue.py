@@ -383,3 +383,41 @@ def test_what_cannot_be_delivered_for_minutes_holds_up_nothing_else():
                 flying.append((now_ms + (600 if now_ms >= 10_000 else 5), grant.raw_bytes))
     assert is_lost
     assert delivered > 0.6 * QUOTA * 40
+
+
+def told(pace, wire_part, now_ms, *, late=0):
+    """Ten batches of 1,000 messages' bytes leave, statistics tell of all but `late` of them; bytes that one takes."""
+    for _ in range(10):
+        pace.on_granted(10_000, now_ms, messages=10)
+    pace.on_delivered(pace.outstanding - late * 10_000, now_ms)
+    pace.on_wire(round((10 - late) * (150 + 10_000 * wire_part)), now_ms)
+    return pace.wire_of(10_000)
+
+
+def test_statistics_that_come_while_a_batch_is_on_its_way_wait_for_those_that_tell_exactly():
+    pace = queue_of(compressed=True).pace
+    exact = told(pace, 0.5, T0)
+    for second in range(1, 8):
+        assert told(pace, 0.5, T0 + second * 1_000, late=1) == exact
+        pace.on_wire(round(150 + 10_000 * 0.5), T0 + second * 1_000 + 500)
+    assert told(pace, 0.5, T0 + 9_000) == pytest.approx(exact, rel=0.01)
+
+
+def test_where_something_is_always_on_its_way_it_is_learnt_all_the_same():
+    pace = queue_of(compressed=True).pace
+    told(pace, 0.5, T0)
+    found = [told(pace, 0.25, T0 + second * 1_000, late=1) for second in range(1, 40)]
+    assert found[-1] < 0.6 * found[0]
+
+
+def test_a_batch_that_was_counted_on_one_side_only_is_not_taken_for_worse_data_afterwards():
+    """Eight statistics in a row find something on its way; the ninth has its bytes, and batches of another size."""
+    pace = queue_of(compressed=True).pace
+    for second in range(9):
+        told(pace, 0.5, T0 + second * 1_000, late=int(second > 0))
+    before = pace._cost.overhead
+    for _ in range(10):
+        pace.on_granted(8_000, T0 + 10_000, messages=8)
+    pace.on_delivered(pace.outstanding, T0 + 10_000)
+    pace.on_wire(10 * (150 + 4_000) + 8 * (150 + 5_000), T0 + 10_000)  # a batch of each second was not told of
+    assert pace._cost.overhead == pytest.approx(before, rel=0.1)

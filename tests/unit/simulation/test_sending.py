@@ -88,6 +88,15 @@ def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec
     assert sent.wire_bytes / QUOTA / sent.seconds >= 0.995 * (1 - lump_s / 11) - 0.002
 
 
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_who_compresses_what_does_not_compress_waits_no_longer_for_that(codec, partitions):
+    """Names of topic and client.id as long as they usually are; statistics come while batches are on their way."""
+    packed, plain = (play(("noise", each, partitions, QUOTA), names_bytes=66) for each in (codec, "none"))
+    assert packed.p99_ms <= 1.15 * plain.p99_ms
+    assert packed.ours >= 0.99 * plain.ours
+
+
 @pytest.mark.parametrize("partitions", [1, 3, 12, 100])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_messages_that_do_not_compress_wait_for_three_tenths_of_a_second_at_most(codec, partitions):
