@@ -7,6 +7,8 @@ time inside `produce()`, throttles, and what part of the quota is recorded, and 
 all batches of n that arrive for a partition within the delay allowed: 0.995 of the quota, less the price of lumps,
 divided by what librdkafka's own batches of n take, the names of topic and client that every request carries included.
 
+`--ages` prints, in place of that, how many bytes a message takes in batches of all that arrives within so long.
+
 `--real` measures two dozen of them on Apache Kafka instead, beside the peers, and keeps every figure in
 `benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.
 """
@@ -22,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks import report, worth_cells
 from benchmarks.scenes import OURS
-from kclient_quota.simulation.batching import NAMES_BYTES, Batching, ideal
+from kclient_quota.simulation.batching import NAMES_BYTES, Batching, aged, ideal
 from kclient_quota.simulation.sending import Cell, SendingWorld
 
 DATA: Final = ("readings", "orders", "noise", "documents")
@@ -38,6 +40,16 @@ PATIENT: Final = (
     (("orders", "zstd", 12, 51_200.0), 60_000),
 )
 """Cells that are worth more with a longer delay, and that delay."""
+AGES_MS: Final = (300, 1_200, 3_000, 10_000, 60_000)
+AGED: Final = (
+    ("orders", "zstd", 12),
+    ("orders", "zstd", 100),
+    ("readings", "zstd", 12),
+    ("readings", "zstd", 100),
+    ("noise", "none", 12),
+    ("noise", "none", 100),
+)
+"""Data, compression and partitions whose batches of every age are shown."""
 
 
 class Row(NamedTuple):
@@ -115,6 +127,20 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def ages(quota: float, names_bytes: int) -> str:
+    """A table for the documentation: bytes a message and messages a second, by how long a batch is filled."""
+    heads = [f"{age_ms / 1000:g} s" for age_ms in AGES_MS]
+    lines = [f"| data, compression, partitions | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for data, compression, partitions in AGED:
+        batching = Batching(data, compression, names_bytes)
+        found = [aged(batching, quota, partitions, age_ms) for age_ms in AGES_MS]
+        cells = [
+            f"{batching.request_bytes(each.batch) / each.batch:,.1f}, {each.messages_per_s:,.0f}" for each in found
+        ]
+        lines.append(f"| {data}, {compression}, {partitions} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _where(partitions: int) -> str:
     return f"{partitions} keyed" if partitions else "no keys"
 
@@ -170,10 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose line contains this")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, too")
+    parser.add_argument("--ages", action="store_true", help="bytes a message by how old batches are, at 51,200 B/s")
     parser.add_argument("--real", action="store_true", help="on Apache Kafka, beside the peers")
     parser.add_argument("--client", action="append", choices=worth_cells.CLIENTS, help="only these; repeatable")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where --real keeps its figures")
     options = parser.parse_args(arguments)
+    if options.ages:
+        print(ages(QUOTAS[0], options.names))
+        return
     wanted = worth_cells.covering(cells()) if options.real else cells()
     wanted = [each for each in wanted if options.only in " ".join(map(str, each))]
     if options.real:

@@ -1,5 +1,6 @@
 """What librdkafka makes of messages that leave together, and the most that a quota can be worth."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
@@ -80,14 +81,22 @@ def ideal(batching: Batching, quota: float, partitions: int, max_delay_ms: int) 
         partitions: to which messages go in turn; 1 for messages without keys, which may go anywhere.
         max_delay_ms: how long a message may wait for a full batch.
     """
-    best = Ideal(0.0, 1)
+    return max(_arriving(batching, quota, partitions, max_delay_ms), key=lambda each: each.messages_per_s)
+
+
+def aged(batching: Batching, quota: float, partitions: int, age_ms: int) -> Ideal:
+    """What a quota is worth in batches of all that arrives for a partition within so long; arguments as of `ideal`."""
+    return max(_arriving(batching, quota, partitions, age_ms), key=lambda each: each.batch)
+
+
+def _arriving(batching: Batching, quota: float, partitions: int, age_ms: int) -> Iterator[Ideal]:
+    """Batches that arrive for a partition within so long, in lumps of a second at most."""
     messages = 1
     while True:
         nbytes = batching.request_bytes(messages)
         lump_s = nbytes / quota
         rate = quota * SAFETY * (1 - lump_s / SAMPLES) * messages / nbytes
-        if messages > 1 and (messages * partitions > rate * max_delay_ms / 1000 or lump_s > 1):
-            return best
-        if rate > best.messages_per_s:
-            best = Ideal(rate, messages)
+        if messages > 1 and (messages * partitions > rate * age_ms / 1000 or lump_s > 1):
+            return
+        yield Ideal(rate, messages)
         messages = max(messages + 1, messages * 51 // 50)

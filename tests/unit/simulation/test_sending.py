@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.quota_worth import play
 from kclient_quota.pacing.lanes import Lane
-from kclient_quota.simulation.batching import Batching, ideal
+from kclient_quota.simulation.batching import Batching, aged, ideal
 from kclient_quota.simulation.model import Network
 from kclient_quota.simulation.sending import Cell, SendingWorld, Source, quantile
 
@@ -135,6 +135,15 @@ def test_ideal_is_bounded_by_what_arrives_for_a_partition():
 
 def at(messages_per_s):
     return lambda _: messages_per_s
+
+
+def test_older_batches_take_fewer_bytes_a_message_and_send_fewer_for_their_lumps():
+    batching, ages_ms = Batching("orders", "zstd"), (300, 1_200, 3_000, 60_000)
+    found = [aged(batching, QUOTA, 12, age_ms) for age_ms in ages_ms]
+    sizes = [batching.request_bytes(each.batch) / each.batch for each in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert found[0].messages_per_s < found[2].messages_per_s > found[3].messages_per_s
+    assert found[2].messages_per_s <= ideal(batching, QUOTA, 12, 3_000).messages_per_s
 
 
 @pytest.mark.parametrize("partitions", [1, 12])
