@@ -20,7 +20,6 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -66,7 +65,7 @@ class ClusterStorage:
         except OSError as error:
             raise ConfigError(f"data_dir {directory}: {error}; name a directory that can be written") from error
         try:
-            self._write_back, self._removals = WriteBack(), WriteBack(inf)
+            self._write_back, self._removals = WriteBack(), WriteBack()
             self._commit = GroupCommit(self._write_back.later) if self._fsync.is_always else None
             self._journal = _journal(directory / "metadata.jsonl", disk, self._commit, self._write_back.later)
         except OSError as error:
@@ -79,6 +78,7 @@ class ClusterStorage:
             directory / "logs", self._journal, disk, self._commit, self._write_back.later, self._removals.later
         )
         self._disk = disk
+        self._is_syncing = False
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
         self._shares: ShareService
@@ -290,9 +290,19 @@ class ClusterStorage:
             scheduler.call_at(scheduler.now_ms() + self._fsync.every_ms, lambda: self._sync_now(scheduler))
 
     def _sync_now(self, scheduler: FromThread) -> None:
-        if not self._write_back.is_busy:
-            self._write_back.later(partial(_sync, [*self._files.dirty(), self._journal.file]))
+        if not self._is_syncing:
+            self._is_syncing = True
+            self._write_back.later(partial(self._sync, list(self._files.dirty()), self._journal.file))
         self._sync_every(scheduler)
+
+    def _sync(self, files: list[AppendedFile], journal: AppendedFile) -> None:
+        """One that cannot be synced keeps no other from it; the journal's file is only let go of behind this."""
+        for sync in (*(file.sync_by_name for file in files), journal.sync):
+            try:
+                sync()
+            except OSError as error:
+                _LOG.error("data could not be synced: %s", error)
+        self._is_syncing = False
 
     def wait(self) -> None:
         """Until the disk has done what it was asked to do."""
@@ -344,15 +354,6 @@ def _parts(value: dict[str, Any]) -> list[tuple[list[int], int, int]]:
     if "kinds" in value:
         return [(*value["kinds"][number], 0) for number in value["partitions"]]
     return [(part["replicas"], part["leader_epoch"], part.get("start_offset", 0)) for part in value["partitions"]]
-
-
-def _sync(files: list[AppendedFile]) -> None:
-    """One that cannot be synced keeps no other from it."""
-    for file in files:
-        try:
-            file.sync()
-        except OSError as error:
-            _LOG.error("data could not be synced: %s", error)
 
 
 def _make(directory: Path, disk: Disk | None) -> None:

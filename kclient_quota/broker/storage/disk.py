@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -40,6 +41,14 @@ class Disk:
     def sync(self, fd: int) -> None:
         """Wait until a file is on the disk itself."""
         os.fsync(fd)
+
+    def sync_named(self, path: Path) -> None:
+        """Wait until a file that nobody need hold open is on the disk itself."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            self.sync(fd)
+        finally:
+            os.close(fd)
 
     def sync_directory(self, path: Path) -> None:
         """Wait until the names in a directory are on the disk itself."""
@@ -100,6 +109,7 @@ class AppendedFile:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
+        self._path = path
         self._fd = disk.open_append(path)
         self.size = disk.size(self._fd)
         self.is_dirty = False
@@ -176,12 +186,23 @@ class AppendedFile:
 
     def sync(self) -> None:
         """Wait until everything is on the disk itself."""
+        self._sync(lambda: self._disk.sync(self._fd))
+
+    def sync_by_name(self) -> None:
+        """The same where it may be let go of, or be deleted, before or meanwhile."""
+        self._sync(self._sync_if_there)
+
+    def _sync_if_there(self) -> None:
+        with suppress(FileNotFoundError):
+            self._disk.sync_named(self._path)
+
+    def _sync(self, wait: Callable[[], None]) -> None:
         if not self.is_dirty:
             return
         # what is appended meanwhile makes it so again
         self.is_dirty = False
         try:
-            self._disk.sync(self._fd)
+            wait()
         except OSError:
             self.is_dirty = True
             raise

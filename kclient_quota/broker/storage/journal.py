@@ -305,8 +305,8 @@ class Journal:
                 rewriting.file.is_kept = self._commit is not None
                 self._later(rewriting.sync)
             if rewriting.is_synced and self._commit is None:
-                # little of it is not on the disk yet
-                rewriting.file.sync()
+                # what has been added meanwhile; nobody waits for it
+                self._later(rewriting.file.sync)
                 self._take_place(rewriting.file)
         except OSError as error:
             self._give_up(rewriting)

@@ -241,7 +241,9 @@ class LogFiles:
     def _open(self, base_offset: int, *, is_new: bool) -> None:
         former, self._file = self._file, None
         if former is not None and former not in self._written and former not in self._syncing:
-            self._later(former.close)
+            # many may wait for a slow disk: they wait by name, as a process has no descriptors for all of them
+            former.discard()
+            self._later(former.sync_by_name)
         base = base_offset if is_new else self._bases[-1]
         if self._syncs:
             self._names.update(dict.fromkeys([self._directory, *missing_above(self._directory)]))

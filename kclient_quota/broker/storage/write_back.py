@@ -1,13 +1,8 @@
 """What waits for the disk itself does so in a thread of its own, so that nobody who asks the broker waits with it."""
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final
-
-MOST_WAITING: Final = 64
-"""Each may hold a file open, and a disk is no faster for a longer queue."""
+from concurrent.futures import Future, ThreadPoolExecutor
 
 _LOG = logging.getLogger(__name__)
 
@@ -15,14 +10,12 @@ _LOG = logging.getLogger(__name__)
 class WriteBack:
     """Does one thing after the other, in the order in which they were given; its thread begins with the first.
 
-    Args:
-        most: more than these are waited for.
+    However many there are, who gives one does not wait: what is given should hold little, and no file open.
     """
 
-    def __init__(self, most: float = MOST_WAITING) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "kclient-quota-disk")
-        self._given: deque[Future[None]] = deque()
+        self._newest: Future[None] | None = None
         self._is_closed = False
 
     def later(self, work: Callable[[], None]) -> None:
@@ -30,19 +23,12 @@ class WriteBack:
         if self._is_closed:
             _done(work)
             return
-        while self._given and (self._given[0].done() or len(self._given) >= self._most):
-            wait([self._given.popleft()])
-        self._given.append(self._thread.submit(_done, work))
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is still to be done."""
-        return bool(self._given) and not self._given[-1].done()
+        self._newest = self._thread.submit(_done, work)
 
     def wait(self) -> None:
         """Until everything is done."""
-        if self._given:
-            self._given[-1].result()
+        if self._newest is not None:
+            self._newest.result()
 
     def close(self) -> None:
         """Do what is left."""

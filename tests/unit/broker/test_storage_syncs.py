@@ -10,6 +10,7 @@ from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, share_of
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.fsync import Fsync
+from kclient_quota.broker.storage.journal import MIN_STALE_LINES
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.error_codes import ErrorCode
 from tests.unit.broker.handler_node import ManualScheduler
@@ -225,6 +226,73 @@ def test_nobody_waits_for_the_disk_while_logs_roll_and_topics_go(tmp_path, fsync
     again = Life(tmp_path, segment_bytes=200)
     assert (again.bytes(), list(again.cluster.topics)) == (before, ["t"])
     again.storage.close()
+
+
+class Stuck(Disk):
+    """Waits for the test before anything is on the disk itself; counts open files, and notes what has been synced."""
+
+    def __init__(self):
+        self.goes, self.opened, self.synced = threading.Event(), 0, []
+        self.goes.set()
+
+    def open_append(self, path):
+        self.opened += 1
+        return super().open_append(path)
+
+    def close(self, fd):
+        self.opened -= 1
+        super().close(fd)
+
+    def sync(self, fd):
+        # more than any test may take; a loop that waits for it fails what is asserted behind it
+        self.goes.wait(3)
+        self.synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        super().sync(fd)
+
+
+@pytest.mark.parametrize("fsync", ["close", "1"])
+def test_hundreds_of_full_segments_wait_for_a_slow_disk_while_others_go_on(tmp_path, fsync):
+    disk, scheduler = Stuck(), ManualScheduler()
+    life = Life(tmp_path, disk=disk, segment_bytes=1, fsync=Fsync.of(fsync))
+    life.storage.begin_syncs(life.cluster, scheduler)
+    life.create()
+    life.create("u")
+    life.storage.wait()
+    disk.goes.clear()
+    before = len(disk.synced)
+    for number in range(200):
+        life.append(b"%d" % number)
+        if number < 100:
+            life.append(b"%d" % number, topic="u")
+        scheduler.pass_ms(1)
+    life.cluster.delete_topic("u")
+    life.cluster.save()
+    assert len(disk.synced) == before, "nothing has been waited for"
+    assert disk.opened < 10, "what waits holds no file open"
+    disk.goes.set()
+    life.storage.wait()
+    kept = set(tmp_path.glob("logs/*/0/*.log"))
+    assert len(kept) == 200
+    assert len(kept - set(disk.synced)) <= 1, "all but what is written to"
+    life.storage.close()
+    assert kept <= set(disk.synced)
+
+
+@pytest.mark.parametrize("fsync", ["close", "1"])
+def test_nobody_waits_for_the_disk_while_the_journal_is_rewritten(tmp_path, fsync):
+    disk, scheduler = Threads(), ManualScheduler()
+    life = Life(tmp_path, disk=disk, fsync=Fsync.of(fsync))
+    life.storage.begin_syncs(life.cluster, scheduler)
+    life.create()
+    journal = (tmp_path / "metadata.jsonl").stat().st_ino
+    for number in range(2 * MIN_STALE_LINES):
+        life.groups.commit("g", "t", 0, CommittedOffset(number, metadata="m" * 1_000))
+        life.cluster.save()
+        if number % 100 == 0:
+            life.storage.wait()
+    assert (tmp_path / "metadata.jsonl").stat().st_ino != journal
+    assert threading.get_ident() not in disk.waited
+    life.storage.close()
 
 
 class SlowToRemove(Watched):
