@@ -15,6 +15,7 @@ from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterClientQuotasRequest,
     ConsumerGroupDescribeResponse,
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
@@ -23,6 +24,7 @@ from kclient_quota.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeTopicPartitionsRequest,
     FetchRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
@@ -145,7 +147,26 @@ LONG["AlterClientQuotas"] = AlterClientQuotasRequest(
         for name in NAMES
     ]
 )
+LONG["CreateAcls"] = CreateAclsRequest(
+    creations=[
+        CreateAclsRequest.AclCreation(
+            resource_type=2,
+            resource_name=name,
+            resource_pattern_type=3,
+            principal="User:u",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for name in NAMES
+    ]
+)
+LONG["DescribeTopicPartitions"] = DescribeTopicPartitionsRequest(
+    topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in NAMES]
+)
 VERSIONS = {
+    "CreateAcls": 3,
+    "DescribeTopicPartitions": 0,
     "AlterClientQuotas": 1,
     "DescribeGroups": 5,
     "DeleteGroups": 2,
@@ -307,6 +328,11 @@ def many_positions(node):
     committed(node, "g", "big", MANY)
 
 
+def many_topics(node):
+    for name in NAMES:
+        node.cluster.create_topic(name, 1)
+
+
 def many_keys(node):
     for number in range(100):
         node.cluster.create_topic(f"c{number}", 1)
@@ -317,6 +343,7 @@ ABOUT_ALL = {
     "ListGroups": (many_groups, ListGroupsRequest(), 5, MANY),
     "DescribeClientQuotas": (many_quotas, DescribeClientQuotasRequest(components=[]), 1, MANY),
     "OffsetFetch": (many_positions, OffsetFetchRequest(groups=[ALL_OF_A_GROUP]), 9, MANY),
+    "DescribeTopicPartitions": (many_topics, DescribeTopicPartitionsRequest(topics=[]), 0, 2_000),
     "DescribeConfigs": (
         many_keys,
         DescribeConfigsRequest(resources=[resource(2, f"c{number}") for number in range(100)]),

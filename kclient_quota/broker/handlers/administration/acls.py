@@ -9,6 +9,7 @@ Versions: 1 prefixed names (KIP-290); 2 flexible; 3 resources of delegation toke
 Gaps: none known.
 """
 
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -104,17 +105,17 @@ def _unknown(given: _Filter) -> str:
 @handler(CreateAclsRequest, min_version=1, max_version=3)
 async def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add each entry on its own."""
-    cluster = context.cluster
-    results = []
-    for wanted in request.creations:
-        error: ErrorCode = ErrorCode.SECURITY_DISABLED
-        message = _DISABLED
-        if cluster.authorizer.is_enabled:
-            error, message = _creation_problem(wanted)
-        if not error:
-            _set(cluster, _acl(wanted), is_there=True)
-        results.append(CreateAclsResponse.AclCreationResult(error_code=error, error_message=message or None))
-    return CreateAclsResponse(results=results)
+    return CreateAclsResponse(results=await context.in_turns(request.creations, partial(_create, context.cluster)))
+
+
+def _create(cluster: ClusterState, wanted: CreateAclsRequest.AclCreation) -> CreateAclsResponse.AclCreationResult:
+    error: ErrorCode = ErrorCode.SECURITY_DISABLED
+    message = _DISABLED
+    if cluster.authorizer.is_enabled:
+        error, message = _creation_problem(wanted)
+    if not error:
+        _set(cluster, _acl(wanted), is_there=True)
+    return CreateAclsResponse.AclCreationResult(error_code=error, error_message=message or None)
 
 
 def _acl(wanted: CreateAclsRequest.AclCreation) -> Acl:

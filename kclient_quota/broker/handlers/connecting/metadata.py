@@ -13,7 +13,10 @@ DescribeCluster 1 kind of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
 Gaps: no racks.
 """
 
+from collections.abc import Iterator
 from functools import partial
+from heapq import merge
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +25,7 @@ from kclient_quota.broker.cluster_state import NO_LEADER, ClusterState, Partitio
 from kclient_quota.broker.configs.topic_names import is_valid_topic_name
 from kclient_quota.broker.internal_topics import INTERNAL_TOPICS, internal_topic
 from kclient_quota.broker.request.authorization import operations
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.codec import encode_element
 from kclient_quota.wire.error_codes import ErrorCode
@@ -95,14 +98,12 @@ async def describe_topic_partitions(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name, a page of so many partitions at a time; the cursor says where the next page begins."""
-    topics = context.cluster.topics
-    names = sorted({wanted.name for wanted in request.topics} or {name for name in topics if _may_see(context, name)})
     cursor = request.cursor
-    if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), _MOST_PARTITIONS)
     found: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
+    for name in await _names(context, request):
+        if not request.topics and name not in context.cluster.topics:
+            continue  # others have had their turn
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left <= 0:
             following = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=first)
@@ -113,7 +114,21 @@ async def describe_topic_partitions(
         if rest is not None:
             following = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=rest)
             return DescribeTopicPartitionsResponse(topics=found, next_cursor=following)
+        await context.turn_after(max(1, len(page.partitions)))
     return DescribeTopicPartitionsResponse(topics=found, next_cursor=None)
+
+
+async def _names(context: Context, request: DescribeTopicPartitionsRequest) -> Iterator[str]:
+    """What is asked for from the cursor on, each once, in order; sorted in parts, as it may be very many."""
+    begin = "" if request.cursor is None else request.cursor.topic_name
+    asked = [wanted.name for wanted in request.topics] or list(context.cluster.topics)
+    parts = []
+    for start in range(0, len(asked), AT_ONCE):
+        part = asked[start : start + AT_ONCE]
+        await context.turn_after(len(part))
+        names = (name for name in part if name >= begin)
+        parts.append(sorted(name for name in names if request.topics or _may_see(context, name)))
+    return (name for name, _ in groupby(merge(*parts)))
 
 
 def _page(
