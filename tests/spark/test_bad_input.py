@@ -1,6 +1,7 @@
 """What is wrong with a pipeline's input is one clear error each, wherever in Spark it comes up."""
 
 import os
+import time
 
 import pytest
 from confluent_kafka import KafkaError
@@ -9,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
-from kclient_quota.spark.kafka.reading import Brokers
+from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
 from kclient_quota.spark.streaming.checkpoint import MARK
@@ -74,7 +75,7 @@ def test_a_missing_quota_file(spark, plan):
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_an_unreachable_broker(spark, plan, tmp_path, is_stream):
-    plan["client"]["bootstrap.servers"] = "127.0.0.1:1"
+    plan["client"] |= {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1_000}
     checkpoint = str(tmp_path / "checkpoint") if is_stream else None
     assert "telemetry at 127.0.0.1:1: " in failure(spark, ClusterError, **plan, checkpoint=checkpoint)
 
@@ -102,6 +103,17 @@ def test_no_permission_to_write_on_apache_kafka(apache_kafka):
     conf = {**ALICE, "bootstrap.servers": apache_kafka.sasl_bootstrap_servers}
     with pytest.raises(ClusterError, match=r"writing to one at .*uthorization failed \(TOPIC_AUTHORIZATION_FAILED\)"):
         write_batches(conf, "one", [])
+
+
+def test_a_refused_login_is_told_of_at_once(cluster):
+    refused = {**ALICE, "bootstrap.servers": cluster.sasl_bootstrap_servers, "sasl.password": "wrong"}
+    brokers = Brokers({**refused, "group.id": "g", "socket.timeout.ms": 300_000}, [TOPIC])
+    brokers._timeout_s = 300
+    began = time.monotonic()
+    with pytest.raises(ClusterError, match="uthentication failed"):
+        brokers.offsets()
+    brokers.close()
+    assert time.monotonic() - began < 60
 
 
 def test_no_permission_for_a_topic(cluster):

@@ -51,6 +51,7 @@ except ImportError:  # Spark 4.1, whose Python sources cannot be told how much t
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.offsets import (
     EARLIEST,
     LATEST,
@@ -68,7 +69,7 @@ from kclient_quota.spark.kafka.offsets import (
     walk,
 )
 from kclient_quota.spark.kafka.options import Options
-from kclient_quota.spark.kafka.reading import DDL, HEADERS_DDL, PACE_DDL, Brokers, client_conf, read_range
+from kclient_quota.spark.kafka.reading import DDL, HEADERS_DDL, PACE_DDL, client_conf, read_range
 from kclient_quota.spark.kafka.sink import KafkaBatchWriter, KafkaStreamWriter
 
 if TYPE_CHECKING:
