@@ -75,6 +75,7 @@ class World:
         self.now_ms = start_ms
         self.pacer = FetchPacer(limit, self.sizes, start_ms)
         self.queue: deque[tuple[int, int]] = deque()
+        self.queued_bytes = 0
         self.taken_at_ms: list[int] = []
         self._left = 0.0
         self._taken: dict[int, int] = {}
@@ -99,12 +100,9 @@ class World:
         times = [at for at in self.taken_at_ms if at >= from_ms]
         return max((b - a for a, b in itertools.pairwise(times)), default=1_000_000)
 
-    def _queued(self) -> int:
-        return sum(size for _, size in self.queue)
-
     def _fetch(self, broker: Broker) -> None:
         if broker.answer_at_ms is None:
-            if self._queued() < self.sizes.queue_bytes:
+            if self.queued_bytes < self.sizes.queue_bytes:
                 broker.answer_at_ms = max(self.now_ms + ROUND_TRIP_MS, broker.muted_until_ms)
             return
         if self.now_ms < broker.answer_at_ms:
@@ -120,12 +118,14 @@ class World:
             return
         broker.received += wire
         broker.responses += 1
-        self.queue.extend([(broker.node_id, broker.message)] * (batches * (broker.batch // broker.message)))
+        messages = batches * (broker.batch // broker.message)
+        self.queue.extend([(broker.node_id, broker.message)] * messages)
+        self.queued_bytes += messages * broker.message
 
     def _seen(self) -> FetchStatistics:
         return FetchStatistics(
             at_ms=self.now_ms,
-            queued_bytes=self._queued(),
+            queued_bytes=self.queued_bytes,
             queued_count=len(self.queue),
             received={broker.node_id: (broker.received, broker.responses) for broker in self.brokers},
             leaders={("t", broker.node_id): broker.node_id for broker in self.brokers},
@@ -147,6 +147,7 @@ class World:
             if not self.queue:
                 return
             node, size = self.queue.popleft()
+            self.queued_bytes -= size
             self.taken_at_ms.append(self.now_ms)
             self._left -= size + RECORD_BYTES
             self.pacer.on_messages(size + RECORD_BYTES, 1)
