@@ -41,9 +41,11 @@ mutants: $(STAMP)
 	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
 	$(BIN)/python -m tests.mutants --json benchmarks/results/mutants.json
 
-# What the simulation says in every cell of the README's tables.
+# What the simulation says in every cell of the README's tables; then, alone, figures of the embedded broker by the wall
+# clock of which `make test` has those of Apache Kafka.
 grids: $(STAMP)
 	$(BIN)/python -m pytest -n logical tests/grids
+	$(BIN)/python -m pytest tests/measured_grid
 
 # Properties with other examples every time; `make random SEED=...` plays those of the printed seed again.
 SEED ?= $(shell date +%s)

@@ -1,6 +1,7 @@
 """How the suite runs: what is side by side, what is left out, what the end of a run says; see `tests/suite`."""
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import ApacheKafka
 from tests.required import require_apache_kafka
+from tests.suite.measuring import Measuring
 from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
 from tests.suite.turns import Turns
 
 BROKERS = ["embedded", "apache-kafka"]
 """What a test that asks for `cluster` or `three_brokers` runs on."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""Java processes of tests live for seconds: what the second compiler makes of their code is not used often enough."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+    _keep_bytecode()
     is_worker = hasattr(config, "workerinput")
     if not is_worker:
         config.pluginmanager.register(Reporting(with_budgets=config.getoption("budgets")))
@@ -30,7 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Clocked())
     if is_ci():
         config.pluginmanager.register(NothingLeftOut())
-    config.pluginmanager.register(Turns(config))
+    turns = Turns(config)
+    config.pluginmanager.register(turns)
+    config.pluginmanager.register(Measuring(turns))
+
+
+def _keep_bytecode() -> None:
+    """For the hundreds of Python processes that tests start; images of Python forbid it by default."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -62,20 +76,26 @@ def three_apache_brokers() -> Iterator[ApacheKafka]:
         yield cluster
 
 
-@pytest.fixture(params=BROKERS)
-def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=BROKERS)
+def broker_kind(request: pytest.FixtureRequest) -> str:
+    """Whose brokers `cluster` and `three_brokers` are; a directory may have its own choice."""
+    return str(request.param)
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Any]:
     """A running cluster with `bootstrap_servers` and `set_quota`, first the embedded one, then Apache Kafka."""
-    if request.param == "apache-kafka":
+    if broker_kind == "apache-kafka":
         yield request.getfixturevalue("apache_kafka")
         return
     with EmbeddedBroker() as own:
         yield own
 
 
-@pytest.fixture(params=BROKERS)
-def three_brokers(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture
+def three_brokers(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Any]:
     """A cluster of three brokers, because quotas hold per broker."""
-    if request.param == "apache-kafka":
+    if broker_kind == "apache-kafka":
         yield request.getfixturevalue("three_apache_brokers")
         return
     with EmbeddedBroker(brokers=3) as own:

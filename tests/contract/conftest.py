@@ -15,7 +15,6 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import limits
 from kclient_quota.testing.apache import ApacheKafka
-from tests.conftest import BROKERS
 from tests.contract.scenes import Scenes, named
 from tests.required import require_apache_kafka
 
@@ -25,11 +24,11 @@ USERS = {f"{name}-{number}": "secret" for name in ("alice", "bob") for number in
 _couples = count()
 
 
-@pytest.fixture(scope="module", params=BROKERS)
-def scenes(request: pytest.FixtureRequest) -> Iterator[Scenes]:
+@pytest.fixture(scope="module")
+def scenes(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Scenes]:
     """The module's `SCENES`, which name their topics and client-ids themselves, side by side on a cluster."""
     with ExitStack() as stack:
-        if request.param == "apache-kafka":
+        if broker_kind == "apache-kafka":
             cluster = request.getfixturevalue("apache_kafka")
         else:
             cluster = stack.enter_context(EmbeddedBroker())
@@ -45,10 +44,10 @@ def secure_apache_kafka() -> Iterator[ApacheKafka]:
         yield cluster
 
 
-@pytest.fixture(params=BROKERS)
-def secure_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture
+def secure_cluster(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Any]:
     """A cluster with the users whom `people` names, whose passwords are "secret"."""
-    if request.param == "apache-kafka":
+    if broker_kind == "apache-kafka":
         yield request.getfixturevalue("secure_apache_kafka")
         return
     with EmbeddedBroker(users=USERS) as own:

@@ -61,7 +61,7 @@ def move(cluster: Any, node: int) -> None:
 
 
 # The embedded broker cannot reassign replicas; where its leaders move, a broker has stopped.
-@pytest.mark.parametrize("three_brokers", ["apache-kafka"], indirect=True)
+@pytest.mark.parametrize("broker_kind", ["apache-kafka"])
 def test_a_leader_that_moves_is_followed_and_its_own_quota_waited_for(
     three_brokers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

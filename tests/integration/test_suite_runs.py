@@ -145,6 +145,21 @@ def test_who_meets_the_absence_of_java_is_left_out_but_in_ci(run, ci, status, la
     assert last in said.splitlines()[-1]
 
 
+REPRESENTED = """
+def test_one(cluster):
+    assert cluster.bootstrap_servers
+"""
+
+
+@pytest.mark.parametrize(
+    ("ci", "status", "kind"), [("", 0, "test_one[embedded] PASSED"), ("true", 1, "test_one[apache-kafka] ERROR")]
+)
+def test_without_java_the_embedded_broker_is_measured_but_in_ci(run, ci, status, kind):
+    found, said = run("measured", REPRESENTED, "-v", PATH="/nowhere", CI=ci)
+    assert found == status, said
+    assert kind in said
+
+
 ALONE = """
 import pathlib, time
 def test_one():

@@ -82,11 +82,11 @@ def apache_route(folder):
             yield Route(cluster.bootstrap_servers, conf, ARCHIVE_TOPIC, folder)
 
 
-@pytest.fixture(params=["embedded", "apache-kafka"])
-def route(request, tmp_path):
-    if request.param == "apache-kafka":
+@pytest.fixture
+def route(broker_kind, tmp_path):
+    if broker_kind == "apache-kafka":
         require_apache_kafka()
-    with (apache_route if request.param == "apache-kafka" else embedded_route)(tmp_path) as found:
+    with (apache_route if broker_kind == "apache-kafka" else embedded_route)(tmp_path) as found:
         yield found
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -9,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota import Consumer
-from tests.measured.scenes import named
+from tests.measured.scenes import Figures, Played, Scene, named
 
 PER_SECOND = 50
 CALLS = 5
@@ -27,7 +28,7 @@ def trickle(cluster: Any, topic: str, stop: threading.Event) -> None:
     producer.flush(60)
 
 
-def each_call_gets(cluster: Any, kind: Any, quota: int | None) -> list[int]:
+def each_call_gets(cluster: Any, kind: Any, quota: int | None) -> Figures:
     topic = named("trickle")
     cluster.create_topic(topic)
     if quota is not None:
@@ -41,16 +42,25 @@ def each_call_gets(cluster: Any, kind: Any, quota: int | None) -> list[int]:
         deadline = time.monotonic() + 30
         while not consumer.consume(60, 1.0):
             assert time.monotonic() < deadline
-        return [len(consumer.consume(60, 1.0)) for _ in range(CALLS)]
+        got = [len(consumer.consume(60, 1.0)) for _ in range(CALLS)]
+        return {"median": median(got), "sum": sum(got)}
     finally:
         stop.set()
         sender.join()
         consumer.close()
 
 
-@pytest.mark.parametrize("quota", [None, 100_000])
-@pytest.mark.parametrize("kind", [confluent_kafka.Consumer, Consumer], ids=["plain", "ours"])
-def test_a_call_gets_what_came_in_its_time(cluster: Any, kind: Any, quota: int | None) -> None:
-    got = each_call_gets(cluster, kind, quota)
-    assert median(got) >= 46, got
-    assert sum(got) >= 46 * CALLS, got
+KINDS = {"plain": confluent_kafka.Consumer, "ours": Consumer}
+NAMED = {
+    f"{name}-{quota}": partial(each_call_gets, kind=kind, quota=quota)
+    for name, kind in KINDS.items()
+    for quota in (None, 100_000)
+}
+SCENES = [*NAMED.values()]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=[*NAMED])
+def test_a_call_gets_what_came_in_its_time(played: Played, scene: Scene) -> None:
+    got = played(scene)
+    assert got["median"] >= 46, got
+    assert got["sum"] >= 46 * CALLS, got

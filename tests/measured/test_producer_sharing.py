@@ -3,15 +3,21 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kclient_quota.broker import EmbeddedBroker
+from tests.measured.scenes import Figures, Played
 
 ROOT = Path(__file__).parents[2]
 
 
-def played(scene: str, byte_rate: int) -> dict[str, Any]:
+def in_a_process(_cluster: Any, scene: str, byte_rate: int) -> Figures:
     with EmbeddedBroker(topics={"orders": 1}) as broker:
         broker.set_quota(client_id="app", producer_byte_rate=byte_rate)
         command = [sys.executable, "-m", "tests.integration.field_scripts", scene, broker.bootstrap_servers, "0"]
@@ -20,16 +26,27 @@ def played(scene: str, byte_rate: int) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_sixteen_threads_have_equal_turns() -> None:
-    found = played("fairness", 51_200)
+FAIRNESS = partial(in_a_process, scene="fairness", byte_rate=51_200)
+TOGETHER = partial(in_a_process, scene="together", byte_rate=100_000)
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[Played]:
+    """Both at once, each on a broker of its own."""
+    with ThreadPoolExecutor(2) as pool:
+        yield Played({FAIRNESS: None, TOGETHER: None}, pool)
+
+
+def test_sixteen_threads_have_equal_turns(played: Played) -> None:
+    found = played(FAIRNESS)
     assert found["left"] == 0
     assert found["least"] >= 0.8
     assert found["longest_s"] < 1
     assert found["sent"] > 500
 
 
-def test_four_producers_of_one_process_share_one_pace() -> None:
-    found = played("together", 100_000)
+def test_four_producers_of_one_process_share_one_pace(played: Played) -> None:
+    found = played(TOGETHER)
     assert found["fairness"] >= 0.99
     assert found["longest_throttle_s"] <= 0.1
     assert found["used"] >= 0.9

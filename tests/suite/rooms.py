@@ -5,10 +5,13 @@
 
 WAITLESS = ("unit", "property")
 TESTED = (*WAITLESS, "contract", "integration", "spark", "examples", "package", "measured")
-ON_REQUEST = ("certify", "faults", "fuzz", "grids", "peers", "soak", "versions")
-"""Directories with a make target of the same name each; where there is none there are no such tests yet."""
+MEASURED, MEASURED_GRID, SPARK, KAFKA = "measured", "measured_grid", "spark", "kafka"
+ON_REQUEST = {
+    **{name: name for name in ("certify", "faults", "fuzz", "grids", "peers", "soak", "versions")},
+    MEASURED_GRID: "grids",
+}
+"""Directories and their make targets; where there is none there are no such tests yet."""
 
-MEASURED, SPARK, KAFKA = "measured", "spark", "kafka"
 WORKERS = {MEASURED: 1, SPARK: 2, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 

@@ -16,7 +16,10 @@ def test_every_directory_has_a_target():
     assert found - NO_TESTS <= {*TESTED, *ON_REQUEST}
     targets = (ROOT / "Makefile").read_text()
     for name in found & set(ON_REQUEST):
-        assert f"\n{name}: " in targets, f"tests/{name} has no make target"
+        target = ON_REQUEST[name]
+        assert f"\n{target}: " in targets, f"tests/{name} has no make target"
+        recipe = targets.partition(f"\n{target}: ")[2].partition("\n\n")[0]
+        assert name == target or f"tests/{name}" in recipe, f"make {target} does not run tests/{name}"
 
 
 def test_what_make_test_runs_is_what_pytest_runs_by_itself():
