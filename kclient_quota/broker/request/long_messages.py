@@ -73,8 +73,12 @@ def _size(struct: Struct) -> int:
         total += len(rows)
         if total > AT_ONCE:
             break
-        if _has_lists(type(struct), name):
-            total += sum(_size(row) for row in rows if row.__class__ is not bytes)
+        if not _has_lists(type(struct), name):
+            continue
+        for row in rows:
+            total += 0 if row.__class__ is bytes else _size(row)
+            if total > AT_ONCE:
+                return total
     return total
 
 

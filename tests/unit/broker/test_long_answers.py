@@ -1,61 +1,30 @@
 """Answers that are long are made by and by, and what is kept of them is what would be made anew."""
 
-from itertools import count, pairwise
+from itertools import count
 from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.context import AT_ONCE
-from kclient_quota.broker.request.promise import Drive
-from kclient_quota.errors import WireError
 from kclient_quota.quota.entity import ClientQuotaEntity
-from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
-    AlterClientQuotasRequest,
-    ConsumerGroupDescribeResponse,
-    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
-    DeleteGroupsRequest,
-    DeleteRecordsRequest,
-    DeleteTopicsRequest,
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
-    DescribeGroupsRequest,
     DescribeTopicPartitionsRequest,
     FetchRequest,
-    FindCoordinatorRequest,
     ListGroupsRequest,
-    ListOffsetsRequest,
     MetadataRequest,
-    MetadataResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
 )
 from kclient_quota.wire.records import Record, build_batch
 from tests.unit.broker.enforced_cluster import Cluster
 from tests.unit.broker.enforced_cluster import ManualScheduler as TurnByTurn
 from tests.unit.broker.handler_node import Node, versions
-
-
-def wanted(name):
-    return MetadataRequest.MetadataRequestTopic(name=name)
-
-
-def resource(kind, name):
-    return DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
-
-
-def offsets_of(name, partitions):
-    return ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
-
-
-def offset(index):
-    return ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+from tests.unit.broker.long_requests import INDEXES, LONG, MANY, NAMES, VERSIONS, partitions, resource, rows_of, wanted
 
 
 def described(node, version):
@@ -65,116 +34,6 @@ def described(node, version):
         node.scheduler.pass_ms(0)
         turns += 1
     return node.through_codec(answers[0], version), turns
-
-
-@versions(MetadataRequest)
-def test_an_element_may_be_encoded_before(version):
-    partition = MetadataResponse.MetadataResponsePartition(partition_index=1, leader_id=2, replica_nodes=[2, 3])
-    topic = MetadataResponse.MetadataResponseTopic(name="t", partitions=[partition])
-    plain = encode(MetadataResponse(topics=[topic, topic]), version)
-    topic.partitions = [encode_element(partition, version)]
-    assert encode(MetadataResponse(topics=[topic, encode_element(topic, version)]), version) == plain
-
-
-MANY = 2_500
-NAMES = [f"n{number}" for number in range(MANY)]
-INDEXES = range(MANY)
-
-
-def partitions(cls, **more):
-    """So many partitions of one topic, as a request's class has them."""
-    keys = {spec.name for spec in cls.__fields__}
-    key = next(name for name in ("index", "partition", "partition_index") if name in keys)
-    return [cls(**{key: number}, **more) for number in INDEXES]
-
-
-LONG = {
-    "Metadata": MetadataRequest(topics=[wanted(name) for name in NAMES], allow_auto_topic_creation=False),
-    "DescribeGroups": DescribeGroupsRequest(groups=NAMES),
-    "DeleteGroups": DeleteGroupsRequest(groups_names=NAMES),
-    "FindCoordinator": FindCoordinatorRequest(coordinator_keys=NAMES),
-    "DescribeConfigs": DescribeConfigsRequest(resources=[resource(2, name) for name in NAMES]),
-    "ListOffsets": ListOffsetsRequest(topics=[offsets_of("t", [offset(number) for number in INDEXES])]),
-    "ListOffsets-topics": ListOffsetsRequest(topics=[offsets_of(name, [offset(0)]) for name in NAMES]),
-    "Produce": ProduceRequest(
-        acks=-1,
-        topic_data=[
-            ProduceRequest.TopicProduceData(
-                name="t", partition_data=partitions(ProduceRequest.PartitionProduceData, records=b"x")
-            )
-        ],
-    ),
-    "Fetch": FetchRequest(
-        topics=[FetchRequest.FetchTopic(topic="t", partitions=partitions(FetchRequest.FetchPartition))]
-    ),
-    "OffsetCommit": OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(
-                name="t", partitions=partitions(OffsetCommitRequest.OffsetCommitRequestPartition, committed_offset=1)
-            )
-        ],
-    ),
-    "OffsetFetch": OffsetFetchRequest(
-        group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=list(INDEXES))]
-    ),
-    "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
-        topics=[
-            OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
-                topic="t", partitions=partitions(OffsetForLeaderEpochRequest.OffsetForLeaderPartition)
-            )
-        ]
-    ),
-    "DeleteRecords": DeleteRecordsRequest(
-        topics=[
-            DeleteRecordsRequest.DeleteRecordsTopic(
-                name="t", partitions=partitions(DeleteRecordsRequest.DeleteRecordsPartition, offset=0)
-            )
-        ]
-    ),
-    "CreateTopics": CreateTopicsRequest(
-        topics=[CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=9) for name in NAMES]
-    ),
-    "DeleteTopics": DeleteTopicsRequest(topic_names=NAMES),
-}
-LONG["AlterClientQuotas"] = AlterClientQuotasRequest(
-    entries=[
-        AlterClientQuotasRequest.EntryData(
-            entity=[AlterClientQuotasRequest.EntityData(entity_type="client-id", entity_name=name)],
-            ops=[AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=1e6, remove=False)],
-        )
-        for name in NAMES
-    ]
-)
-LONG["CreateAcls"] = CreateAclsRequest(
-    creations=[
-        CreateAclsRequest.AclCreation(
-            resource_type=2,
-            resource_name=name,
-            resource_pattern_type=3,
-            principal="User:u",
-            host="*",
-            operation=3,
-            permission_type=3,
-        )
-        for name in NAMES
-    ]
-)
-LONG["DescribeTopicPartitions"] = DescribeTopicPartitionsRequest(
-    topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in NAMES]
-)
-VERSIONS = {
-    "CreateAcls": 3,
-    "DescribeTopicPartitions": 0,
-    "AlterClientQuotas": 1,
-    "DescribeGroups": 5,
-    "DeleteGroups": 2,
-    "OffsetFetch": 7,
-    "DeleteRecords": 2,
-    "Produce": 9,
-    "Fetch": 11,
-}
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -191,85 +50,6 @@ def test_whoever_asks_for_very_many_lets_others_have_their_turn(name):
     assert len(calls) >= 2, "others' turn after every thousand"
     rows = list(rows_of(found[0]))
     assert max(len(rows), *(len(list(rows_of(row))) for row in rows)) in {MANY, MANY + 1}, "one more is the broker"
-
-
-def rows_of(struct):
-    for spec in type(struct).__fields__:
-        if spec.is_array and spec.is_struct:
-            yield from getattr(struct, spec.name) or ()
-
-
-@pytest.mark.parametrize("name", LONG)
-def test_long_requests_are_read_and_long_answers_written_by_and_by(name):
-    request, version = LONG[name], VERSIONS.get(name, 4)
-    body = encode(request, version)
-    most = AT_ONCE if name != "OffsetFetch" else 20  # numbers are read faster than structs
-    assert decode_few(type(request), version, body, 0, len(body), most) is None
-    assert decode_few(type(request), version, body, 0, len(body), 3 * MANY) == request
-    turns = []
-
-    async def turn():
-        turns.append(True)
-
-    read = []
-    Drive(long_messages.read(type(request), version, body, 0, turn), read.append, read.append)
-    assert read == [request]
-    assert len(turns) >= 2 or name == "OffsetFetch"
-    node = Node()
-    answers = node.start(request, version)
-    while not answers:
-        node.scheduler.pass_ms(0)
-    answer = answers[0]
-    plain = encode(answer, version)
-    turns.clear()
-    written = []
-    Drive(long_messages.written(answer, version, turn), written.append, written.append)
-    assert written == [None]
-    assert len(turns) >= 2
-    assert encode(answer, version) == plain
-
-
-def test_what_is_written_of_a_long_answer_is_let_go():
-    topic = MetadataResponse.MetadataResponseTopic(name="t")
-    row = MetadataResponse.MetadataResponsePartition
-    rows = topic.partitions = [row(partition_index=number, leader_id=1) for number in INDEXES]
-    answer = MetadataResponse(topics=[topic])
-    plain, left = encode(answer, 12), []
-
-    async def turn():
-        left.append(len(rows))
-
-    written = []
-    Drive(long_messages.written(answer, 12, turn), written.append, written.append)
-    assert written == [None]
-    assert left[0] <= MANY - AT_ONCE + 1
-    assert max(before - after for before, after in pairwise([MANY, *left, len(rows)])) <= AT_ONCE
-    assert not rows
-    assert encode(answer, 12) == plain
-
-
-def test_very_many_names_are_as_long_as_structs():
-    member = ConsumerGroupDescribeResponse.Member
-    group = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g")
-    group.members = [member(member_id=str(number), subscribed_topic_names=NAMES * 4) for number in range(20)]
-    answer = ConsumerGroupDescribeResponse(groups=[group])
-    plain, turns, written = encode(answer, 1), [], []
-
-    async def turn():
-        turns.append(True)
-
-    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
-    assert written == [None]
-    assert len(turns) >= 20, "after each member"
-    assert encode(answer, 1) == plain
-
-
-@pytest.mark.parametrize("cut", [1, 100, 20_000])
-def test_a_long_request_that_is_cut_short_is_malformed(cut):
-    body = encode(LONG["ListOffsets"], 4)[:-cut]
-    with pytest.raises(WireError, match="ListOffsetsRequest v4"):
-        for _ in decode_by_and_by(ListOffsetsRequest, 4, body, 0, len(body), AT_ONCE):
-            pass
 
 
 @versions(MetadataRequest)
