@@ -1,12 +1,14 @@
 """What has changed of a KIP-848 group since it was told last, as the records of Apache Kafka 4.3.1. Pure.
 
-They come in Kafka's order: who has left, who is there, the group, what members are to have, what they have.
+They come in Kafka's order: who has left, who is there, the group, what members are to have, what they have. What is
+said of one member may be a megabyte: it is made in steps, and said only if the member is still as it was.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
-from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic
+from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic_in_steps
 from kclient_quota.broker.groups.consumer_group import (
     LEAVE_STATIC_EPOCH,
     ConsumerGroup,
@@ -16,11 +18,14 @@ from kclient_quota.broker.groups.consumer_group import (
 )
 from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
+    Said,
     departures,
     metadata_hash,
     record,
+    rows_of,
     tombstone,
 )
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -81,7 +86,7 @@ def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
     """What is to be said of a group; as far as it is taken, it is told by that."""
     of_members = told.members, told.current, told.target, told.since
     yield from departures((_Current, _Target, _Member), group.group_id, group.members, *of_members)
@@ -138,60 +143,82 @@ def _metadata(member: ConsumerMember) -> _Member:
     )
 
 
-def _regexes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+def _regexes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
     wanted = {member.regex for member in group.members.values() if member.regex}
-    if wanted == told.regexes.keys() and (not wanted or told.metadata is group.metadata):
+    metadata = group.metadata
+    if wanted == told.regexes.keys() and (not wanted or told.metadata is metadata):
         return
     for regex in told.regexes.keys() - wanted:
         del told.regexes[regex]
         yield tombstone(_Regex, group.group_id, regex)
     for regex in sorted(wanted):
-        pattern = topic_pattern(regex)
-        topics = sorted(name for name in group.metadata if pattern.matches(name))
+        topics = yield from _matching(regex, metadata)
+        if group.metadata is not metadata:
+            return
         if told.regexes.get(regex) != topics:
             told.regexes[regex] = topics
             # Kafka: the offset of its metadata log as of which it was resolved
             yield record(_Regex(topics=topics, version=group.epoch, timestamp=now_ms), group.group_id, regex)
 
 
-def _epoch(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+def _matching(regex: str, metadata: Topics) -> Steps[list[str]]:
+    pattern = topic_pattern(regex)
+    found: list[str] = []
+    for part in parts(metadata):
+        found += filter(pattern.matches, part)
+        if len(part) == AT_ONCE:
+            yield
+    return sorted(found)
+
+
+def _epoch(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
     metadata: Topics = group.metadata if group.members else {}
     if told.epoch == group.epoch and told.metadata is metadata:
         return
-    hashed = metadata_hash(metadata)
+    hashed = yield from metadata_hash(metadata)
+    if metadata and metadata is not group.metadata:
+        return
     is_told = (told.epoch, told.hashed) == (group.epoch, hashed)
     told.epoch, told.metadata, told.hashed = group.epoch, metadata, hashed
     if not is_told:
         yield record(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
 
 
-def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
-    for name in group.members:
+def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
+    for name in list(group.members):
         target, former = group.target.get(name), told.target.get(name)
         if target is None or target is former:
             continue
-        told.target[name] = target
         if target != former:
-            yield record(
-                _Target(
-                    topic_partitions=[
-                        _Target.TopicPartition(topic_id=topic_id, partitions=indexes)
-                        for topic_id, indexes in by_topic(target)
-                    ]
-                ),
-                group.group_id,
-                name,
-            )
+            rows = yield from rows_of(by_topic_in_steps(target), _target_row)
+            if group.target.get(name) is not target:
+                return
+            told.target[name] = target
+            yield record(_Target(topic_partitions=rows), group.group_id, name)
+        told.target[name] = target
     if told.assignment_epoch != group.assignment_epoch:
         told.assignment_epoch = group.assignment_epoch
         epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)
         yield record(epoch, group.group_id)
 
 
-def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in _changed(told.current, group.members, _has):
-        told.since[name] = _since(told.since.get(name, {}), member)
-        yield record(_current(member, told.since[name]), group.group_id, name)
+def _target_row(topic_id: UUID, indexes: list[int]) -> _Target.TopicPartition:
+    return _Target.TopicPartition(topic_id=topic_id, partitions=indexes)
+
+
+def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
+    for name in list(group.members):
+        member, former = group.members.get(name), told.current.get(name)
+        if member is None or member is former:
+            continue
+        if former is None or _has(former) != _has(member):
+            since = yield from _since(told.since.get(name, {}), member)
+            current = yield from _current(member, since)
+            if group.members.get(name) is not member:
+                return
+            told.since[name], told.current[name] = since, member
+            yield record(current, group.group_id, name)
+        told.current[name] = member
 
 
 def _has(member: ConsumerMember) -> tuple[object, ...]:
@@ -199,34 +226,33 @@ def _has(member: ConsumerMember) -> tuple[object, ...]:
     return member.member_epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
-def _since(former: Mapping[TopicIdPartition, int], member: ConsumerMember) -> Epochs:
+def _since(former: Mapping[TopicIdPartition, int], member: ConsumerMember) -> Steps[Epochs]:
     if member.member_epoch == LEAVE_STATIC_EPOCH:
         # whoever takes its place has had them from the beginning
         return dict.fromkeys(member.assigned, 0)
     if not former:
         # no partition's hash is worked out again
         return dict.fromkeys(member.assigned | member.revoking, member.member_epoch)
-    return {tp: former.get(tp, member.member_epoch) for tp in member.assigned | member.revoking}
+    found: Epochs = {}
+    for part in parts(member.assigned | member.revoking):
+        found.update((tp, former.get(tp, member.member_epoch)) for tp in part)
+        if len(part) == AT_ONCE:
+            yield
+    return found
 
 
-def _current(member: ConsumerMember, since: Epochs) -> _Current:
+def _current(member: ConsumerMember, since: Epochs) -> Steps[_Current]:
+    epochs = set(since.values())
+    only = epochs.pop() if len(epochs) == 1 else None
+
+    def row(topic_id: UUID, indexes: list[int]) -> _Current.TopicPartitions:
+        known = [since[topic_id, index] for index in indexes] if only is None else [only] * len(indexes)
+        return _Current.TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=known)
+
     return _Current(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_epoch,
         state=_STATES[member.state],
-        assigned_partitions=_with_epochs(member.assigned, since),
-        partitions_pending_revocation=_with_epochs(member.revoking, since),
+        assigned_partitions=(yield from rows_of(by_topic_in_steps(member.assigned), row)),
+        partitions_pending_revocation=(yield from rows_of(by_topic_in_steps(member.revoking), row)),
     )
-
-
-def _with_epochs(assigned: Assignment, since: Epochs) -> list[_Current.TopicPartitions]:
-    epochs = set(since.values())
-    only = epochs.pop() if len(epochs) == 1 else None
-    return [
-        _Current.TopicPartitions(
-            topic_id=topic_id,
-            partitions=indexes,
-            assignment_epochs=[since[topic_id, index] for index in indexes] if only is None else [only] * len(indexes),
-        )
-        for topic_id, indexes in by_topic(assigned)
-    ]

@@ -2,18 +2,24 @@
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 from uuid import UUID
 
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.internal_topics import wire_string
-from kclient_quota.wire.codec import encode
-from kclient_quota.wire.schema import Message
+from kclient_quota.wire.codec import Encoded, encode, encode_element
+from kclient_quota.wire.schema import Message, Struct
 
 CoordinatorRecord = tuple[bytes, bytes | None]
 """Key and value; a tombstone has no value."""
 
+Said: TypeAlias = Iterator[CoordinatorRecord | None]
+"""Records; None between them: others have their turn before it goes on."""
+
 _VERSION = 0
+_COST_OF_A_ROW, _NUMBERS = 4, 8
+"""A row and its topic's id cost as much to encode as looking at four partitions; eight numbers as much as at one."""
 
 
 def key_of(kind: int | type[Message], *names: str) -> bytes:
@@ -50,7 +56,20 @@ def record(value: Message, *names: str) -> CoordinatorRecord:
     return key_of(type(value), *names), struct.pack(">h", _VERSION) + encode(value, _VERSION)
 
 
-def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> int:
+def rows_of(topics: Steps[list[tuple[UUID, list[int]]]], row: Callable[[UUID, list[int]], Struct]) -> Steps[Any]:
+    """A row for each topic and its partitions, to stand in a value; encoded in steps, for they may be many."""
+    found = yield from topics
+    rows, cost = [], 0
+    for topic_id, indexes in found:
+        rows.append(encode_element(row(topic_id, indexes), _VERSION))
+        cost += _COST_OF_A_ROW + len(indexes) // _NUMBERS
+        if cost >= AT_ONCE:
+            cost = 0
+            yield
+    return Encoded(len(rows), rows)
+
+
+def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> Steps[int]:
     """Another number whenever topics or their partitions are others, 0 for no topics.
 
     Kafka keeps one for the same end; its numbers are those of another function.
@@ -58,6 +77,10 @@ def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> int:
     if not topics:
         return 0
     digest = hashlib.blake2b(digest_size=8)
-    for name, (topic_id, count) in sorted(topics.items()):
-        digest.update(wire_string(name) + topic_id.bytes + struct.pack(">i", count))
+    for part in parts(sorted(topics)):
+        for name in part:
+            topic_id, count = topics[name]
+            digest.update(wire_string(name) + topic_id.bytes + struct.pack(">i", count))
+        if len(part) == AT_ONCE:
+            yield
     return int.from_bytes(digest.digest(), "big", signed=True)

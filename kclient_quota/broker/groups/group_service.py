@@ -306,7 +306,7 @@ class GroupService:
             # who is in a group is not read back: the group itself is none the worse
             _LOG.error("who is in group %s is not told: %s", group_id, error)
 
-    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord]:
+    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord | None]:
         group = self.consumer_groups.groups.get(group_id)
         if group is not None:
             return changes(self._told.setdefault(group_id, ToldConsumerGroup()), group, self._scheduler.now_ms())

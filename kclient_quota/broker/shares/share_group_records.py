@@ -1,18 +1,21 @@
 """What has changed of a share group since it was told last, as the records of Apache Kafka 4.3.1. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from kclient_quota.broker.groups.assignors import Assignment, by_topic
+from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
 from kclient_quota.broker.groups.consumer_group import NOTHING, Topics
 from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
+    Said,
     departures,
     metadata_hash,
     record,
+    rows_of,
     tombstone,
 )
+from kclient_quota.broker.groups.in_steps import Steps, gathered
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -62,9 +65,7 @@ def farewell(told: ToldShareGroup, group_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def changes(
-    told: ToldShareGroup, group: ShareGroup, parts: Callable[[], Parts], now_ms: int
-) -> Iterator[CoordinatorRecord]:
+def changes(told: ToldShareGroup, group: ShareGroup, parts: Callable[[], Steps[Parts]] | None, now_ms: int) -> Said:
     """What is to be said of a group, which has something of these partitions; as far as it is taken, it is told."""
     of_members = told.members, told.target, told.current
     yield from departures((_Current, _Target, _Member), group.group_id, group.members, *of_members)
@@ -72,7 +73,8 @@ def changes(
     yield from _epoch(told, group)
     yield from _targets(told, group, now_ms)
     yield from _assignments(told, group)
-    yield from _states(told, group, parts())
+    if parts is not None:
+        yield from _states(told, group, (yield from parts()))
 
 
 def _members(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
@@ -89,57 +91,73 @@ def _members(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRec
             yield record(value, group.group_id, name)
 
 
-def _epoch(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
+def _epoch(told: ToldShareGroup, group: ShareGroup) -> Said:
     metadata: Topics = group.metadata if group.members else {}
-    hashed = metadata_hash(metadata)
+    hashed = yield from metadata_hash(metadata)
+    if metadata and metadata is not group.metadata:
+        return
     if (told.epoch, told.hashed) != (group.epoch, hashed):
         told.epoch, told.hashed = group.epoch, hashed
         yield record(ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=hashed), group.group_id)
 
 
-def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Iterator[CoordinatorRecord]:
+def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Said:
     if not group.members or told.assignment_epoch == group.epoch:
         return
-    for name in group.members:
+    for name in list(group.members):
         target, former = group.target.get(name, NOTHING), told.target.get(name)
         if target is former:
             continue
-        told.target[name] = target
         if target != former:
-            rows = [_Target.TopicPartition(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic(target)]
+            rows = yield from rows_of(by_topic_in_steps(target), _target_row)
+            if group.target.get(name, NOTHING) is not target or name not in group.members:
+                return
+            told.target[name] = target
             yield record(_Target(topic_partitions=rows), group.group_id, name)
+        told.target[name] = target
     told.assignment_epoch = group.epoch
     yield record(_TargetEpoch(assignment_epoch=group.epoch, assignment_timestamp=now_ms), group.group_id)
 
 
-def _assignments(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in group.members.items():
-        current = _has(member)
-        if told.current.get(name) != current:
-            told.current[name] = current
-            epoch, previous_epoch, assigned = current
-            value = _Current(
-                member_epoch=epoch,
-                previous_member_epoch=previous_epoch,
-                state=_STABLE,
-                assigned_partitions=[
-                    _Current.TopicPartitions(topic_id=topic_id, partitions=indexes)
-                    for topic_id, indexes in by_topic(assigned)
-                ],
-            )
-            yield record(value, group.group_id, name)
+def _target_row(topic_id: UUID, indexes: list[int]) -> _Target.TopicPartition:
+    return _Target.TopicPartition(topic_id=topic_id, partitions=indexes)
+
+
+def _assignments(told: ToldShareGroup, group: ShareGroup) -> Said:
+    for name in list(group.members):
+        member = group.members.get(name)
+        if member is None or told.current.get(name) == (current := _has(member)):
+            continue
+        epoch, previous_epoch, assigned = current
+        rows = yield from rows_of(by_topic_in_steps(assigned), _current_row)
+        if group.members.get(name) is not member or _has(member) != current:
+            return
+        told.current[name] = current
+        value = _Current(
+            member_epoch=epoch,
+            previous_member_epoch=previous_epoch,
+            state=_STABLE,
+            assigned_partitions=rows,
+        )
+        yield record(value, group.group_id, name)
+
+
+def _current_row(topic_id: UUID, indexes: list[int]) -> _Current.TopicPartitions:
+    return _Current.TopicPartitions(topic_id=topic_id, partitions=indexes)
 
 
 def _has(member: ShareMember) -> tuple[int, int, Assignment]:
     return member.epoch, member.previous_epoch, member.told or NOTHING
 
 
-def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Iterator[CoordinatorRecord]:
-    if told.parts != parts:
-        told.parts = parts
-        yield record(_States(initialized_topics=list(_infos(parts))), group.group_id)
+def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Said:
+    if told.parts == parts:
+        return
+    names = {topic_id: name for topic_id, (name, _) in parts.items()}
 
+    def row(topic_id: UUID, indexes: list[int]) -> _States.TopicPartitionsInfo:
+        return _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
 
-def _infos(parts: Parts) -> Iterable[_States.TopicPartitionsInfo]:
-    for topic_id, (name, indexes) in parts.items():
-        yield _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=indexes)
+    rows = yield from rows_of(gathered((topic_id, indexes) for topic_id, (_, indexes) in parts.items()), row)
+    told.parts = parts
+    yield record(_States(initialized_topics=rows), group.group_id)

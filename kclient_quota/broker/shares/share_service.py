@@ -9,8 +9,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
+from kclient_quota.broker.groups.assignors import by_topic_in_steps
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
@@ -297,7 +299,7 @@ class ShareService:
         self.state_topic.forget_former()
         self.after_call()
 
-    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord]:
+    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord | None]:
         group = self.coordinator.groups.get(group_id)
         if group is None:
             told = self._told.pop(group_id, None)
@@ -306,7 +308,7 @@ class ShareService:
         if told.metadata is not group.metadata and self._initialize(group):
             told.metadata = group.metadata
         # what is not told to its end yet is not told as if it were
-        parts = partial(self._parts, group_id) if told.metadata is group.metadata else lambda: told.parts
+        parts = partial(self._parts, group_id) if told.metadata is group.metadata else None
         return changes(told, group, parts, self._scheduler.now_ms())
 
     def _initialize(self, group: ShareGroup) -> bool:
@@ -322,12 +324,10 @@ class ShareService:
         self._scheduler.call_at(self._scheduler.now_ms(), partial(self._telling.tell, [group.group_id]))
         return False
 
-    def _parts(self, group_id: str) -> Parts:
-        found: dict[UUID, tuple[str, list[int]]] = {}
-        for topic_id, index in self.state_topic.parts(group_id):
-            if topic_id in self._cluster.topics_by_id:
-                found.setdefault(topic_id, (self._cluster.topics_by_id[topic_id].name, []))[1].append(index)
-        return found
+    def _parts(self, group_id: str) -> Steps[Parts]:
+        topics = self._cluster.topics_by_id
+        found = yield from by_topic_in_steps(list(self.state_topic.parts(group_id)))
+        return {topic_id: (topics[topic_id].name, indexes) for topic_id, indexes in found if topic_id in topics}
 
     def _forget_told(self, group_id: str) -> None:
         self._told.pop(group_id, None)

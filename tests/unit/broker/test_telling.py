@@ -14,6 +14,7 @@ from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
+from tests.unit.broker.enforced_cluster import ManualScheduler as TurnByTurn
 from tests.unit.broker.handler_node import ManualScheduler
 
 TOPIC = UUID(int=7)
@@ -103,7 +104,7 @@ def last(topic):
 
 
 def whole(group):
-    return dict(changes(ToldConsumerGroup(), group, 1_000))
+    return dict(filter(None, changes(ToldConsumerGroup(), group, 1_000)))
 
 
 def same(found, wanted):
@@ -193,6 +194,91 @@ def test_a_large_group_is_told_of_now_and_then():
     assert same(last(topic), whole(group))
     scheduler.pass_ms(60_000)
     assert len(topic.taken) == 2
+
+
+def wide(topics, partitions, *names):
+    """A group each of whose members has very much."""
+    metadata = {f"t{number}": (UUID(int=number + 1), partitions) for number in range(topics)}
+    group = ConsumerGroup("g", epoch=1, metadata=metadata)
+    for name in names:
+        group.put(ConsumerMember(name, topics=frozenset(metadata), member_epoch=1))
+    assigned(group)
+    return group
+
+
+def assigned(group):
+    wanted = dict.fromkeys(group.members, frozenset(topic_id for topic_id, _ in group.metadata.values()))
+    at_once(group.update_target(group.epoch, wanted, dict(group.metadata.values())))
+    for member in list(group.members.values()):
+        group.put(group.reconcile(member, frozenset()))
+
+
+WIDE = {"topics": (9_000, 1), "partitions": (20, 1_500)}
+
+
+@pytest.mark.parametrize("shape", WIDE)
+def test_others_have_their_turn_while_one_member_is_told_of(shape):
+    group, topic, scheduler = wide(*WIDE[shape], "a", "b"), Topic(), TurnByTurn()
+    telling = telling_of({"g": group}, topic, scheduler)
+    telling.tell(["g"])
+    turns = 0
+    for _ in range(200):
+        turns += bool(telling._begun)
+        scheduler.pass_ms(1_000)
+    assert turns >= 6
+    keys = [key for records in topic.taken for key, _ in records]
+    assert len(keys) == len(set(keys)), "nothing twice"
+    assert same(last(topic), whole(group))
+
+
+@pytest.mark.parametrize("shape", WIDE)
+@pytest.mark.parametrize("after", range(0, 24, 3))
+def test_a_member_that_changes_while_it_is_told_of_is_told_as_it_is_in_the_end(shape, after):
+    group, topic, scheduler = wide(*WIDE[shape], "a", "b"), Topic(), TurnByTurn()
+    telling = telling_of({"g": group}, topic, scheduler)
+    telling.tell(["g"])
+    for _ in range(after):
+        scheduler.pass_ms(1_000)
+    group.remove("b")
+    group.metadata = dict(list(group.metadata.items())[1:])
+    group.epoch += 1
+    assigned(group)
+    telling.tell(["g"])
+    for _ in range(200):
+        scheduler.pass_ms(1_000)
+    assert same(last(topic), whole(group))
+
+
+@pytest.mark.parametrize("after", [0, 2, 5, 11])
+def test_a_group_that_ends_while_a_member_is_told_of_leaves_nothing(after):
+    groups, topic, scheduler = {"g": wide(*WIDE["topics"], "a", "b")}, Topic(), TurnByTurn()
+    telling = telling_of(groups, topic, scheduler)
+    telling.tell(["g"])
+    for _ in range(after):
+        scheduler.pass_ms(1_000)
+    del groups["g"]
+    telling.tell_now("g")
+    assert last(topic) == {}
+    groups["g"] = another = wide(3, 2, "c")
+    telling.tell(["g"])
+    for _ in range(200):
+        scheduler.pass_ms(1_000)
+    assert same(last(topic), whole(another))
+
+
+def test_a_disk_that_is_full_while_a_member_is_told_of_has_it_told_later():
+    group, topic, scheduler = wide(*WIDE["topics"], "a"), Topic(), TurnByTurn()
+    telling = telling_of({"g": group}, topic, scheduler)
+    topic.is_full = True
+    telling.tell(["g"])
+    for _ in range(100):
+        scheduler.pass_ms(1_000)
+    topic.is_full = False
+    group.epoch += 1
+    telling.tell(["g"])
+    for _ in range(100):
+        scheduler.pass_ms(1_000)
+    assert same(last(topic), whole(group))
 
 
 def test_a_member_that_is_no_classic_one_says_so():
