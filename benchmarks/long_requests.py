@@ -224,6 +224,21 @@ def _of_entities() -> Iterator[Named]:
         lambda _: m.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1),
     )
     yield (
+        "DeleteAcls by 10,000 filters that mean nothing",
+        lambda _: m.DeleteAclsRequest(
+            filters=[
+                m.DeleteAclsRequest.DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter=f"none{number}",
+                    pattern_type_filter=3,
+                    operation=1,
+                    permission_type=1,
+                )
+                for number in range(_ENTITIES)
+            ]
+        ),
+    )
+    yield (
         "DeleteAcls of 10,000",
         lambda _: m.DeleteAclsRequest(
             filters=[

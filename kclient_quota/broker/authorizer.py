@@ -143,7 +143,7 @@ class Authorizer:
         self.super_users: frozenset[str] = frozenset()
         self.allows_unlisted = False
         self._acls: dict[Acl, None] = {}
-        self._by_pattern: dict[tuple[int, int, str], list[Acl]] = {}
+        self._by_pattern: dict[tuple[int, int, str], dict[Acl, None]] = {}
         self._known: dict[tuple[str, str, int, int, str], bool] = {}
 
     def configure(self, *, is_enabled: bool, super_users: Iterable[str], allows_unlisted: bool) -> None:
@@ -162,7 +162,7 @@ class Authorizer:
         """Add an entry; nothing if it is there."""
         if acl not in self._acls:
             self._acls[acl] = None
-            self._by_pattern.setdefault(_pattern(acl), []).append(acl)
+            self._by_pattern.setdefault(_pattern(acl), {})[acl] = None
             self._known.clear()
 
     def remove(self, acl: Acl) -> None:
@@ -170,14 +170,17 @@ class Authorizer:
         if acl in self._acls:
             del self._acls[acl]
             left = self._by_pattern[_pattern(acl)]
-            left.remove(acl)
+            del left[acl]
             if not left:
                 del self._by_pattern[_pattern(acl)]
             self._known.clear()
 
-    def matching(self, wanted: AclFilter) -> list[Acl]:
-        """Every entry that is meant."""
-        return [acl for acl in self._acls if wanted.matches(acl)]
+    def candidates(self, wanted: AclFilter) -> list[Acl]:
+        """The entries that may be meant: those of one resource where that is named, else all."""
+        names_one = wanted.pattern_type in {PatternType.LITERAL, PatternType.PREFIXED}
+        if names_one and wanted.resource_name is not None and wanted.resource_type != ResourceType.ANY:
+            return list(self._by_pattern.get((wanted.resource_type, wanted.pattern_type, wanted.resource_name), ()))
+        return list(self._acls)
 
     # -- answers
 

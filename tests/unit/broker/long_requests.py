@@ -4,6 +4,7 @@ from kclient_quota.wire.messages import (
     AlterClientQuotasRequest,
     CreateAclsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
@@ -122,11 +123,20 @@ LONG["CreateAcls"] = CreateAclsRequest(
         for name in NAMES
     ]
 )
+LONG["DeleteAcls"] = DeleteAclsRequest(
+    filters=[
+        DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=2, resource_name_filter=name, pattern_type_filter=3, operation=1, permission_type=1
+        )
+        for name in NAMES
+    ]
+)
 LONG["DescribeTopicPartitions"] = DescribeTopicPartitionsRequest(
     topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in NAMES]
 )
 VERSIONS = {
     "CreateAcls": 3,
+    "DeleteAcls": 3,
     "DescribeTopicPartitions": 0,
     "AlterClientQuotas": 1,
     "DescribeGroups": 5,

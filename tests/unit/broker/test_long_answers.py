@@ -5,12 +5,15 @@ from uuid import UUID
 
 import pytest
 
+from kclient_quota.broker.authorizer import Acl
 from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
@@ -118,9 +121,22 @@ def many_keys(node):
         node.cluster.create_topic(f"c{number}", 1)
 
 
+def many_acls(node):
+    node.cluster.authorizer.configure(is_enabled=True, super_users=["User:ANONYMOUS"], allows_unlisted=False)
+    for name in reversed(NAMES):
+        node.cluster.authorizer.add(acl(name))
+
+
+def acl(name, principal="User:u"):
+    return Acl(2, name, 3, principal, "*", 3, 3)
+
+
+NAMELESS = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+ANY = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1, **NAMELESS}
 ALL_OF_A_GROUP = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
 ABOUT_ALL = {
     "ListGroups": (many_groups, ListGroupsRequest(), 5, MANY),
+    "DescribeAcls": (many_acls, DescribeAclsRequest(**ANY), 3, MANY),
     "DescribeClientQuotas": (many_quotas, DescribeClientQuotasRequest(components=[]), 1, MANY),
     "OffsetFetch": (many_positions, OffsetFetchRequest(groups=[ALL_OF_A_GROUP]), 9, MANY),
     "DescribeTopicPartitions": (many_topics, DescribeTopicPartitionsRequest(topics=[]), 0, 2_000),
@@ -145,6 +161,36 @@ def test_short_requests_for_very_much_let_others_have_their_turn(name):
         rows = list(rows_of(rows[0].topics[0]))
         assert {row.committed_offset for row in rows} == {7}
     assert len(rows) == wanted
+
+
+def test_entries_about_all_are_looked_through_and_taken_away_in_turns():
+    node = Node()
+    many_acls(node)
+    for number in range(MANY):
+        node.cluster.authorizer.add(acl("one", f"User:u{number}"))
+    one = DeleteAclsRequest.DeleteAclsFilter(**{**ANY, "resource_type_filter": 2, "resource_name_filter": "one"})
+    answer, turns = rows_of_turns(node, DeleteAclsRequest(filters=[one]), 3)
+    assert turns >= 5, "5,000 are looked at, and 2,500 taken away"
+    assert len(answer.filter_results[0].matching_acls) == MANY
+    described, _ = rows_of_turns(node, DescribeAclsRequest(**ANY), 3)
+    assert [row.resource_name for row in described.resources] == sorted(NAMES)
+    every = DeleteAclsRequest.DeleteAclsFilter(**ANY)
+    answer, _ = rows_of_turns(node, DeleteAclsRequest(filters=[every, every]), 3)
+    assert [len(row.matching_acls) for row in answer.filter_results] == [MANY, 0]
+
+
+def test_an_entry_that_is_taken_away_meanwhile_is_not_said_to_have_been_taken():
+    node = Node()
+    many_acls(node)
+    every = DeleteAclsRequest.DeleteAclsFilter(**ANY)
+    node.scheduler = TurnByTurn()
+    answers = node.start(DeleteAclsRequest(filters=[every]), 3)
+    assert not answers
+    node.cluster.authorizer.remove(acl(NAMES[0]))
+    while not answers:
+        node.scheduler.pass_ms(0)
+    (found,) = node.through_codec(answers[0], 3).filter_results
+    assert {row.resource_name for row in found.matching_acls} == set(NAMES[1:])
 
 
 def test_positions_in_a_topic_that_is_deleted_meanwhile_are_not_told():

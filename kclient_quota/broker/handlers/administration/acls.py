@@ -10,7 +10,8 @@ Gaps: none known.
 """
 
 from functools import partial
-from itertools import groupby
+from heapq import merge
+from itertools import groupby, islice
 from typing import Protocol
 
 from kclient_quota.broker.authorizer import (
@@ -23,7 +24,7 @@ from kclient_quota.broker.authorizer import (
     ResourceType,
 )
 from kclient_quota.broker.cluster_state import ClusterState
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -57,7 +58,7 @@ async def describe_acls(context: Context, request: DescribeAclsRequest) -> Descr
     wanted = _filter(request)
     if wanted is None:
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_unknown(request), resources=[])
-    found = sorted(authorizer.matching(wanted))
+    found = await _sorted(context, await _matching(context, wanted))
     resources = [
         DescribeAclsResponse.DescribeAclsResource(
             resource_type=resource_type,
@@ -73,6 +74,30 @@ async def describe_acls(context: Context, request: DescribeAclsRequest) -> Descr
         for (resource_type, name, pattern_type), acls in groupby(found, key=lambda acl: acl[:3])
     ]
     return DescribeAclsResponse(error_code=0, error_message=None, resources=resources)
+
+
+async def _matching(context: Context, wanted: AclFilter) -> list[Acl]:
+    """Every entry that is meant; there may be very many, of which few are."""
+    authorizer = context.cluster.authorizer
+    candidates = authorizer.candidates(wanted)
+    found = []
+    for start in range(0, len(candidates), AT_ONCE):
+        part = candidates[start : start + AT_ONCE]
+        await context.turn_after(len(part))
+        found += [acl for acl in part if wanted.matches(acl) and acl in authorizer]
+    return found
+
+
+async def _sorted(context: Context, acls: list[Acl]) -> list[Acl]:
+    parts = []
+    for start in range(0, len(acls), AT_ONCE):
+        parts.append(sorted(acls[start : start + AT_ONCE]))
+        await context.turn_after(AT_ONCE)
+    rest, found = merge(*parts), []
+    while part := list(islice(rest, AT_ONCE)):
+        found += part
+        await context.turn_after(len(part))
+    return found
 
 
 def _filter(given: _Filter) -> AclFilter | None:
@@ -168,12 +193,14 @@ def _creation_problem(wanted: CreateAclsRequest.AclCreation) -> tuple[ErrorCode,
 @handler(DeleteAclsRequest, min_version=1, max_version=3)
 async def delete_acls(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Take away the entries that each filter means, and say which they were."""
-    return DeleteAclsResponse(filter_results=[_delete(context.cluster, wanted) for wanted in request.filters])
+    return DeleteAclsResponse(filter_results=[await _delete(context, wanted) for wanted in request.filters])
 
 
-def _delete(
-    cluster: ClusterState, given: DeleteAclsRequest.DeleteAclsFilter
+async def _delete(
+    context: Context, given: DeleteAclsRequest.DeleteAclsFilter
 ) -> DeleteAclsResponse.DeleteAclsFilterResult:
+    await context.turn_after()
+    cluster = context.cluster
     if not cluster.authorizer.is_enabled:
         return DeleteAclsResponse.DeleteAclsFilterResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED, matching_acls=[]
@@ -183,9 +210,12 @@ def _delete(
         return DeleteAclsResponse.DeleteAclsFilterResult(
             error_code=ErrorCode.INVALID_REQUEST, error_message=_unknown(given), matching_acls=[]
         )
-    found = cluster.authorizer.matching(wanted)
-    for acl in found:
-        _set(cluster, acl, is_there=False)
+    found = []
+    for acl in await _matching(context, wanted):
+        await context.turn_after()
+        if acl in cluster.authorizer:
+            _set(cluster, acl, is_there=False)
+            found.append(acl)
     return DeleteAclsResponse.DeleteAclsFilterResult(
         error_code=0,
         error_message=None,
