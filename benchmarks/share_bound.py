@@ -57,8 +57,15 @@ def bound(batch_bytes: float, byte_rate: float) -> float:
     return most_batches(batch_bytes, byte_rate) * batch_bytes * 1000.0 / _KEPT_MS / byte_rate
 
 
-def played(batch_bytes: int, byte_rate: int, minutes: float) -> Played:
-    """Ours against Kafka's own window, in virtual time; the first minute, which begins with an empty one, left out."""
+def played(batch_bytes: int, byte_rate: int, minutes: float, *, busy_ms: int = 0) -> Played:
+    """Ours against Kafka's own window, in virtual time; the first minute, which begins with an empty one, left out.
+
+    Args:
+        batch_bytes: that the broker counts.
+        byte_rate: the quota.
+        minutes: how long.
+        busy_ms: how long the application is after each batch.
+    """
     pacer, window = SharePacer(byte_rate), SampledRate()
     now_ms, sent, refused = _BEGIN_MS, 0, 0
     from_ms, end_ms = _BEGIN_MS + 60_000, _BEGIN_MS + round(60_000 * minutes)
@@ -75,7 +82,7 @@ def played(batch_bytes: int, byte_rate: int, minutes: float) -> Played:
         elif now_ms >= from_ms:
             sent += batch_bytes
         pacer.answered({1: batch_bytes}, now_ms, now_ms + 2)
-        now_ms += 2
+        now_ms += 2 + busy_ms
     return Played(sent * 1000.0 / (end_ms - from_ms) / byte_rate, refused)
 
 

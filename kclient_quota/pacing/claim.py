@@ -19,9 +19,8 @@ LET_OFF_MS: Final = 5_000
 PATIENCE_MS: Final = 30_000
 """Clients that pace themselves have shared a quota out by then."""
 LASTS_MS: Final = 300_000
-MUTED: Final = 0.25
-"""Whoever gets less than this part of what they aim at is muted most of the time."""
 MOST_PART: Final = 0.25
+"""Whoever gets less than this part of what they aim at is muted most of the time; no more of the limit is claimed."""
 STEP: Final = 0.02
 FALLS: Final = 0.7
 """With every throttle the claim rises by a step times its root, or falls to a part of itself: equals meet that way."""
@@ -63,7 +62,7 @@ class Claim:
         let_off = now_ms - self._ended_ms >= LET_OFF_MS
         self._ended_ms = max(self._ended_ms, now_ms + throttle_ms)
         self._mean_ms = throttle_ms if let_off else self._mean_ms + (throttle_ms - self._mean_ms) * TREND
-        if let_off or (not self.part and had > aimed_at * MUTED) or now_ms - self._since_ms >= LASTS_MS:
+        if let_off or (not self.part and had > aimed_at * MOST_PART) or now_ms - self._since_ms >= LASTS_MS:
             self._since_ms, self.part = now_ms, 0.0
         elif now_ms - self._since_ms >= PATIENCE_MS:
             self._move(had)

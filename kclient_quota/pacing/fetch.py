@@ -14,7 +14,7 @@ from math import inf
 from typing import Final
 
 from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetch_sizes import SLACK, FetchSizes
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
@@ -23,12 +23,10 @@ RECORD_BYTES: Final = 10
 """What a record costs on the wire beside its key and value, about."""
 GRANT_MS: Final = 50
 """Messages are granted for so much time at once: evenly as a broker's one-second samples see it, and cheaply."""
-LEARNING_MS: Final = 20_000
-"""How much time the ratio of wire bytes to message bytes is learnt over."""
+LEARNING_MS: Final = 2 * (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS
+"""How much time the ratio of wire bytes to message bytes is learnt over: two windows."""
 LEAST_RATIO: Final = 0.02
 MOST_RATIO: Final = 50.0
-SLACK: Final = 1.3
-"""How much more than needed is left in the queue to hold a fetch back, as its length is known about only."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
 

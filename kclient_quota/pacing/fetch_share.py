@@ -14,7 +14,7 @@ is not counted, nobody has to find out whether he is alone: then the price is wh
 from math import cbrt, exp, inf
 from typing import Final
 
-from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, KnownShare
+from kclient_quota.pacing.known_share import ALONE, CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
 from kclient_quota.pacing.price import Price
 
@@ -22,8 +22,6 @@ TARGET: Final = 0.99
 """Part of the limit that is aimed at by whoever shares it with nobody."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
-OWN_PART: Final = 0.85
-"""A throttle that our own bytes explain to this part is nobody else's doing."""
 PRICE: Final = 0.06
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
 MOST_FALL: Final = 0.3
@@ -179,7 +177,7 @@ class FetchShare:
         share = self._share
         if share.limit is None:
             share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused)
-        elif own_bytes * 1000.0 < OWN_PART * share.limit * (window_ms + throttle_ms):
+        elif own_bytes * 1000.0 < ALONE * share.limit * (window_ms + throttle_ms):
             crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
             share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
 

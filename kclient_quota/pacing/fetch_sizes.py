@@ -24,15 +24,16 @@ from math import inf, sqrt
 from typing import Any, Final
 
 from kclient_quota.config import whole_number
+from kclient_quota.pacing.known_share import REQUEST_MS
 
+SLACK: Final = 1.3
+"""How much more than needed is on its way, or in a queue whose length is known about only."""
 ROUND_TRIP_MS: Final = 3
 """Taken for the round trip until one is known."""
 SPARE_MS: Final = 10
 """A fetch goes out so much earlier than it must: librdkafka looks that often whether the queue has room."""
 BATCH_BYTES: Final = 16_384
 """Taken for a batch where none is looked at: a producer's default `batch.size`."""
-LEAST_FETCH_MS: Final = 100
-"""What a fetch asks for at most that is to bring one such batch: where quotas are tiny batches may be, too."""
 ONE_BATCH: Final = 1
 """What a fetch asks for that is to bring one batch."""
 LEAST_MOST_BYTES: Final = 1_000
@@ -53,14 +54,14 @@ LUMP: Final = 11
 """Samples in a broker's window, in seconds: see above."""
 LEARNING_FETCH_MS: Final = 20
 """What a fetch asks for, in time, where the limit must be learnt."""
-LEARNING_FETCH_BYTES: Final = 4_096
-"""What one fetch asks for at least where the limit must be learnt."""
-LEARNING_QUEUE_BYTES: Final = 18 * 1_024
+LEARNING_QUEUE_BYTES: Final = BATCH_BYTES + 2_048
 """More than a full batch of a producer's default `batch.size` (16,384 bytes): the next fetch goes out at once as long
 as nothing is paced. No more than that, as whoever was refused for long fills the queue at once. A queue of no more can
 hold fetches back, however small the limit: one fetch fills it."""
 STEP: Final = 4
 """Sizes are changed when they are wrong by more than this factor: a change costs a fetch that was on its way."""
+LEARNING_FETCH_BYTES: Final = BATCH_BYTES // STEP
+"""What one fetch asks for at least where the limit must be learnt."""
 MOST_TIME_MS: Final = 25_000
 """A queue that stands for more time than this cannot hold fetches back: filling it would take as long."""
 DEFAULT_FETCH_BYTES: Final = 1_048_576
@@ -99,7 +100,7 @@ class FetchSizes:
             "fetch.max.bytes": most,
             "queued.max.messages.kbytes": self.queue_bytes // 1_024,
             # How soon librdkafka notices that the queue has room again.
-            "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else 10,
+            "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else SPARE_MS,
         }
 
     @property
@@ -147,7 +148,7 @@ def sizes_for(
     if byte_rate == inf:
         return OPEN
     in_round_trip = byte_rate * round_trip_ms / 1000
-    needed = 1.3 * in_round_trip + byte_rate * SPARE_MS / 1000
+    needed = SLACK * in_round_trip + byte_rate * SPARE_MS / 1000
     fetch_bytes: float = ONE_BATCH
     if batch_bytes < inf:
         framing = FRAME_BYTES + PARTITION_BYTES * partitions
@@ -169,7 +170,7 @@ def sizes_that_stay(byte_rate: float | None) -> FetchSizes:
     if byte_rate is None:
         return sizes_for(None)
     sizes = sizes_for(byte_rate, batch_bytes=BATCH_BYTES)
-    half = min(BATCH_BYTES / 2, byte_rate * LEAST_FETCH_MS / 1000)
+    half = min(BATCH_BYTES / 2, byte_rate * REQUEST_MS / 1000)  # where quotas are tiny batches may be, too
     return FetchSizes(max(sizes.fetch_bytes, int(half), LEAST_MOST_BYTES), sizes.queue_bytes)
 
 

@@ -1,9 +1,9 @@
 """How much of a known quota is ours: all of it, or what strangers leave.
 
-0.98 of the limit; on a throttle the rate falls, at most once a second, by a part that grows with the square root of the
-share, and it regains steps that shrink no faster than that root. So whoever has four times as much yields twice as
-large a part of it and regains half as large a one, and clients that know nothing of each other converge to equal
-shares. A newcomer that meets a crowd falls at once to what it can have had of all that was sent since it came.
+0.98 of the limit; on a throttle the rate falls, at most once a sample of the window, by a part that grows with the
+square root of the share, and it regains steps that shrink no faster than that root. So whoever has four times as much
+yields twice as large a part of it and regains half as large a one, and clients that know nothing of each other converge
+to equal shares. A newcomer that meets a crowd falls at once to what it can have had of all that was sent since it came.
 Whoever is alone under the quota and is throttled all the same counts otherwise than the broker does, and only corrects
 its count.
 """
@@ -11,7 +11,8 @@ its count.
 from math import sqrt
 from typing import Final
 
-from kclient_quota.pacing.claim import Claim
+from kclient_quota.pacing.claim import WORSE, Claim
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 REQUEST_MS: Final = 100
 """How much time one request's bytes stand for."""
@@ -20,20 +21,17 @@ TARGET: Final = 0.98
 INCREASE_PER_S: Final = 0.016
 """Part of the limit regained per second by whoever has all of it, by others as much times the root of their share."""
 MOST_INCREASE_PER_S: Final = 0.1
-CALM_MS: Final = 10_000
-"""Without a throttle for so long, a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
+CALM_MS: Final = (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS
+"""Without a throttle for a window a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
 CALM_DOUBLING_MS: Final = 3_000
 HARSH_THROTTLE_MS: Final = 1_500
 LEAST_DECREASE: Final = 0.12
 MOST_DECREASE: Final = 0.5
 """A throttle of X ms takes X / HARSH_THROTTLE_MS, LEAST_DECREASE at least, times the root of one's share; MOST_DECREASE
 is the most."""
-DECREASE_EVERY_MS: Final = 1_000
 CROWD_MS: Final = 200
 NEW_MS: Final = 3_000
 """A throttle of so much tells a newcomer, who is one for so long, that many others send or have begun at once."""
-WORSE: Final = 2.0
-"""While a throttle holds further ones back, one that is so many times as long takes its place."""
 LEAST_SHARE: Final = 0.005
 ALONE: Final = 0.85
 """Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does."""
@@ -127,9 +125,9 @@ class KnownShare:
         if now_ms >= self._hold_until_ms:
             self._before = self.rate
         elif throttle_ms <= self._held_ms * WORSE:
-            return
+            return  # one that is so many times as long takes the place of that which holds further ones back
         self._held_ms = throttle_ms
-        self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
+        self._hold_until_ms = now_ms + QUOTA_WINDOW_MS + throttle_ms
         self._grown_at_ms = self._quiet_since_ms = now_ms + throttle_ms
         self._span_ms, self.learnt = span_ms, had
         if had >= self.limit * ALONE:

@@ -17,13 +17,15 @@ carried no throttle nothing limits anybody, so rates rise slowly; under a thrott
 from math import cbrt, exp, inf
 from typing import Final
 
-from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, DECREASE_EVERY_MS, REQUEST_MS, TARGET
+from kclient_quota.pacing.fetch_window import SLACK_MS
+from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, MOST_DECREASE, REQUEST_MS, TARGET
 from kclient_quota.pacing.price import Price
+from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 PRICE: Final = 1_700.0
 """A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""
-STALE_MS: Final = 5_000
-"""A price that nobody has asked for so long means little, and falls by half in 3 s."""
+STALE_MS: Final = CALM_MS / 2
+"""A price that nobody has asked for half a window means little, and falls by half in 3 s."""
 FADES_MS: Final = 4_000
 REQUEST_PART: Final = 0.75
 """A request takes this part of the throttle time that its rate stands for."""
@@ -36,33 +38,23 @@ everybody rises (more slowly whoever seems to be alone), and after one with, whe
 LEAST_PART: Final = 0.6
 """A rate falls to this part of what the last window let through at least: until the burst with which a client begins
 has left the window, throttles are that burst's doing and would bring the rate to nothing."""
-YOUNG_MS: Final = 10_000
-"""After its first throttle a newcomer among others knows nothing yet, and for so long drifts faster."""
 YOUNG_DRIFT: Final = 4.0
+"""For CALM_MS after its first throttle a newcomer knows nothing yet, and drifts so many times as fast."""
 YOUNG_RISE: Final = 0.7
-CROWDED_MS: Final = 1_000
-"""A longer throttle means that many begin at once: then nobody is a newcomer."""
-HARSH_MS: Final = 3_000
-"""A throttle of more means that the quota was lowered, or that many have come: it halves the rate."""
-HARSH_DECREASE: Final = 0.5
+"""The most that a rate rises per second, on a logarithmic scale, a newcomer's or after however long a calm."""
 MOST_PRICE: Final = 10.0
 """A throttle counts as so many times the one expected at most."""
 LEAST_RATE: Final = 512.0
 """A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
-MOST_RISE: Final = 0.5
-"""Per second, on a logarithmic scale, however long the calm."""
 ENDLESS_BYTES_PER_S: Final = 1e12
 """A rate that has grown up to here is not limited any more."""
 FORETOLD_MS: Final = 5
-CONTRADICTED_MS: Final = 40
 FORETOLD: Final = 3
-"""A throttle within FORETOLD_MS of what our share foretells was foretold, one that is off by CONTRADICTED_MS (more than
-a request that falls into another second) was not. After so many foretold and none that was not we are alone."""
-PATIENCE_MS: Final = 10_000
-MOST_PATIENCE_MS: Final = 20_000
-"""How long a limit that foretold a throttle is believed in before it is tried again."""
+"""A throttle within FORETOLD_MS of what our share foretells was foretold, one that is off by more than SLACK_MS (a
+request that falls into another second) was not. After so many foretold and none that was not we are alone."""
 LONGEST_STEP_S: Final = 1.0
 LONGEST_REQUEST_MS: Final = 3_000.0
+"""A longer throttle means that the quota was lowered, or that many have come: it takes MOST_DECREASE of the rate."""
 
 
 class LearntShare:
@@ -93,13 +85,13 @@ class LearntShare:
         self.learnt: float | None = None
         self.rate = inf
         self._foretold = 0
-        self._patience_ms = PATIENCE_MS
+        self._patience_ms = CALM_MS  # how long a limit that foretold a throttle is believed in before it is tried again
         self._grown_at_ms = 0
         self._hold_until_ms = 0
         self._quiet_since_ms = 0
         self._price = Price()
         self._is_free = True
-        self._young_ms = YOUNG_MS
+        self._young_ms = CALM_MS
 
     @property
     def is_whole(self) -> bool:
@@ -119,7 +111,7 @@ class LearntShare:
 
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """`own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
-        if throttle_ms > CROWDED_MS:
+        if throttle_ms > QUOTA_WINDOW_MS:  # many begin at once: then nobody is a newcomer
             self._young_ms = 0
         measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
         if measured <= 0:
@@ -133,13 +125,13 @@ class LearntShare:
         else:
             self._pay(min(throttle_ms, self._expected_ms() * MOST_PRICE), now_ms)
             off_ms = abs(own_bytes * 1000.0 / self.learnt - window_ms - throttle_ms)
-            if off_ms > CONTRADICTED_MS:
+            if off_ms > SLACK_MS:
                 self._foretold = 0
             if now_ms < self._hold_until_ms:
                 return
             self._foretold += off_ms <= FORETOLD_MS
             self._yield(self.learnt, measured, throttle_ms)
-        self._hold_until_ms = now_ms + DECREASE_EVERY_MS + throttle_ms
+        self._hold_until_ms = now_ms + QUOTA_WINDOW_MS + throttle_ms
         self._quiet_since_ms = now_ms + throttle_ms
 
     def on_late_count(self, nbytes: float, now_ms: int) -> None:
@@ -157,12 +149,12 @@ class LearntShare:
     def _yield(self, learnt: float, measured: float, throttle_ms: int) -> None:
         if self.is_whole:
             self.rate = learnt * TARGET
-            self._patience_ms = min(self._patience_ms + PATIENCE_MS, MOST_PATIENCE_MS)
+            self._patience_ms = 2 * CALM_MS
             return
         self.learnt = measured
-        self._patience_ms = PATIENCE_MS
-        if throttle_ms > HARSH_MS:
-            self._move_to(self.rate * HARSH_DECREASE, measured)
+        self._patience_ms = CALM_MS
+        if throttle_ms > LONGEST_REQUEST_MS:
+            self._move_to(self.rate * MOST_DECREASE, measured)
 
     def _move_to(self, rate: float, learnt: float) -> None:
         self.rate = max(rate, min(self.rate, learnt * LEAST_PART), LEAST_RATE)
@@ -180,9 +172,9 @@ class LearntShare:
         if min(calm_ms, now_ms - self._price.paid_at_ms) > STALE_MS:
             self._price.throttle_ms *= exp(-elapsed_s * 1000.0 / FADES_MS)
         # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
-        doublings = min(max(calm_ms - max(CALM_MS, self._patience_ms), 0) // CALM_DOUBLING_MS, 20)
+        doublings = min(max(calm_ms - self._patience_ms, 0) // CALM_DOUBLING_MS, 20)
         change = self._change(elapsed_s) * 2.0**doublings
-        self._move_to(self.rate * exp(min(change, max(MOST_RISE, YOUNG_RISE)) * elapsed_s), self.learnt)
+        self._move_to(self.rate * exp(min(change, YOUNG_RISE) * elapsed_s), self.learnt)
         if self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf

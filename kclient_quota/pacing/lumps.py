@@ -15,24 +15,22 @@ Nothing here reads a clock.
 from math import ceil
 from typing import Final
 
+from kclient_quota.pacing.fetch_window import SLACK_MS
+from kclient_quota.pacing.share_window import STALL_MS
+
 LUMPS: Final = 8
 """So many pass through the window. With nine the room is 50 ms on either side, which a busy machine needs for itself;
-with seven a part of the window is empty."""
-SPARE_MS: Final = 150
-"""Eight lumps last so much longer than a sample is kept, for the answers of a lump and for polls that come late."""
-TIGHT_MS: Final = 230
-"""The window is filled to so much less than it can be long: `share_window.STALL_MS`, `fetch_window.SLACK_MS` twice."""
-LARGE: Final = 0.04
-"""Batches that stand for less than this part of the shortest window come evenly in any case: they fill it as well."""
+with seven a part of the window is empty. They last STALL_MS longer than a sample is kept, for polls that come late, and
+an application that asks less often than that is slow: it cannot take lumps when they are due."""
 ROOM_MS: Final = 60
 """How much longer the window is than it must be: a broker may look `fetch_window.SLACK_MS` earlier or later."""
+LARGE: Final = 0.04
+"""Batches that stand for less than this part of the shortest window come evenly in any case: they fill it as well."""
 SAVED_BATCHES: Final = 2
 """What was not used is made up for by so many batches at most."""
 OPEN_MS: Final = 500
 """So long what a lump may have is taken. What comes later would stay in the window beyond the next lumps, and eight of
 them would not fill it for good."""
-AWAY_MS: Final = 150
-"""An application that asks less often than that is slow: it cannot take lumps when they are due."""
 SLOW_OPEN_MS: Final = 850
 """So long one that is slow may take its lump, and at any time what it has saved a batch for."""
 LATE_MS: Final = 100
@@ -89,7 +87,7 @@ class Lumps:
         self._heard_ms = now_ms
 
     def _heard(self, now_ms: int) -> None:
-        if now_ms - self._heard_ms > AWAY_MS:
+        if now_ms - self._heard_ms > STALL_MS:
             self._slow_until_ms = now_ms + self._kept_ms
         self._heard_ms = now_ms
 
@@ -111,17 +109,17 @@ class Lumps:
         if self._kept_ms <= LUMPS * self._window_ms or batch_ms < LARGE * least_ms:
             return False
         in_lumps_ms = self._most(batch_ms) * batch_ms
-        return in_lumps_ms / (self._kept_ms + SPARE_MS) >= least_ms / (least_ms + batch_ms)
+        return in_lumps_ms / (self._kept_ms + STALL_MS) >= least_ms / (least_ms + batch_ms)
 
     def every_ms(self, byte_rate: float, batch: float) -> int:
         """From one lump to the next: so long that the window takes as many batches as it ever does."""
         batch_ms = batch * 1000.0 / byte_rate
         needed_ms = self._most(batch_ms) * batch_ms - self._window_ms + ROOM_MS
-        return ceil(max((self._kept_ms + SPARE_MS) / LUMPS, needed_ms / (LUMPS - 1)))
+        return ceil(max((self._kept_ms + STALL_MS) / LUMPS, needed_ms / (LUMPS - 1)))
 
     def _most(self, batch_ms: float) -> float:
         """Batches that the window takes when it is longest, with room on both sides."""
-        return (self._kept_ms - TIGHT_MS) // max(1.0, batch_ms)
+        return (self._kept_ms - STALL_MS - 2 * SLACK_MS) // max(1.0, batch_ms)
 
     def _saved(self, byte_rate: float, batch: float, now_ms: int) -> float:
         """The level when a lump that begins now is looked at."""

@@ -30,18 +30,14 @@ BURST: Final = 0.04
 SLACK: Final = 1 / 16
 """So much of a lump may exceed what the window has room for: the broker's samples begin a little beside ours, and who
 waits for each of them to the byte leaves more of the quota than the throttle of some milliseconds that may follow."""
-LUMP_FADES: Final = 0.99
-"""What a lump still counts for a review later, until another one comes."""
 MOST_REQUEST_BYTES: Final = 1_000_000
-IDLE_MS: Final = 500
-"""Unused pace, in time, that counts as idle."""
-REVIEW_MS: Final = 100
 CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
 MOST_SLOW_START_BYTES: Final = 32_000_000.0
 """More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
 OUTSTANDING_MS: Final = 500
+"""So much of the pace may be on its way; so much of it unused counts as idle."""
 LEAST_RATE: Final = 1.0
 LONGEST_WAIT_MS: Final = 1_000
 """Whoever waits asks again before long: the rate may have grown."""
@@ -135,9 +131,9 @@ class Pacer:
         if self._share.limit is None:
             # Ask again before long: a learnt rate may have grown.
             wait_ms = min(wait_ms, LONGEST_WAIT_MS)
-        elif wait_ms > REVIEW_MS:
+        elif wait_ms > REQUEST_MS:
             # What the window has room for may be more by then.
-            wait_ms = max(REVIEW_MS, ceil(missing / self._usual_pace))
+            wait_ms = max(REQUEST_MS, ceil(missing / self._usual_pace))
         return max(self._wait_until_ms, now_ms + wait_ms)
 
     def rate(self) -> float:
@@ -278,13 +274,13 @@ class Pacer:
             if behind_ms < CLOCK_JUMP_MS:
                 return
             self._rebase(-behind_ms)
-        self._review_at_ms = now_ms + REVIEW_MS
+        self._review_at_ms = now_ms + REQUEST_MS
         if self._pace == inf:
             self._at_ms = now_ms
         else:
             # What the broker's window has forgotten need not be paid back.
             self._bank = max(self._settle(now_ms), -self._mirror.project(now_ms)[0])
-        self._share.grow(now_ms, busy=self._idle_ms(now_ms) < IDLE_MS)
+        self._share.grow(now_ms, busy=self._idle_ms(now_ms) < OUTSTANDING_MS)
         self._apply_rate(now_ms)
 
     def _apply_rate(self, now_ms: int) -> None:
@@ -299,7 +295,7 @@ class Pacer:
                 rate = limit * TARGET
             sustainable = self._sustainable_rate(limit, now_ms)
             if sustainable <= 0.0:  # the limit has fallen: the window must forget some first
-                self._wait_until_ms = max(self._throttled_until_ms, now_ms + REVIEW_MS)
+                self._wait_until_ms = max(self._throttled_until_ms, now_ms + REQUEST_MS)
             rate = min(rate, self._even_rate(limit))
             self._pace = max(min(rate, sustainable), LEAST_RATE) / 1000.0
         else:
@@ -309,8 +305,10 @@ class Pacer:
         # A hundredth of a short window, but no less than how long strangers make us wait.
         self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
         self._quantum = min(self._usual_pace * self._request_ms, MOST_REQUEST_BYTES)
-        # Who has given up some of a known limit must not go on with lumps of the size they had.
-        fades = LUMP_FADES if limit is None else min(LUMP_FADES, self._usual_pace / usual_before)
+        # A lump counts for as long as the window remembers it; who has given up some of a known limit must not go on
+        # with lumps of the size they had.
+        fades = 1 - REQUEST_MS / self._least_window_ms
+        fades = fades if limit is None else min(fades, self._usual_pace / usual_before)
         self._lump = max(self._quantum, self._lump * fades)
         self._ceiling = self._most_banked(now_ms)
         if before == inf:

@@ -7,10 +7,9 @@ at the rate that it stands for: whoever has more falls, whoever has less rises, 
 from math import exp, log
 from typing import Final
 
-ROOT: Final = 3
-"""A rate stands for a throttle time that falls with this root of it, so that every quota has one to be lived with."""
-DRIFT_PER_S: Final = 0.1
-"""A rate goes this part of the way, on a logarithmic scale, to what the going throttle time stands for."""
+DRIFT_PER_S: Final = 0.3
+"""By so much of what the going throttle time is off a rate changes per second, both on a logarithmic scale: a tenth of
+the way, as a rate stands for the third root of a throttle time."""
 PRICE_MS: Final = 2_000
 """Over how long throttle times are averaged, zeros too."""
 
@@ -42,7 +41,7 @@ class Price:
 
     def drift(self, expected_ms: float) -> float:
         """By how much a rate that stands for `expected_ms` should change per second, on a logarithmic scale."""
-        return DRIFT_PER_S * ROOT * log(expected_ms / max(self.throttle_ms, 1e-9))
+        return DRIFT_PER_S * log(expected_ms / max(self.throttle_ms, 1e-9))
 
     def rebase(self, shift_ms: int) -> None:
         """Move what is remembered by `shift_ms`: the clock has jumped."""

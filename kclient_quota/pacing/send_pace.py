@@ -39,22 +39,20 @@ QUEUEING: Final = 2.0
 """So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
 taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
 simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
-PROBE_MS: Final = 5_000
+MOST_WAY_MS: Final = 1_000.0
+"""No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
+PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 """How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
 for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
 ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
-MOST_WAY_MS: Final = 1_000.0
-"""No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 MAX_DELAY_MS: Final = 1_000
 MOSTLY_SENT: Final = 4
 """So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
-LOOKS: Final = 8
+LOOKS: Final = round(1 / TREND)
 """So many statistics may pass until nothing is on its way, which then tell exactly. A batch that is counted on one side
 and not yet on the other has 60 to 1,400 bytes learnt for framing of 156."""
 NEVER_MS: Final = -(2**62)
-AWAY_MS: Final = 2_000
-"""After how long without a delivery a broker that throttles nobody counts as away."""
 SOON_MS: Final = 10
 """When to look again for deliveries, where nothing better is known."""
 
@@ -198,7 +196,7 @@ class SendPace:
         if rate == inf:
             # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
             # librdkafka's own queue is the place to wait.
-            return 0 if now_ms - self._progress_at_ms >= AWAY_MS else SOON_MS
+            return 0 if now_ms - self._progress_at_ms >= QUEUEING * MOST_WAY_MS else SOON_MS
         # Waiting for deliveries is not idleness, which would earn a burst.
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))

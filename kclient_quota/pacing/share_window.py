@@ -16,10 +16,10 @@ from typing import Final
 from kclient_quota.pacing.fetch_window import SLACK_MS, STEP_MS, FetchWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
 
-UNSURE_MS: Final = 300
-"""Of an answer that came within so long no time is unknown that matters: librdkafka's brokers wait 500 ms for data."""
 STALL_MS: Final = 150
 """A request may always be so late, even if none was before: a busy machine does not let a process go on at once."""
+UNSURE_MS: Final = 2 * STALL_MS
+"""Of an answer that came within so long no time is unknown that matters: librdkafka's brokers wait 500 ms for data."""
 
 
 class ShareWindow(FetchWindow):

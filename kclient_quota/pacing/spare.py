@@ -10,11 +10,10 @@ from typing import Final
 LEAST_RATE: Final = 10_000_000.0
 """Bytes a second of a quota below which the queue keeps up with whatever may be sent."""
 PART: Final = 0.5
-"""Of the quota, that may be used so."""
+"""Of the quota, that may be used so. As much of what may be used at once must have come together before callers are let
+past the queue again."""
 SPAN_MS: Final = 1_000
 """How much of that may be used at once: the sender looks twice as often."""
-AGAIN: Final = 0.5
-"""So much of it must have come together before callers are let past the queue again."""
 
 
 class Spare:
@@ -59,6 +58,6 @@ class Spare:
             self._budget += self._rate * (now_ms - self._at_ms) / 1000
         self._at_ms = now_ms
         self._budget = max(-most, min(most, self._budget - queued_bytes))
-        has_room = self._budget >= (0.0 if self._given else AGAIN * most)
+        has_room = self._budget >= (0.0 if self._given else PART * most)
         self._given, self.is_due = may and has_room, has_room and not may
         return self._budget if self._given else 0.0

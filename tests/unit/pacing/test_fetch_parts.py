@@ -6,12 +6,15 @@ from math import inf
 
 import pytest
 
+from benchmarks.law_scenes import fetched_parts
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
 from kclient_quota.pacing.fetch_sizes import (
+    FRAME_BYTES,
     ONE_BATCH,
     OPEN,
+    PARTITION_BYTES,
     FetchSizes,
     keeps_up,
     sizes_for,
@@ -59,21 +62,8 @@ def test_no_fetch_asks_for_more_than_a_broker_gives() -> None:
 
 
 def played(fetch_bytes: int, batches: Sequence[int]) -> tuple[float, float]:
-    """What part of the bytes sent is thrown away, and what is neither that nor framing.
-
-    The first batch of a fetch comes whole, and a later one that exceeds the limit in part; each response has 97 bytes
-    beside them.
-    """
-    sent = lost = used = 0
-    whole = 0  # of the fetch that is on its way
-    for batch in batches:
-        if whole and whole + batch > fetch_bytes:
-            lost += max(0, fetch_bytes - whole)
-            sent += max(fetch_bytes, whole) + 97
-            used += whole
-            whole = 0
-        whole += batch
-    return lost / sent, used / sent
+    """What part of the bytes sent is thrown away, and what is neither that nor framing."""
+    return fetched_parts(fetch_bytes, batches, FRAME_BYTES + PARTITION_BYTES)[:2]
 
 
 def batches_of(batch_bytes: int, spread: str) -> list[int]:
