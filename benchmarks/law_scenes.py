@@ -323,7 +323,6 @@ SIZED: Final = {
     "batches of 16 kB, 1 MiB/s, 80 ms": Scene(Fetched(1_048_576, 80, 16_384)),
     "batches of 16 kB, 20 MB/s, 20 ms": Scene(Fetched(20_000_000, 20, 16_384)),
     "batches of 100 kB, 1 MiB/s, 100 partitions": Scene(Fetched(1_048_576, 3, 100_000, 100)),
-    **FETCHES,
 }
 SCENES: Final = {
     "known": KNOWN,
