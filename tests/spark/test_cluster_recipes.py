@@ -11,6 +11,7 @@ import pytest
 import yaml
 from kclient_telemetry.receiver.files import JsonLinesWriter
 
+from kclient_quota.spark.session import java_home
 from tests.spark.receiving import Client, ToFiles, receive
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,6 @@ def test_spark_submit_takes_the_command_as_a_script_and_a_link_to_it(spark, tmp_
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     paths = os.pathsep.join(filter(None, [str(ROOT), *sys.path]))
     environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": paths}
-    java = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")
     given = ["usage", "--input", str(tmp_path / "pushes"), "--output", str(tmp_path / "usage")]
     done = subprocess.run(
         [str(submit), "--master", "local-cluster[2,1,1024]", str(link), *given],
@@ -37,7 +37,7 @@ def test_spark_submit_takes_the_command_as_a_script_and_a_link_to_it(spark, tmp_
         text=True,
         check=False,
         timeout=300,
-        env={**os.environ, **environment, "JAVA_HOME": java},
+        env={**os.environ, **environment, "JAVA_HOME": str(java_home())},
     )
     assert done.returncode == 0, done.stderr[-4_000:]
     assert spark.read.parquet(str(tmp_path / "usage")).select("client_id").distinct().count() == 3
