@@ -4,7 +4,7 @@ import subprocess
 import time
 
 import pytest
-from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.messages import ZERO_UUID, uuid_text
 from kclient_telemetry.otlp import parse
 
 from kclient_quota import Producer
@@ -13,7 +13,7 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.testing.apache.artefacts import class_path
-from kclient_quota.wire.messages import IncrementalAlterConfigsRequest
+from kclient_quota.wire.messages import GetTelemetrySubscriptionsRequest, IncrementalAlterConfigsRequest
 from tests.required import require_apache_kafka
 
 CLIENT_METRICS = 16
@@ -42,6 +42,11 @@ def subscribe(cluster, **config):
     )
     with ClusterClient({"bootstrap.servers": cluster.bootstrap_servers}, SYSTEM_CLOCK) as client:
         assert client.ask(request).responses[0].error_code == 0
+        # who asks before the broker has taken it up is told that nothing is wanted, and asks again in five minutes
+        end = time.monotonic() + 60
+        while not client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)).requested_metrics:
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 def test_our_client_pushes_to_apache_kafka(classes, tmp_path, monkeypatch):
