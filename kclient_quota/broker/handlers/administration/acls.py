@@ -91,8 +91,9 @@ async def _matching(context: Context, wanted: AclFilter) -> list[Acl]:
 async def _sorted(context: Context, acls: list[Acl]) -> list[Acl]:
     parts = []
     for start in range(0, len(acls), AT_ONCE):
-        parts.append(sorted(acls[start : start + AT_ONCE]))
-        await context.turn_after(AT_ONCE)
+        part = acls[start : start + AT_ONCE]
+        await context.turn_after(len(part))
+        parts.append(sorted(part))
     rest, found = merge(*parts), []
     while part := list(islice(rest, AT_ONCE)):
         found += part
