@@ -34,6 +34,7 @@ MOST_QUEUED_KBYTES: Final = 200_000
 MOST_SIDE_BY_SIDE: Final = 12
 MOST_PER_S: Final = 24_000.0
 """Messages per second of all that run side by side, as far as their quotas let them."""
+_LARGE: Final = 1_000_000.0
 _SEED: Final = 714
 _TRIES: Final = 60
 
@@ -62,7 +63,8 @@ def covering(cells: Sequence[WorthCell], first: Iterable[WorthCell] = ANCHORS) -
 def scene_of(cell: WorthCell, max_delay_ms: int = 0, seconds: int = SECONDS) -> ProducerScene:
     """A cell as the benchmarks play it."""
     data, compression, partitions, quota = cell
-    name = f"worth-{data}-{compression}-{partitions or 'nokeys'}-{quota:.0f}"
+    # short, as names in the field are: every request carries the topic's and the client's
+    name = f"{data[0]}{compression[0]}{partitions}{'s' if quota < _LARGE else 'l'}"
     return ProducerScene(
         f"{name}-{max_delay_ms}" if max_delay_ms else name,
         quota=int(quota),
