@@ -96,7 +96,7 @@ def test_the_figures_in_the_documentation_are_beside_that_ideal_and_ours_reaches
         if row["client"] == "ours":
             many = cell[2:] == (100, 51_200.0)
             assert row["messages_per_s"] >= (0.85 if many else 0.95) * row["ideal"], cell
-            assert row["steady_p99_ms"] <= (5_000 if many else 1_200), cell
+            assert row["steady_p99_ms"] <= (5_000 if many else row["max_delay_ms"] + 200), cell
 
 
 def test_what_tenants_cost_is_counted() -> None:
