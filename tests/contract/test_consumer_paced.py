@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kclient_quota.clients.consumer import Consumer
+from tests.consuming import consumer_of, read
 from tests.contract.scenes import Scene, Scenes, named
 from tests.filling import fill
 
@@ -23,33 +22,6 @@ def create(cluster: Any, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result(60)
-
-
-def read(consumer: Consumer, seconds: float) -> list[tuple[float, Message]]:
-    """What comes within so many seconds of the first message, with the time at which each came."""
-    found: list[tuple[float, Message]] = []
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        message = consumer.poll(0.2)
-        if message is not None:
-            end = end if found else time.monotonic() + seconds
-            assert message.error() is None
-            found.append((time.monotonic(), message))
-    return found
-
-
-def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": client_id,
-            "client.id": client_id,
-            "auto.offset.reset": "earliest",
-            **conf,
-        }
-    )
-    consumer.subscribe([topic])
-    return consumer
 
 
 def uses_its_quota_evenly(cluster: Any, quota: int, per_batch: int) -> None:

@@ -1,7 +1,6 @@
 """What of its quota a consumer fetches and throws away, on both brokers: less than a hundredth in steady state."""
 
 import random
-import time
 from functools import partial
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kclient_quota.clients.consumer import Consumer
+from tests.consuming import consumer_of, read
 from tests.contract.scenes import Scene, Scenes, named
 
 pytestmark = pytest.mark.timeout(150)
@@ -42,35 +42,14 @@ def throws_away_next_to_nothing(cluster: Any, quota: int, source: str) -> None:
     cluster.create_topic(name, PARTITIONS)
     fill_unevenly(cluster, name, quota * (SETTLED_S + MEASURED_S + 8))
     cluster.set_quota(client_id=name, consumer_byte_rate=quota)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": name,
-            "client.id": name,
-            "auto.offset.reset": "earliest",
-            "quota.limit.source": source,
-        }
-    )
-    consumer.subscribe([name])
+    consumer = consumer_of(cluster, name, name, **{"quota.limit.source": source})
     read(consumer, SETTLED_S)
     lost = lost_of(consumer)
-    got = read(consumer, MEASURED_S)
+    got = sum(len(message) for _, message in read(consumer, MEASURED_S))
     lost = lost_of(consumer) - lost
     consumer.close()
     assert got > 0.5 * quota * MEASURED_S
     assert lost < 0.01 * got
-
-
-def read(consumer: Consumer, seconds: float) -> int:
-    """The bytes that come in so many seconds of the first message."""
-    got, end, is_first = 0, time.monotonic() + 60, True
-    while time.monotonic() < end:
-        message = consumer.poll(0.1)
-        if message is not None:
-            assert message.error() is None
-            end, is_first = (time.monotonic() + seconds if is_first else end), False
-            got += len(message)
-    return got
 
 
 def lost_of(consumer: Consumer) -> float:

@@ -9,6 +9,7 @@ import pytest
 
 from kclient_quota import Consumer
 from kclient_quota.clients import limits
+from tests.consuming import consumer_of
 from tests.filling import fill
 from tests.measured.scenes import Figures, Played, longest_gap_s, named
 
@@ -18,13 +19,6 @@ WINDOW_S = 11
 """Ten whole samples of a second and the one that is being filled: a burst at the start is paid back by then."""
 MEASURED_S = 9
 SETTLED_S = 30
-
-
-def consumer_of(cluster: Any, topic: str, client_id: str, **conf: Any) -> Consumer:
-    base = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": client_id, "client.id": client_id}
-    consumer = Consumer({**base, "auto.offset.reset": "earliest", **conf})
-    consumer.subscribe([topic])
-    return consumer
 
 
 def polled(consumer: Consumer) -> Iterable[Any]:

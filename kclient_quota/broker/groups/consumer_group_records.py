@@ -4,7 +4,7 @@ They come in Kafka's order: who has left, who is there, the group, what members 
 said of one member may be a megabyte: it is made in steps, and said only if the member is still as it was.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -97,24 +97,14 @@ def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
     yield from _assignments(told, group)
 
 
-def _changed(
-    told: dict[str, ConsumerMember],
-    members: Mapping[str, ConsumerMember],
-    of: Callable[[ConsumerMember], tuple[object, ...]],
-) -> Iterator[tuple[str, ConsumerMember]]:
-    """Members of whom this is not as it was told; as far as they are taken, they are told."""
-    for name, member in members.items():
-        former = told.get(name)
+def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+    for name, member in group.members.items():
+        former = told.members.get(name)
         if former is member:
             continue
-        told[name] = member
-        if former is None or of(former) != of(member):
-            yield name, member
-
-
-def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in _changed(told.members, group.members, _said):
-        yield record(_metadata(member), group.group_id, name)
+        told.members[name] = member
+        if former is None or _said(former) != _said(member):
+            yield record(_metadata(member), group.group_id, name)
 
 
 def _said(member: ConsumerMember) -> tuple[object, ...]:
@@ -189,13 +179,14 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said
         target, former = group.target.get(name), told.target.get(name)
         if target is None or target is former:
             continue
-        if target != former:
-            rows = yield from rows_of(by_topic_in_steps(target), _target_row)
-            if group.target.get(name) is not target:
-                return
+        if target == former:
             told.target[name] = target
-            yield record(_Target(topic_partitions=rows), group.group_id, name)
+            continue
+        rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
+        if group.target.get(name) is not target:
+            return
         told.target[name] = target
+        yield record(_Target(topic_partitions=rows), group.group_id, name)
     if told.assignment_epoch != group.assignment_epoch:
         told.assignment_epoch = group.assignment_epoch
         epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)
@@ -211,14 +202,15 @@ def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
         member, former = group.members.get(name), told.current.get(name)
         if member is None or member is former:
             continue
-        if former is None or _has(former) != _has(member):
-            since = yield from _since(told.since.get(name, {}), member)
-            current = yield from _current(member, since)
-            if group.members.get(name) is not member:
-                return
-            told.since[name], told.current[name] = since, member
-            yield record(current, group.group_id, name)
-        told.current[name] = member
+        if former is not None and _has(former) == _has(member):
+            told.current[name] = member
+            continue
+        since = yield from _since(told.since.get(name, {}), member)
+        current = yield from _current(member, since)
+        if group.members.get(name) is not member:
+            return
+        told.since[name], told.current[name] = since, member
+        yield record(current, group.group_id, name)
 
 
 def _has(member: ConsumerMember) -> tuple[object, ...]:
@@ -253,6 +245,6 @@ def _current(member: ConsumerMember, since: Epochs) -> Steps[_Current]:
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_epoch,
         state=_STATES[member.state],
-        assigned_partitions=(yield from rows_of(by_topic_in_steps(member.assigned), row)),
-        partitions_pending_revocation=(yield from rows_of(by_topic_in_steps(member.revoking), row)),
+        assigned_partitions=(yield from rows_of((yield from by_topic_in_steps(member.assigned)), row)),
+        partitions_pending_revocation=(yield from rows_of((yield from by_topic_in_steps(member.revoking)), row)),
     )

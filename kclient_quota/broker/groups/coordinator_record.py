@@ -56,11 +56,10 @@ def record(value: Message, *names: str) -> CoordinatorRecord:
     return key_of(type(value), *names), struct.pack(">h", _VERSION) + encode(value, _VERSION)
 
 
-def rows_of(topics: Steps[list[tuple[UUID, list[int]]]], row: Callable[[UUID, list[int]], Struct]) -> Steps[Any]:
+def rows_of(topics: Iterable[tuple[UUID, list[int]]], row: Callable[[UUID, list[int]], Struct]) -> Steps[Any]:
     """A row for each topic and its partitions, to stand in a value; encoded in steps, for they may be many."""
-    found = yield from topics
     rows, cost = [], 0
-    for topic_id, indexes in found:
+    for topic_id, indexes in topics:
         rows.append(encode_element(row(topic_id, indexes), _VERSION))
         cost += _COST_OF_A_ROW + len(indexes) // _NUMBERS
         if cost >= AT_ONCE:

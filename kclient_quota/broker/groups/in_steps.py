@@ -7,7 +7,7 @@ there is one step only, which never yields.
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from heapq import merge
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 ItemT = TypeVar("ItemT")
 MadeT = TypeVar("MadeT")
@@ -44,7 +44,7 @@ def gathered(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
     return found
 
 
-def ordered(items: Iterable[ItemT], key: Callable[[ItemT], int]) -> Steps[list[ItemT]]:
+def ordered(items: Iterable[ItemT], key: Callable[[ItemT], Any]) -> Steps[list[ItemT]]:
     """All of them in the order of their keys."""
     runs: list[list[ItemT]] = []
     for part in parts(items):

@@ -15,7 +15,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     rows_of,
     tombstone,
 )
-from kclient_quota.broker.groups.in_steps import Steps, gathered
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -108,13 +108,14 @@ def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Said:
         target, former = group.target.get(name, NOTHING), told.target.get(name)
         if target is former:
             continue
-        if target != former:
-            rows = yield from rows_of(by_topic_in_steps(target), _target_row)
-            if group.target.get(name, NOTHING) is not target or name not in group.members:
-                return
+        if target == former:
             told.target[name] = target
-            yield record(_Target(topic_partitions=rows), group.group_id, name)
+            continue
+        rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
+        if group.target.get(name, NOTHING) is not target or name not in group.members:
+            return
         told.target[name] = target
+        yield record(_Target(topic_partitions=rows), group.group_id, name)
     told.assignment_epoch = group.epoch
     yield record(_TargetEpoch(assignment_epoch=group.epoch, assignment_timestamp=now_ms), group.group_id)
 
@@ -129,7 +130,7 @@ def _assignments(told: ToldShareGroup, group: ShareGroup) -> Said:
         if member is None or told.current.get(name) == (current := _has(member)):
             continue
         epoch, previous_epoch, assigned = current
-        rows = yield from rows_of(by_topic_in_steps(assigned), _current_row)
+        rows = yield from rows_of((yield from by_topic_in_steps(assigned)), _current_row)
         if group.members.get(name) is not member or _has(member) != current:
             return
         told.current[name] = current
@@ -153,11 +154,10 @@ def _has(member: ShareMember) -> tuple[int, int, Assignment]:
 def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Said:
     if told.parts == parts:
         return
-    names = {topic_id: name for topic_id, (name, _) in parts.items()}
 
     def row(topic_id: UUID, indexes: list[int]) -> _States.TopicPartitionsInfo:
-        return _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=names[topic_id], partitions=indexes)
+        return _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=parts[topic_id][0], partitions=indexes)
 
-    rows = yield from rows_of(gathered((topic_id, indexes) for topic_id, (_, indexes) in parts.items()), row)
+    rows = yield from rows_of(((topic_id, indexes) for topic_id, (_, indexes) in parts.items()), row)
     told.parts = parts
     yield record(_States(initialized_topics=rows), group.group_id)

@@ -82,6 +82,8 @@ def test_the_ideal_pays_for_the_names_that_every_request_of_a_client_carries() -
     short = ideal(Batching("readings", "lz4"), 51_200.0, 100, 1_000)
     found = {client: worth_cells.ideal_of(cell, 0, client) for client in ("ours", "plain-tuned")}
     assert found["plain-tuned"] < found["ours"] < short.messages_per_s
+    long = ideal(Batching("readings", "lz4", names_bytes=NAMES_BYTES + 51), 51_200.0, 100, 1_000)
+    assert long.messages_per_s < 0.9 * short.messages_per_s
     every = {worth_cells.scene_of(cell).name for cell in quota_worth.cells()}
     assert len(every) == len(quota_worth.cells())
     named = Batching("readings", "lz4", names_bytes=NAMES_BYTES + 51)

@@ -10,8 +10,7 @@ Gaps: none known.
 """
 
 from functools import partial
-from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Protocol
 
 from kclient_quota.broker.authorizer import (
@@ -24,6 +23,7 @@ from kclient_quota.broker.authorizer import (
     ResourceType,
 )
 from kclient_quota.broker.cluster_state import ClusterState
+from kclient_quota.broker.groups.in_steps import ordered
 from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
@@ -58,7 +58,7 @@ async def describe_acls(context: Context, request: DescribeAclsRequest) -> Descr
     wanted = _filter(request)
     if wanted is None:
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_unknown(request), resources=[])
-    found = await _sorted(context, await _matching(context, wanted))
+    found = await context.by_and_by(ordered(await _matching(context, wanted), tuple))
     resources = [
         DescribeAclsResponse.DescribeAclsResource(
             resource_type=resource_type,
@@ -85,19 +85,6 @@ async def _matching(context: Context, wanted: AclFilter) -> list[Acl]:
         part = candidates[start : start + AT_ONCE]
         await context.turn_after(len(part))
         found += [acl for acl in part if wanted.matches(acl) and acl in authorizer]
-    return found
-
-
-async def _sorted(context: Context, acls: list[Acl]) -> list[Acl]:
-    parts = []
-    for start in range(0, len(acls), AT_ONCE):
-        part = acls[start : start + AT_ONCE]
-        await context.turn_after(len(part))
-        parts.append(sorted(part))
-    rest, found = merge(*parts), []
-    while part := list(islice(rest, AT_ONCE)):
-        found += part
-        await context.turn_after(len(part))
     return found
 
 
