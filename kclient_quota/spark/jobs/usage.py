@@ -27,10 +27,8 @@ lost: a standard error, added up over instances; of a stream, by what each push 
 byte_rate_max, byte_rate_variance; null: of one |
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from kclient_quota.spark.durations import duration_ms, spark_words
@@ -40,6 +38,8 @@ from kclient_quota.spark.measures import by_push
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import Column, DataFrame
 
 PUSH_INTERVAL: Final = "5 minutes"
@@ -74,7 +74,8 @@ def usage(
         ConfigError: one of the lengths is none.
     """
     window_ms = duration_ms("window", window)
-    parts = spread(by_push(points), window_ms)
+    pushes = by_push(points)
+    parts = spread(pushes, window_ms, is_whole=pushes is points)
     delay_ms = duration_ms("late", late) + duration_ms("push_interval", push_interval)
     per_client = _per_client(parts.withWatermark("time", spark_words(delay_ms)), window_ms)
     limited = with_quotas(per_client, limits or {})
@@ -83,8 +84,8 @@ def usage(
 
 def _told(rows: "DataFrame") -> "DataFrame":
     """The columns, in order, with the utilisation."""
-    utilisation = (F.col("quota_byte_rate") / F.col("quota")).alias("utilisation")
-    return rows.select(*WINDOW, *WHO, "clients", *_ORDER, *QUOTA, "quota_byte_rate", utilisation, "senders")
+    used = ("quota_byte_rate", "quota_byte_rate / quota as utilisation")
+    return rows.selectExpr(*WINDOW, *WHO, "clients", *_ORDER, *QUOTA, *used, "senders")
 
 
 def _together(limited: "DataFrame") -> "DataFrame":
@@ -97,67 +98,70 @@ def _together(limited: "DataFrame") -> "DataFrame":
     moved = [*(name for name in reversed(SHARED) if name != "quota_level"), *WINDOW]
     shared = [*moved, "quota_level"]
     row = [*shared, *(name for name in (*WHO, "quota_key") if name not in shared)]
-    known = {f"{name}_known": F.count(name) for name in MEANS}
+    known = [f"{name}_known" for name in MEANS]
     seated = (
         limited.repartition(*moved)
         .groupBy(*row, "sender")
         .agg(
-            F.sum("clients").alias("clients"),
-            *(F.sum(name).alias(name) for name in (*SUMS, *MEANS)),
-            *(column.alias(name) for name, column in known.items()),
-            *(F.max(name).alias(name) for name in (*HIGHEST, "quota")),
+            *_of("sum", "clients", *SUMS, *MEANS),
+            *(F.expr(f"count({name}) as {name}_known") for name in MEANS),
+            *_of("max", *HIGHEST, "quota"),
         )
     )
-    order = Window.partitionBy(*row).orderBy("sender")
-    whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    sums = {name: F.sum(name).over(whole) for name in ("clients", *SUMS, *MEANS, *known)}
-    highest = {name: F.max(name).over(whole) for name in HIGHEST}
-    senders = {"senders": F.collect_list(F.struct(*SENDER)).over(whole)}
-    rows = seated.withColumns({**sums, **highest, **senders, "_seat": F.row_number().over(order)}).where("_seat = 1")
-    means = {name: F.try_divide(F.col(name), F.col(f"{name}_known")) for name in MEANS}
-    rows = rows.withColumns({**means, "senders": F.when(F.col("clients") > 1, F.col("senders"))})
-    all_of_them = F.sum("byte_rate").over(Window.partitionBy(*shared))
-    return rows.withColumn("quota_byte_rate", F.when(F.col("byte_rate").isNotNull(), all_of_them))
+    order = f"partition by {', '.join(row)} order by sender"
+    whole = f"over ({order} rows between unbounded preceding and unbounded following)"
+    added = {name: f"sum({name}) {whole}" for name in ("clients", *SUMS, *MEANS, *known)}
+    added |= {name: f"max({name}) {whole}" for name in HIGHEST}
+    added["senders"] = f"collect_list(struct({', '.join(SENDER)})) {whole}"
+    seat = f"row_number() over ({order}) as _seat"
+    told = (f"{text} as {name}" for name, text in added.items())
+    rows = seated.selectExpr(*row, "quota", *told, seat).where("_seat = 1")
+    return rows.selectExpr(
+        *row,
+        "quota",
+        *("clients", *SUMS, *HIGHEST),
+        *(f"try_divide({name}, {name}_known) as {name}" for name in MEANS),
+        "if(clients > 1, senders, null) as senders",
+        f"if(byte_rate is not null, sum(byte_rate) over (partition by {', '.join(shared)}), null) as quota_byte_rate",
+    )
 
 
 def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
     """One row a window, client, role and broker."""
-    sums = parts.groupBy(F.window("time", spark_words(window_ms)).alias("window"), "client", "is_known", *WHO).agg(
-        *(
-            F.sum(name).alias(name)
-            for name in ("bytes", "byte_ms", "square_ms", "unsure", "requests", "request_ms", "covered_ms")
-        ),
-        *(F.sum(name).alias(name) for name in ("throttle_total_ms", "throttles", "wait_total_ms")),
-        (F.max("end_ms") - F.min("begin_ms")).alias("present_ms"),
-        F.max("peak").alias("byte_rate_max"),
-        F.avg("throttle_avg_ms").alias("throttle_avg_ms"),
-        F.max("throttle_max_ms").alias("throttle_max_ms"),
+    window = f"window(time, '{spark_words(window_ms)}') as window"
+    sums = parts.groupBy(F.expr(window), "client", "is_known", *WHO).agg(
+        *_of("sum", "bytes", "byte_ms", "square_ms", "unsure", "requests", "request_ms", "covered_ms"),
+        *_of("sum", "throttle_total_ms", "throttles", "wait_total_ms"),
+        F.expr("max(end_ms) - min(begin_ms) as present_ms"),
+        F.expr("max(peak) as byte_rate_max"),
+        F.expr("avg(throttle_avg_ms) as throttle_avg_ms"),
+        F.expr("max(throttle_max_ms) as throttle_max_ms"),
     )
-    rate = partial(_rate, window_ms=window_ms)
-    return sums.select(
-        F.col("window.start").alias("window_start"),
-        F.col("window.end").alias("window_end"),
+    return sums.selectExpr(
+        "window.start as window_start",
+        "window.end as window_end",
         *WHO,
-        F.pmod(F.hash("client"), F.lit(MOST_SENDERS)).alias("sender"),
-        F.col("present_ms").isNotNull().cast("bigint").alias("clients"),
-        rate("bytes", "byte_ms").alias("byte_rate"),
+        f"pmod(hash(client), {MOST_SENDERS}) as sender",
+        "cast(present_ms is not null as bigint) as clients",
+        f"{_rate('bytes', 'byte_ms', window_ms)} as byte_rate",
         "byte_rate_max",
-        _variance().alias("byte_rate_variance"),
-        (F.sqrt("unsure") / window_ms * 1000).alias("byte_rate_error"),
-        rate("requests", "request_ms").alias("request_rate"),
+        f"{_VARIANCE} as byte_rate_variance",
+        f"sqrt(unsure) / {window_ms} * 1000 as byte_rate_error",
+        f"{_rate('requests', 'request_ms', window_ms)} as request_rate",
         *("throttle_avg_ms", "throttle_max_ms", "throttle_total_ms", "throttles", "wait_total_ms"),
-        F.col("covered_ms").cast("double").alias("covered_ms"),
+        "cast(covered_ms as double) as covered_ms",
     )
 
 
-def _variance() -> "Column":
-    """Of what one client did, from push to push and, as far as its last seconds tell, within."""
-    mean = F.col("bytes") / F.col("byte_ms") * 1000
-    return F.greatest(F.col("square_ms") / F.col("byte_ms") - mean * mean, F.lit(0.0))
+_VARIANCE: Final = "greatest(square_ms / byte_ms - bytes / byte_ms * 1000 * (bytes / byte_ms * 1000), 0D)"
+"""Of what one client did, from push to push and, as far as its last seconds tell, within."""
 
 
-def _rate(count: str, counted_ms: str, window_ms: int) -> "Column":
+def _rate(count: str, counted_ms: str, window_ms: int) -> str:
     """What was counted, over the window. What lies between the pushes of an instance was like the rest: it was lost."""
-    counted = F.col(counted_ms)
-    present = F.when(F.col("is_known"), F.col("present_ms")).otherwise(counted)
-    return F.col(count) / counted * present / window_ms * 1000
+    return f"{count} / {counted_ms} * if(is_known, present_ms, {counted_ms}) / {window_ms} * 1000"
+
+
+def _of(function: str, *columns: str) -> "Iterator[Column]":
+    """Aggregated, under the names that they have; one call into the JVM for each."""
+    return (F.expr(f"{function}({name}) as {name}") for name in columns)
