@@ -124,6 +124,9 @@ def _of_partitions(names: list[str], indexes: range, ids: dict[str, Any]) -> Ite
     yield "OffsetFetch", lambda _: positions(is_all=False)
     yield "OffsetFetch of all", lambda _: positions(is_all=True)
     yield "OffsetDelete", lambda _: _positions_deleted(names, indexes)
+    yield "(positions again)", committed
+    yield "DeleteGroups of one with all positions", lambda _: m.DeleteGroupsRequest(groups_names=["committed"])
+    yield "(positions again)", committed
 
 
 def _positions_deleted(names: list[str], indexes: range) -> Request:

@@ -37,7 +37,7 @@ class PendingOffset:
 
 OffsetObserver = Callable[[str, str, int, CommittedOffset | None], None]
 PendingObserver = Callable[[int, Position, PendingOffset | None], None]
-GroupObserver = Callable[[list[Position], list[tuple[int, Position]]], None]
+LeaveObserver = Callable[[list[Position], list[tuple[int, Position]]], None]
 
 
 class OffsetStore:
@@ -50,14 +50,14 @@ class OffsetStore:
     Attributes:
         pending_observers: told of what open transactions are about to set (producer id, position, offset or None when
             there is nothing any more). What an observer raises as OSError has not happened.
-        group_observers: told of all that goes with a group at once (positions; producer ids and positions that are
-            pending), in place of `observers`: all of it is gone, or with an OSError none.
+        leave_observers: told of all that goes with a group or a topic at once (positions; producer ids and positions
+            that are pending), in place of the others: all of it is gone, or with an OSError none.
     """
 
     def __init__(self, observers: Iterable[OffsetObserver] = ()) -> None:
         self.observers = list(observers)
         self.pending_observers: list[PendingObserver] = []
-        self.group_observers: list[GroupObserver] = []
+        self.leave_observers: list[LeaveObserver] = []
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[Position, dict[int, PendingOffset]] = {}
         self._pending_of: dict[int, dict[Position, None]] = {}
@@ -94,21 +94,29 @@ class OffsetStore:
             OSError: that cannot be kept; all are there still.
         """
         positions = [(group_id, *place) for place in self._offsets.get(group_id, ())]
-        pending = [(one, where) for where, of in self._pending.items() if where[0] == group_id for one in of]
-        for observer in self.group_observers:
-            observer(positions, pending)
-        for producer_id, position in pending:
-            self._set_pending(producer_id, position, None)
+        self._leave(positions, lambda pending: pending[0] == group_id)
         self._offsets.pop(group_id, None)
         return positions
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget all positions in a topic that has been deleted."""
-        for group_id, positions in self._offsets.items():
-            for _, partition in [key for key in positions if key[0] == topic]:
-                self.delete(group_id, topic, partition)
-        for position in [position for position in self._pending if position[1] == topic]:
-            self._forget_pending(position)
+    def delete_topic(self, topic: str) -> list[Position]:
+        """Forget all positions in a topic that has been deleted; which there were.
+
+        Raises:
+            OSError: that cannot be kept; all are there still.
+        """
+        positions = [(group_id, *place) for group_id, of in self._offsets.items() for place in of if place[0] == topic]
+        self._leave(positions, lambda pending: pending[1] == topic)
+        for group_id, _, partition in positions:
+            del self._offsets[group_id][topic, partition]
+        return positions
+
+    def _leave(self, positions: list[Position], is_meant: Callable[[Position], bool]) -> None:
+        """Tell that these go, and let those pending that are meant go with them."""
+        pending = [(one, where) for where, of in self._pending.items() if is_meant(where) for one in of]
+        for observer in self.leave_observers:
+            observer(positions, pending)
+        for producer_id, position in pending:
+            self._take_pending(producer_id, position, None)
 
     # -- transactions
 

@@ -242,11 +242,7 @@ class GroupService:
             self.coordinator.delete(group_id)
         else:
             self.make_room_for_classic_group(group_id)
-        try:
-            for _, topic, partition in positions:
-                self.topic.committed(group_id, topic, partition, None)
-        except OSError as refused:
-            _LOG.error("who is in group %s is not told: %s", group_id, refused)
+        self.topic.gone(positions, self._is_committed)
         # that the group is gone is told at once, not when another one turns
         self.after_call()
         return error
@@ -255,11 +251,14 @@ class GroupService:
         """A topic of the same name may have come after the one that offsets were committed in."""
         topic = self._cluster.topics.get(name)
         current = None if topic is None else topic.topic_id
-        former = self._topic_ids.pop(name, current)
-        if former != current:
-            self.offsets.delete_topic(name)
+        if self._topic_ids.get(name, current) != current:
+            self.topic.gone(self.offsets.delete_topic(name), self._is_committed)
+            del self._topic_ids[name]
         if current is not None:
             self._topic_ids[name] = current
+
+    def _is_committed(self, position: Position) -> bool:
+        return self.offsets.fetch(*position) is not None
 
     # -- the coordinator's answers and its timer
 

@@ -4,16 +4,26 @@ The records are those of Apache Kafka 4.3.1: `OffsetCommitKey` 1 and `OffsetComm
 `GroupMetadataValue` 3.
 """
 
+import logging
 import struct
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.classic_group import ClassicGroup, GroupState
-from kclient_quota.broker.groups.committed_offsets import CommittedOffset
+from kclient_quota.broker.groups.committed_offsets import CommittedOffset, Position
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic, wire_string
-from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.wire.schema import ZERO_UUID
 from kclient_quota.wire.writing import uvarint
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE: Final = 1_000
+"""Positions whose end is told in one turn: some ten milliseconds where each is of a group of its own."""
 
 
 class OffsetsTopic:
@@ -31,6 +41,8 @@ class OffsetsTopic:
         self.records = InternalTopic(CONSUMER_OFFSETS, cluster, scheduler)
         self._cluster = cluster
         self._scheduler = scheduler
+        self._leaving: deque[Iterator[None]] = deque()
+        self._alarm = Alarm(scheduler, self._tell_more)
 
     def committed(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         """Tell of a position, or with None that it is gone.
@@ -40,12 +52,42 @@ class OffsetsTopic:
         """
         if not self.records.is_told:
             return
-        key = struct.pack(">h", 1) + wire_string(group_id) + wire_string(topic) + struct.pack(">i", partition)
+        key = _position_key((group_id, topic, partition))
         value = None
         if committed is not None:
             known = self._cluster.topics.get(topic)
             value = _offset_value(committed, ZERO_UUID if known is None else known.topic_id, self._scheduler.now_ms())
         self.records.append(group_id, key, value)
+
+    def gone(self, positions: Sequence[Position], is_there: Callable[[Position], bool]) -> None:
+        """Tell that positions are gone, of many some in each turn of the loop.
+
+        Args:
+            positions: those of a group stand together.
+            is_there: whether one has come back before it is told of, which then is not done.
+        """
+        if self.records.is_told and positions:
+            self._leaving.appendleft(self._told_gone(iter(positions), is_there))
+            self._tell_more()
+
+    def _tell_more(self) -> None:
+        told = self._leaving.popleft()
+        if next(told, self) is not self:
+            self._leaving.append(told)
+        if self._leaving:
+            self._alarm.set(self._scheduler.now_ms())
+
+    def _told_gone(self, rest: Iterator[Position], is_there: Callable[[Position], bool]) -> Iterator[None]:
+        while part := list(islice(rest, _AT_ONCE)):
+            for group_id, positions in groupby(part, key=itemgetter(0)):
+                keys = [_position_key(position) for position in positions if not is_there(position)]
+                try:
+                    self.records.append_all(group_id, [(key, None) for key in keys])
+                except OSError as refused:
+                    # these records are not read back: the positions are gone all the same
+                    _LOG.error("that positions of group %s are gone is not told: %s", group_id, refused)
+            if len(part) == _AT_ONCE:
+                yield
 
     def group(self, group_id: str, group: ClassicGroup | None) -> None:
         """Tell who is in a group now, if that has been settled, or with None that it is gone.
@@ -59,6 +101,11 @@ class OffsetsTopic:
             self.records.append(group_id, _group_key(group_id), None)
         elif group.state in {GroupState.EMPTY, GroupState.STABLE}:
             self.records.append(group_id, _group_key(group_id), _group_value(group, self._scheduler.now_ms()))
+
+
+def _position_key(position: Position) -> bytes:
+    group_id, topic, partition = position
+    return struct.pack(">h", 1) + wire_string(group_id) + wire_string(topic) + struct.pack(">i", partition)
 
 
 def _group_key(group_id: str) -> bytes:

@@ -111,7 +111,7 @@ class ClusterStorage:
         for key, value in self._journal.items("pending"):
             self._restore_pending(cluster, groups, key, value)
         groups.offsets.pending_observers.append(self._keep_pending)
-        groups.offsets.group_observers.append(self._forget_group)
+        groups.offsets.leave_observers.append(self._forget_positions)
         for key, value in self._journal.items("transaction"):
             transactions.restore(str(key[1]), value)
         for key, value in self._journal.items("share"):
@@ -267,7 +267,7 @@ class ClusterStorage:
             value += [] if of is None else [of.offset, of.leader_epoch, of.metadata]
         self._journal.set("pending", producer_id, *position, value=value, twice=False)
 
-    def _forget_group(self, positions: list[Position], pending: list[tuple[int, Position]]) -> None:
+    def _forget_positions(self, positions: list[Position], pending: list[tuple[int, Position]]) -> None:
         keys = [("offset", *position) for position in positions]
         self._journal.forget_at_once(
             [*keys, *(("pending", producer_id, *position) for producer_id, position in pending)]

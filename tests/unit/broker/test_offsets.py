@@ -19,7 +19,7 @@ def test_commit_fetch_delete_and_what_the_observer_is_told():
     store.delete("g", "t", 0)
     assert told == [("g", "t", 0, AT_1), ("g", "t", 0, AT_2), ("g", "u", 1, AT_3), ("g", "t", 0, None)]
     at_once = []
-    store.group_observers.append(lambda *gone: at_once.append(gone))
+    store.leave_observers.append(lambda *gone: at_once.append(gone))
     assert store.delete_group("g") == [("g", "u", 1)]
     assert at_once == [([("g", "u", 1)], [])]
     assert store.groups() == []
@@ -30,7 +30,9 @@ def test_a_deleted_topic_takes_its_offsets_along():
     store.commit("g", "t", 0, AT_1)
     store.commit("h", "t", 1, AT_1)
     store.commit("h", "u", 1, AT_1)
-    store.delete_topic("t")
+    store.commit_pending(9, "h", "t", 2, AT_1)
+    assert store.delete_topic("t") == [("g", "t", 0), ("h", "t", 1)]
+    assert not store.has_pending("h", "t", 2)
     assert [list(store.fetch_all(g)) for g in ("g", "h")] == [[], [("u", 1, AT_1)]]
 
 

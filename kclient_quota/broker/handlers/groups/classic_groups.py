@@ -58,6 +58,8 @@ MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 LEAVE_BATCHED_SINCE = 3
 UNKNOWN_GROUP_IS_AN_ERROR_SINCE = 6
+_DELETED = 5
+"""To delete a group is as much to do as to look at so many other things."""
 
 
 def is_coordinator(context: Context, key: str) -> bool:
@@ -306,7 +308,7 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
     response = DeleteGroupsResponse()
     service = context.services.get(GroupService)
     for group_id in request.groups_names:
-        await context.turn_after()
+        await context.turn_after(_DELETED)
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
             deleted = context.services.get(ShareService).delete_group(group_id)
