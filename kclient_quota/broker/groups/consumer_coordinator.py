@@ -156,6 +156,8 @@ class ConsumerGroupCoordinator:
         Returns:
             The member after the step; None if it is none any more.
         """
+        if updated.topics is not member.topics:
+            updated = replace(updated, topics=group.known_topics(updated.topics))
         changed = member.member_id not in group.members
         changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
         group.put(updated)

@@ -4,7 +4,7 @@ They come in Kafka's order: who has left, who is there, the group, what members 
 said of one member may be a megabyte: it is made in steps, and said only if the member is still as it was.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     rows_of,
     tombstone,
 )
-from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -97,14 +97,18 @@ def changes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
     yield from _assignments(told, group)
 
 
-def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in group.members.items():
+def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
+    for name, member in list(group.members.items()):
         former = told.members.get(name)
         if former is member:
             continue
+        is_new = former is None or _said(former) != _said(member)
+        topics = (yield from ordered(member.topics, str)) if is_new else []
+        if group.members.get(name) is not member:
+            continue  # it has changed meanwhile, and is told of after this
         told.members[name] = member
-        if former is None or _said(former) != _said(member):
-            yield record(_metadata(member), group.group_id, name)
+        if is_new:
+            yield record(_metadata(member, topics), group.group_id, name)
 
 
 def _said(member: ConsumerMember) -> tuple[object, ...]:
@@ -113,14 +117,14 @@ def _said(member: ConsumerMember) -> tuple[object, ...]:
     return *who, member.topics, member.regex, member.rebalance_timeout_ms, member.assignor, member.classic
 
 
-def _metadata(member: ConsumerMember) -> _Member:
+def _metadata(member: ConsumerMember, topics: list[str]) -> _Member:
     classic = member.classic
     return _Member(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_names=topics,
         subscribed_topic_regex=member.regex or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,

@@ -6,6 +6,7 @@ import pytest
 
 from kclient_quota.broker.groups.assignors import by_range, uniform
 from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -315,3 +316,13 @@ def test_a_member_takes_over_the_place_of_a_static_one_and_leaves_its_own():
     world.settle(first)
     assert (world.group.static_members, list(world.group.members)) == ({"i2": "a"}, ["a"])
     assert Client(world, "c", instance_id="i1").beat().error is ErrorCode.NONE
+
+
+def test_members_that_subscribe_to_the_same_share_the_names():
+    group = ConsumerGroup("g")
+    names = [f"topic-{number}" for number in range(100)]
+    first = group.known_topics(frozenset(names))
+    group.put(ConsumerMember("a", topics=first))
+    assert group.known_topics(frozenset(reversed(names))) is first
+    others = frozenset([*names[1:], "another"])
+    assert group.known_topics(others) is others
