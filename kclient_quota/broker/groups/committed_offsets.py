@@ -52,12 +52,15 @@ class OffsetStore:
             there is nothing any more). What an observer raises as OSError has not happened.
         leave_observers: told of all that goes with a group or a topic at once (positions; producer ids and positions
             that are pending), in place of the others: all of it is gone, or with an OSError none.
+        forget_if_deleted: called with a topic before positions in it become final; deletes what is of one that was
+            deleted, which may have been made anew meanwhile.
     """
 
     def __init__(self, observers: Iterable[OffsetObserver] = ()) -> None:
         self.observers = list(observers)
         self.pending_observers: list[PendingObserver] = []
         self.leave_observers: list[LeaveObserver] = []
+        self.forget_if_deleted: Callable[[str], None] = lambda _: None
         self._offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
         self._pending: dict[Position, dict[int, PendingOffset]] = {}
         self._pending_of: dict[int, dict[Position, None]] = {}
@@ -144,8 +147,13 @@ class OffsetStore:
         Returns:
             Whether all of them are final.
         """
-        for position in tuple(islice(self._pending_of.get(producer_id, ()), at_most)):
-            pending = self._pending[position][producer_id]
+        positions = tuple(islice(self._pending_of.get(producer_id, ()), at_most))
+        for topic in {topic for _, topic, _ in positions}:
+            self.forget_if_deleted(topic)
+        for position in positions:
+            pending = self._pending.get(position, {}).get(producer_id)
+            if pending is None:
+                continue
             if commit and pending.committed is not None:
                 self._set(position, pending.order, pending.committed)
             self._set_pending(producer_id, position, None)

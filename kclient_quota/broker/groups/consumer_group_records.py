@@ -104,11 +104,12 @@ def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
             continue
         is_new = former is None or _said(former) != _said(member)
         topics = (yield from ordered(member.topics, str)) if is_new else []
-        if group.members.get(name) is not member:
+        now = group.members.get(name)
+        if now is None or _said(now) != _said(member):
             continue  # it has changed meanwhile, and is told of after this
-        told.members[name] = member
+        told.members[name] = now
         if is_new:
-            yield record(_metadata(member, topics), group.group_id, name)
+            yield record(_metadata(now, topics), group.group_id, name)
 
 
 def _said(member: ConsumerMember) -> tuple[object, ...]:
@@ -211,9 +212,10 @@ def _assignments(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
             continue
         since = yield from _since(told.since.get(name, {}), member)
         current = yield from _current(member, since)
-        if group.members.get(name) is not member:
-            return
-        told.since[name], told.current[name] = since, member
+        now = group.members.get(name)
+        if now is None or _has(now) != _has(member):
+            return  # it has changed meanwhile; a heartbeat that changes nothing is no reason to tell of it again
+        told.since[name], told.current[name] = since, now
         yield record(current, group.group_id, name)
 
 

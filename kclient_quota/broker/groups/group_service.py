@@ -52,6 +52,7 @@ class GroupService:
         self._told: dict[str, ToldConsumerGroup] = {}
         self._telling = Telling(self.topic.records, scheduler, self._changes, self._forget_told)
         self.offsets = OffsetStore([self.topic.committed])
+        self.offsets.forget_if_deleted = self._forget_if_deleted
         self._cluster = cluster
         self._scheduler = scheduler
         self._waiting: dict[int, Promise[JoinResult | SyncResult]] = {}

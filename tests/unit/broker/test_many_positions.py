@@ -6,6 +6,7 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.internal_topics import wire_string
 from kclient_quota.wire.error_codes import ErrorCode
 from tests.unit.broker.handler_node import Node
+from tests.unit.broker.storage_life import Life
 
 MANY = 5_500
 
@@ -109,3 +110,19 @@ def test_records_that_are_refused_hold_up_nobody(node, caplog, monkeypatch):
     while node.service.topic._leaving:
         node.scheduler.pass_ms(0)
     assert "is not told" in caplog.text
+
+
+def test_a_transaction_s_position_is_none_in_a_topic_that_was_made_anew_meanwhile(tmp_path):
+    life = Life(tmp_path)
+    life.create("t")
+    life.groups.coordinator.get_or_create("g")
+    life.groups.commit_pending(7, "g", "t", 0, CommittedOffset(1_000))
+    life.groups.commit_pending(7, "g", "other", 0, CommittedOffset(3))
+    life.cluster.delete_topic("t")
+    life.create("t")
+    assert life.groups.offsets.complete(7, commit=True)
+    assert life.groups.committed("g", "t", 0) is None
+    life.storage.close()
+    again = Life(tmp_path)
+    assert again.groups.committed("g", "t", 0) is None
+    again.storage.close()

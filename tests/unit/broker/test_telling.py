@@ -1,6 +1,7 @@
 """Who is in KIP-848 groups as records: what is told when, and how often."""
 
 import time
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -286,3 +287,26 @@ def test_a_member_that_is_no_classic_one_says_so():
     value = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
     assert encode(value, 0).endswith(b"\x01\x00\x01\x00")
     assert decode(ConsumerGroupMemberMetadataValue, 0, encode(value, 0)) == value
+
+
+@pytest.mark.parametrize("said", [ConsumerGroupMemberMetadataValue, ConsumerGroupCurrentMemberAssignmentValue])
+@pytest.mark.parametrize("is_other", [False, True])
+def test_a_heartbeat_meanwhile_takes_nothing_from_what_is_told(said, is_other):
+    names = frozenset(f"t{number}" for number in range(9_000))
+    group = ConsumerGroup("g", epoch=1, metadata={"t": (TOPIC, 20_000)})
+    group.put(ConsumerMember("a", topics=names | {"t"}, member_epoch=1))
+    computed(group)
+    group.put(group.reconcile(group.members["a"], frozenset()))
+    told = ToldConsumerGroup()
+    found = []
+    for record in changes(told, group, 0):
+        if record is not None:
+            found.append(record)
+            continue
+        client = "another" if is_other else ""
+        group.put(replace(group.members["a"], client_id=client))
+    kinds = [key[:2] for key, _ in found]
+    kind = {ConsumerGroupMemberMetadataValue: b"\0\5", ConsumerGroupCurrentMemberAssignmentValue: b"\0\10"}[said]
+    assert kinds.count(kind) == (0 if is_other and said is ConsumerGroupMemberMetadataValue else 1)
+    # who has changed is told of when the group is told of anew, and only then
+    assert [key[:2] for key, _ in filter(None, changes(told, group, 0))] == ([b"\0\5"] if is_other else [])
