@@ -242,7 +242,8 @@ class Runtime:
         self.kill_connections()
         await _turns()
         await self._ended()
-        if self._scheduler is not None:
+        if self._scheduler is not None and self.services is not None:
+            self.services.get(GroupService).topic.tell_rest()
             # what is done in turns would go on in files that are closed, and may be another broker's by then
             self._scheduler.close()
         for partition in self.cluster.partitions():

@@ -1,5 +1,6 @@
 """A row a push, and clients added up window by window, against plain Python; a stream of pushes against the batch."""
 
+import datetime as dt
 import math
 import random
 import re
@@ -17,6 +18,7 @@ from kclient_telemetry.otlp import encode
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.decoding.point_rows import ALL, seconds_of
 from kclient_quota.spark.decoding.push_rows import push_rows
+from kclient_quota.spark.decoding.schema import ddl
 from kclient_quota.spark.files import read_files
 from kclient_quota.spark.jobs import closed_windows
 from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, SUMS, WHO, WINDOW
@@ -237,3 +239,21 @@ def test_a_stream_of_pushes_is_the_batch_but_for_what_came_too_late(spark, tmp_p
     assert {row["clients"] for row in wanted.values()} == {1, 2}
     # A stream does not compare a push with the one before: what it says of its error is within the batch's.
     same(rows_of(spark.read.parquet(str(target))), wanted, at_most=("byte_rate_error",))
+
+
+@pytest.mark.parametrize("waited_ms", [900_000.0, 1_200_000.0, 1e19])
+@pytest.mark.parametrize("name", ["wait_total_ms", "wait_wall_ms", "throttle_total_ms"])
+def test_a_push_that_waited_very_long_keeps_its_own_windows(spark, name, waited_ms):
+    told = {
+        "client_instance_id": "i",
+        "client_id": "c",
+        "time": dt.datetime.fromtimestamp(BEGIN_MS / 1000, dt.UTC),
+        "role": "producer",
+        "bytes": 60_000.0,
+        "bytes_s": 60.0,
+        name: waited_ms,
+    }
+    rows = [tuple(told.get(field) for field in PUSHED.schema.names)]
+    found = usage(spark.createDataFrame(rows, ddl(PUSHED.schema)), "1 second").where("byte_rate > 0").collect()
+    assert sum(row["byte_rate"] for row in found) == pytest.approx(60_000)
+    assert len(found) == 60

@@ -180,6 +180,7 @@ def _epoch(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
 
 
 def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said:
+    assignment_epoch = group.assignment_epoch
     for name in list(group.members):
         target, former = group.target.get(name), told.target.get(name)
         if target is None or target is former:
@@ -188,8 +189,8 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said
             told.target[name] = target
             continue
         rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
-        if group.target.get(name) is not target:
-            return
+        if group.target.get(name) is not target or group.assignment_epoch != assignment_epoch:
+            return  # there is another one for all, of which the group is told anew
         told.target[name] = target
         yield record(_Target(topic_partitions=rows), group.group_id, name)
     if told.assignment_epoch != group.assignment_epoch:

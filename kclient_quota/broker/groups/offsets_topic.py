@@ -70,10 +70,17 @@ class OffsetsTopic:
             self._leaving.appendleft(self._told_gone(iter(positions), is_there))
             self._tell_more()
 
+    def tell_rest(self) -> None:
+        """Tell of all that is left now; for a broker that stops."""
+        for told in self._leaving:
+            deque(told, maxlen=0)
+        self._leaving.clear()
+
     def _tell_more(self) -> None:
-        told = self._leaving.popleft()
-        if next(told, self) is not self:
-            self._leaving.append(told)
+        if self._leaving:
+            told = self._leaving.popleft()
+            if next(told, self) is not self:
+                self._leaving.append(told)
         if self._leaving:
             self._alarm.set(self._scheduler.now_ms())
 

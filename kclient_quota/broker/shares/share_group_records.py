@@ -104,6 +104,7 @@ def _epoch(told: ToldShareGroup, group: ShareGroup) -> Said:
 def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Said:
     if not group.members or told.assignment_epoch == group.epoch:
         return
+    epoch = group.epoch
     for name in list(group.members):
         target, former = group.target.get(name, NOTHING), told.target.get(name)
         if target is former:
@@ -112,7 +113,7 @@ def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Said:
             told.target[name] = target
             continue
         rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
-        if group.target.get(name, NOTHING) is not target or name not in group.members:
+        if group.epoch != epoch or group.target.get(name, NOTHING) is not target or name not in group.members:
             return
         told.target[name] = target
         yield record(_Target(topic_partitions=rows), group.group_id, name)

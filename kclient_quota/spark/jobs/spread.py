@@ -57,7 +57,7 @@ def spread(pushes: "DataFrame", window_ms: int, *, is_whole: bool = False) -> "D
         and wait_total_ms of it; `peak`, the highest byte rate told; throttle_avg_ms, throttle_max_ms as pushed.
     """
     spans = _spans(_series(pushes, is_whole=is_whole), window_ms)
-    spans = _times_of_stream(spans) if pushes.isStreaming else _made_up_for(spans)
+    spans = _times_of_stream(spans) if pushes.isStreaming else _made_up_for(spans, window_ms)
     told = ("_waited_since", "(greatest(_throttled_until, _end) - 1)")
     first, last = (f"floor({time} / {window_ms}) * {window_ms}" for time in told)
     begins = f"sequence({first}, least({last}, {first} + {MOST_WINDOWS * window_ms}), {window_ms})"
@@ -149,7 +149,7 @@ def _times_of_stream(rows: "DataFrame") -> "DataFrame":
     )
 
 
-def _made_up_for(rows: "DataFrame") -> "DataFrame":
+def _made_up_for(rows: "DataFrame", window_ms: int) -> "DataFrame":
     """Pushes that begin where the last one that came has ended, if it is not too long ago."""
     series = f"partition by {', '.join(SERIES)}"
     order = f"over ({series} order by _end)"
@@ -162,9 +162,12 @@ def _made_up_for(rows: "DataFrame") -> "DataFrame":
         # no less from one half of a push to the other than from push to push: bursts fall into either
         _varies="greatest(_varies, _changed * _changed / 2)",
     )
-    sums = {name: f"{name} * (_length / _span)" for name in (*_COUNTED, WAIT_TOTAL)}
+    sums = {name: f"{name} * (_length / _span)" for name in _COUNTED}
+    # No more than what fits into the windows there are: the push's own are among them however long it waited.
+    most = f"greatest(_length, {MOST_WINDOWS * window_ms})"
+    sums[WAIT_TOTAL] = _least(f"{WAIT_TOTAL} * (_length / _span)", most)
     # Answers that were given at the same time overlap: none lasts longer than the longest after the push's end.
-    sums[THROTTLE_TOTAL] = _least(f"{THROTTLE_TOTAL} * (_length / _span)", "_length + throttle_max_ms")
+    sums[THROTTLE_TOTAL] = _least(f"{THROTTLE_TOTAL} * (_length / _span)", f"_length + throttle_max_ms, {most}")
     whole = {"_varies": f"avg(_varies) over ({series})", "_differs": f"var_pop(_mean) over ({series})"}
     rows = _with(rows, _start="_end - _length", **sums, **whole)
     return _with(

@@ -3,8 +3,11 @@
 import pytest
 
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
-from kclient_quota.broker.internal_topics import wire_string
+from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, internal_topic, wire_string
+from kclient_quota.broker.server import EmbeddedBroker
 from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.records import iterate_records
 from tests.unit.broker.handler_node import Node
 from tests.unit.broker.storage_life import Life
 
@@ -126,3 +129,32 @@ def test_a_transaction_s_position_is_none_in_a_topic_that_was_made_anew_meanwhil
     again = Life(tmp_path)
     assert again.groups.committed("g", "t", 0) is None
     again.storage.close()
+
+
+def test_what_is_left_to_tell_is_told_when_a_broker_stops(node):
+    assert node.service.delete_group("g") is ErrorCode.NONE
+    node.service.topic.tell_rest()
+    assert told_of(node, "g") == 0
+    node.scheduler.pass_ms(0)
+
+
+def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp_path):
+    def alive(broker):
+        last = {}
+        for partition in internal_topic(broker.cluster, CONSUMER_OFFSETS).partitions:
+            for batch in partition.log.batches():
+                last |= {bytes(record.key): record.value for record in iterate_records(bytes(batch))}
+        return sum(key.startswith(b"\0\1") and value is not None for key, value in last.items())
+
+    def fill(running):
+        service = running.services.get(GroupService)
+        service.coordinator.get_or_create("g")
+        for partition in range(MANY):
+            service.commit("g", "t", partition, CommittedOffset(5))
+        return alive(running)
+
+    with EmbeddedBroker(topics={"t": MANY}, data_dir=tmp_path) as broker:
+        assert broker._call(lambda: fill(broker._running())) == MANY
+        assert broker._call(lambda: broker._running().services.get(GroupService).delete_group("g")) is ErrorCode.NONE
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        assert broker._call(lambda: alive(broker._running())) == 0

@@ -310,3 +310,21 @@ def test_a_heartbeat_meanwhile_takes_nothing_from_what_is_told(said, is_other):
     assert kinds.count(kind) == (0 if is_other and said is ConsumerGroupMemberMetadataValue else 1)
     # who has changed is told of when the group is told of anew, and only then
     assert [key[:2] for key, _ in filter(None, changes(told, group, 0))] == ([b"\0\5"] if is_other else [])
+
+
+def test_the_epoch_of_a_target_is_told_when_all_of_that_target_have_been():
+    few, many = frozenset({(UUID(int=8), 0)}), frozenset((TOPIC, index) for index in range(9_000))
+    group = ConsumerGroup("g", epoch=1, assignment_epoch=1, metadata={"t": (TOPIC, 9_000), "u": (UUID(int=8), 2)})
+    group.put(ConsumerMember("a", topics=frozenset({"t", "u"}), member_epoch=1))
+    group.put(ConsumerMember("b", topics=frozenset({"t", "u"}), member_epoch=1))
+    group.target = {"a": few, "b": many}
+    told, first = ToldConsumerGroup(), []
+    for record in changes(told, group, 0):
+        if record is not None:
+            first.append(record)
+        elif kinds(first)[-1] == 7 and group.epoch == 1:
+            # b's target of the next epoch is what it was, a's is another
+            group.epoch = group.assignment_epoch = 2
+            group.target = {"a": few | {(UUID(int=8), 1)}, "b": many}
+    assert kinds(first) == [5, 5, 3, 7, 8, 8], "nothing of a target that is no more, nor the next one's epoch"
+    assert kinds(filter(None, changes(told, group, 1))) == [3, 7, 7, 6]

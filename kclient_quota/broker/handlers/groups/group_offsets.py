@@ -11,8 +11,9 @@ then (500 kB a second), what it has become by then; hashes of its topics are not
 Versions: OffsetCommit 3 throttle time; 4 KIP-219; 5 no retention time; 6 leader epochs; 7 instance id; 8 flexible; 9
 the errors of KIP-848; 10 topic ids. OffsetFetch 2 all topics, an error of the whole; 3 throttle time; 4 KIP-219; 5
 leader epochs; 6 flexible; 7 require_stable; 8 several groups; 9 member id and epoch (KIP-848); 10 topic ids.
-Gaps: members who were in consumer and share groups when a broker was stopped stay in `__consumer_offsets`; no expiry
-(`retention_time_ms` and `offsets.retention.minutes` have no effect).
+Gaps: members who were in consumer and share groups when a broker was stopped stay in `__consumer_offsets`, and so do
+positions of which a broker that is killed had still to tell that they are gone; no expiry (`retention_time_ms` and
+`offsets.retention.minutes` have no effect).
 """
 
 from collections.abc import Callable, Sequence
