@@ -17,6 +17,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is full or failing; its files hold more than is needed, and nothing less",
         "make room; it is tried again at the next compaction",
     ),
+    "that positions of group %s are gone is not told": (
+        "`__consumer_offsets` does not take the records, as when the disk is full; the positions are gone all the same",
+        "make room on the disk of `data_dir`",
+    ),
     "who is in group %s is not told": (
         "`__consumer_offsets` does not take the record, as when the disk is full; the group itself goes on",
         "make room on the disk of `data_dir`",
