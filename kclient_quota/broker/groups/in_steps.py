@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
 ItemT = TypeVar("ItemT")
+KeyT = TypeVar("KeyT")
 MadeT = TypeVar("MadeT")
 Steps: TypeAlias = Generator[None, None, MadeT]
 
@@ -27,10 +28,10 @@ def at_once(steps: Steps[MadeT]) -> MadeT:
             return made
 
 
-def parts(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
-    """Some at a time. After a part of `AT_ONCE` it is others' turn."""
+def parts(items: Iterable[ItemT], at_once: int | None = None) -> Iterator[list[ItemT]]:
+    """Some at a time: `AT_ONCE`, or as many as are told. After a part of so many it is others' turn."""
     rest = iter(items)
-    while part := list(islice(rest, AT_ONCE)):
+    while part := list(islice(rest, at_once or AT_ONCE)):
         yield part
 
 
@@ -39,6 +40,16 @@ def gathered(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
     found: list[ItemT] = []
     for part in parts(items):
         found += part
+        if len(part) == AT_ONCE:
+            yield
+    return found
+
+
+def mapping(pairs: Iterable[tuple[KeyT, ItemT]]) -> Steps[dict[KeyT, ItemT]]:
+    """All pairs that an iterator makes, by their first."""
+    found: dict[KeyT, ItemT] = {}
+    for part in parts(pairs):
+        found.update(part)
         if len(part) == AT_ONCE:
             yield
     return found

@@ -8,7 +8,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import Final
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.classic_group import ClassicGroup, GroupState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, Position
+from kclient_quota.broker.groups.in_steps import parts
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic, wire_string
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.wire.schema import ZERO_UUID
@@ -67,7 +68,7 @@ class OffsetsTopic:
             is_there: whether one has come back before it is told of, which then is not done.
         """
         if self.records.is_told and positions:
-            self._leaving.appendleft(self._told_gone(iter(positions), is_there))
+            self._leaving.appendleft(self._told_gone(positions, is_there))
             self._tell_more()
 
     def tell_rest(self) -> None:
@@ -84,8 +85,8 @@ class OffsetsTopic:
         if self._leaving:
             self._alarm.set(self._scheduler.now_ms())
 
-    def _told_gone(self, rest: Iterator[Position], is_there: Callable[[Position], bool]) -> Iterator[None]:
-        while part := list(islice(rest, _AT_ONCE)):
+    def _told_gone(self, gone: Sequence[Position], is_there: Callable[[Position], bool]) -> Iterator[None]:
+        for part in parts(gone, _AT_ONCE):
             for group_id, positions in groupby(part, key=itemgetter(0)):
                 keys = [_position_key(position) for position in positions if not is_there(position)]
                 try:

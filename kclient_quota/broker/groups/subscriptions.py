@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup, Topics
-from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, mapping, parts
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
 
 Wanted = tuple[frozenset[str], str | None]
@@ -65,9 +65,4 @@ def _topic_ids(wanted: Wanted, metadata: Topics) -> Steps[frozenset[UUID]]:
 
 def partitions_of(metadata: Topics) -> Steps[dict[UUID, int]]:
     """Numbers of partitions by topic id."""
-    found: dict[UUID, int] = {}
-    for part in parts(metadata.values()):
-        found.update(part)
-        if len(part) == AT_ONCE:
-            yield
-    return found
+    return (yield from mapping(metadata.values()))

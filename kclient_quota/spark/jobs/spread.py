@@ -23,7 +23,9 @@ from kclient_quota.spark.decoding.point_rows import seconds_of
 from kclient_quota.spark.measures import BYTES, PUSHED, REQUESTS, SPANS, THROTTLE_COUNT, THROTTLE_TOTAL, WAIT_TOTAL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame
 
 MOST_LOST: Final = 6
 """So many pushes of a client that are lost in a row count as the next one; a longer silence stays one."""
@@ -61,11 +63,9 @@ def spread(pushes: "DataFrame", window_ms: int, *, is_whole: bool = False) -> "D
     told = ("_waited_since", "(greatest(_throttled_until, _end) - 1)")
     first, last = (f"floor({time} / {window_ms}) * {window_ms}" for time in told)
     begins = f"sequence({first}, least({last}, {first} + {MOST_WINDOWS * window_ms}), {window_ms})"
-    rows = spans.selectExpr("*", f"explode({begins}) as _begin").selectExpr(
-        "*",
-        f"_begin + {window_ms} as _next",
-        f"greatest(least(_end, _begin + {window_ms}) - greatest(_start, _begin), 0) as _inside",
-    )
+    rows = _with(spans, _begin=f"explode({begins})")
+    rows = _with(rows, _next=f"_begin + {window_ms}")
+    rows = _with(rows, _inside="greatest(least(_end, _next) - greatest(_start, _begin), 0)")
     return rows.selectExpr(
         *SERIES,
         "is_known",
@@ -112,15 +112,14 @@ def _series(pushes: "DataFrame", *, is_whole: bool) -> "DataFrame":
     if is_whole:
         # All that follows groups by these columns and more: rows are moved once. Points are added up first, instead.
         named = named.repartition(*SERIES)
-    highest = (F.expr(f"max({name}) as {name}") for name in _VALUES)
-    return named.groupBy(*SERIES, "is_known", "_end").agg(*highest)
+    return named.groupBy(*SERIES, "is_known", "_end").agg(*aggregated("max", *_VALUES))
 
 
 def _spans(rows: "DataFrame", window_ms: int) -> "DataFrame":
     """When each push begins, and its counts, those that are told as rates included."""
     seconds = ", ".join(map(seconds_of, SPANS))
     known = f"coalesce(cast(round(greatest({seconds}) * 1000) as bigint), push_interval_ms, {window_ms})"
-    rows = rows.selectExpr("*", f"greatest({known}, 1) as _span").selectExpr(
+    rows = _with(rows, _span=f"greatest({known}, 1)").selectExpr(
         *SERIES,
         *("is_known", "_end", "_span", "byte_rate", THROTTLE_TOTAL, THROTTLE_COUNT),
         *("throttle_avg_ms", "throttle_max_ms"),
@@ -153,9 +152,7 @@ def _made_up_for(rows: "DataFrame", window_ms: int) -> "DataFrame":
     """Pushes that begin where the last one that came has ended, if it is not too long ago."""
     series = f"partition by {', '.join(SERIES)}"
     order = f"over ({series} order by _end)"
-    rows = rows.selectExpr(
-        "*", f"_end - _span - lag(_end) {order} as _gap", f"coalesce(_mean - lag(_mean) {order}, 0D) as _changed"
-    )
+    rows = _with(rows, _gap=f"_end - _span - lag(_end) {order}", _changed=f"coalesce(_mean - lag(_mean) {order}, 0D)")
     rows = _with(
         rows,
         _length=f"_span + if(is_known and _gap > 0 and _gap <= {MOST_LOST} * _span, _gap, 0)",
@@ -180,6 +177,11 @@ def _made_up_for(rows: "DataFrame", window_ms: int) -> "DataFrame":
 def _least(name: str, bound: str) -> str:
     """The column, no more than that; null where it is null."""
     return f"if({name} is not null, least({name}, {bound}), null)"
+
+
+def aggregated(function: str, *columns: str) -> "Iterator[Column]":
+    """Columns aggregated, under the names that they have; one call into the JVM for each."""
+    return (F.expr(f"{function}({name}) as {name}") for name in columns)
 
 
 def _with(rows: "DataFrame", **columns: str) -> "DataFrame":

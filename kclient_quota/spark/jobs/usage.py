@@ -33,14 +33,12 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from kclient_quota.spark.durations import duration_ms, spark_words
 from kclient_quota.spark.jobs.closed_windows import HIGHEST, MEANS, QUOTA, SENDER, SHARED, SUMS, WHO, WINDOW, of_closed
-from kclient_quota.spark.jobs.spread import spread
+from kclient_quota.spark.jobs.spread import aggregated, spread
 from kclient_quota.spark.measures import by_push
 from kclient_quota.spark.quota_table import Limits, with_quotas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 PUSH_INTERVAL: Final = "5 minutes"
 """Kafka's own default of `interval.ms`."""
@@ -103,9 +101,9 @@ def _together(limited: "DataFrame") -> "DataFrame":
         limited.repartition(*moved)
         .groupBy(*row, "sender")
         .agg(
-            *_of("sum", "clients", *SUMS, *MEANS),
+            *aggregated("sum", "clients", *SUMS, *MEANS),
             *(F.expr(f"count({name}) as {name}_known") for name in MEANS),
-            *_of("max", *HIGHEST, "quota"),
+            *aggregated("max", *HIGHEST, "quota"),
         )
     )
     order = f"partition by {', '.join(row)} order by sender"
@@ -130,8 +128,8 @@ def _per_client(parts: "DataFrame", window_ms: int) -> "DataFrame":
     """One row a window, client, role and broker."""
     window = f"window(time, '{spark_words(window_ms)}') as window"
     sums = parts.groupBy(F.expr(window), "client", "is_known", *WHO).agg(
-        *_of("sum", "bytes", "byte_ms", "square_ms", "unsure", "requests", "request_ms", "covered_ms"),
-        *_of("sum", "throttle_total_ms", "throttles", "wait_total_ms"),
+        *aggregated("sum", "bytes", "byte_ms", "square_ms", "unsure", "requests", "request_ms", "covered_ms"),
+        *aggregated("sum", "throttle_total_ms", "throttles", "wait_total_ms"),
         F.expr("max(end_ms) - min(begin_ms) as present_ms"),
         F.expr("max(peak) as byte_rate_max"),
         F.expr("avg(throttle_avg_ms) as throttle_avg_ms"),
@@ -160,8 +158,3 @@ _VARIANCE: Final = "greatest(square_ms / byte_ms - bytes / byte_ms * 1000 * (byt
 def _rate(count: str, counted_ms: str, window_ms: int) -> str:
     """What was counted, over the window. What lies between the pushes of an instance was like the rest: it was lost."""
     return f"{count} / {counted_ms} * if(is_known, present_ms, {counted_ms}) / {window_ms} * 1000"
-
-
-def _of(function: str, *columns: str) -> "Iterator[Column]":
-    """Aggregated, under the names that they have; one call into the JVM for each."""
-    return (F.expr(f"{function}({name}) as {name}") for name in columns)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kclient_quota.broker.groups import offsets_topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, internal_topic, wire_string
@@ -138,7 +139,9 @@ def test_what_is_left_to_tell_is_told_when_a_broker_stops(node):
     node.scheduler.pass_ms(0)
 
 
-def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp_path):
+def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp_path, monkeypatch):
+    monkeypatch.setattr(offsets_topic, "_AT_ONCE", 1)  # in many more turns than a stop takes
+
     def alive(broker):
         last = {}
         for partition in internal_topic(broker.cluster, CONSUMER_OFFSETS).partitions:

@@ -20,11 +20,10 @@ from uuid import UUID, uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerMember, Topics
+from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerMember
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import AT_ONCE as AT_A_STEP
-from kclient_quota.broker.groups.in_steps import Steps, ordered, parts
+from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import AT_ONCE, Context
@@ -138,7 +137,8 @@ async def _described(context: Context, group_id: str) -> ConsumerGroupDescribeRe
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
     )
-    names = await context.by_and_by(_names(group.metadata))
+    # a number is quicker to look up than an id
+    names = await context.by_and_by(mapping((topic_id.int, name) for name, (topic_id, _) in group.metadata.items()))
     # as they are now, whatever becomes of the group while others have their turn
     target = dict(group.target)
     for member in list(group.members.values()):
@@ -150,7 +150,6 @@ async def _described(context: Context, group_id: str) -> ConsumerGroupDescribeRe
 async def _described_member(
     context: Context, names: dict[int, str], member: ConsumerMember, target: Assignment
 ) -> ConsumerGroupDescribeResponse.Member:
-    await context.turn_for(len(member.topics))
     return ConsumerGroupDescribeResponse.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -172,16 +171,6 @@ async def _assignment(
     await context.turn_after(min(len(assigned), AT_ONCE))
     found = await context.by_and_by(_named(names, assigned))
     return ConsumerGroupDescribeResponse.Assignment(topic_partitions=await context.in_turns(found, _described_topic))
-
-
-def _names(metadata: Topics) -> Steps[dict[int, str]]:
-    """Names by the topic's id as a number, which is quicker to look up."""
-    found: dict[int, str] = {}
-    for part in parts(metadata.items()):
-        found.update((topic_id.int, name) for name, (topic_id, _) in part)
-        if len(part) == AT_A_STEP:
-            yield
-    return found
 
 
 def _named(names: dict[int, str], assigned: Assignment) -> Steps[list[tuple[str, UUID, list[int]]]]:
