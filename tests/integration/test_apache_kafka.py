@@ -82,7 +82,7 @@ def test_brokers_end_when_their_parent_is_killed() -> None:
     require_apache_kafka()
     script = (
         "from kclient_quota.testing.apache import ApacheKafka; import time\n"
-        "cluster = ApacheKafka(topics={'t': 1}); cluster.start(); print(cluster.process_id)\n"
+        "cluster = ApacheKafka(topics={'t': 1, 'busy': 100}); cluster.start(); print(cluster.process_id)\n"
         "print(cluster.partition_folder(1, 't', 0).parent.parent, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:

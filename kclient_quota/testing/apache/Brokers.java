@@ -3,15 +3,19 @@ import java.io.PrintStream;
 import java.io.Reader;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Comparator;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
+import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 
 /**
@@ -23,7 +27,8 @@ public final class Brokers {
     private static final Map<Integer, Properties> SETTINGS = new TreeMap<>();
     private static final Map<Integer, KafkaRaftServer> RUNNING = new TreeMap<>();
 
-    private static final int REMOVALS = 5;
+    private static final Duration REMOVAL = Duration.ofSeconds(10);
+    private static final Duration PAUSE = Duration.ofMillis(10);
 
     private Brokers() {}
 
@@ -81,8 +86,13 @@ public final class Brokers {
             while (System.in.read() >= 0) {
                 continue;
             }
-            for (int attempt = 0; attempt < REMOVALS && Files.exists(folder); attempt++) {
+            // a broker that loses its log directory halts the JVM: not before everything is removed
+            Exit.setHaltProcedure((status, message) -> waitForever());
+            Exit.setExitProcedure((status, message) -> waitForever());
+            long deadline = System.nanoTime() + REMOVAL.toNanos();
+            while (Files.exists(folder) && System.nanoTime() < deadline) {
                 remove(folder);
+                LockSupport.parkNanos(PAUSE.toNanos());
             }
         } catch (IOException ended) {
             System.err.println(ended);
@@ -90,11 +100,17 @@ public final class Brokers {
         Runtime.getRuntime().halt(0);
     }
 
+    private static void waitForever() {
+        while (true) {
+            LockSupport.park();
+        }
+    }
+
     /** The brokers still run, so a file may appear or vanish meanwhile; what is left is for the next attempt. */
     private static void remove(Path folder) throws IOException {
         try (Stream<Path> files = Files.walk(folder)) {
             files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
-        } catch (UncheckedIOException vanished) {
+        } catch (UncheckedIOException | NoSuchFileException vanished) {
             System.err.println(vanished);
         }
     }
