@@ -1,6 +1,7 @@
 """Both decoders, without Spark: on what real clients pushed, on what they never will, and on bytes that are nothing."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, decode_all
 from kclient_quota.spark.decoding.fast_decode import decode_many
+from kclient_quota.spark.decoding.schema import Wanted
 from kclient_quota.spark.decoding.slow_decode import decode_one
+from kclient_quota.spark.measures import PUSHED
 
 FILES = sorted((Path(__file__).parent / "payloads").glob("*.bin"))
 REAL = {path.stem: decompress(path.read_bytes(), int(path.stem[-1]), MAX_PAYLOAD_BYTES) for path in FILES}
@@ -99,6 +102,48 @@ def test_what_the_fast_decoder_leaves_to_the_other_one():
         errors = {}
         assert rows_of(decode_all(pa.array([b"", data], pa.binary()), errors)) == slowly([b"", data])
         assert errors == {}
+
+
+WANTED = Wanted(
+    columns=frozenset({"metric", "value"}),
+    metrics=frozenset({"m", "h"}),
+    valued=True,
+    resource=("client_id",),
+    attributes=("node.id",),
+)
+"""Values, as the jobs want them: no units, no histograms, no maps of attributes."""
+
+
+def test_what_nobody_wants_is_not_looked_at():
+    """A list among the attributes of a client, as many applications have, would make its pushes ten times dearer."""
+    request = payload(("node.id", {"int_value": 3}), ("nothing", {}))
+    scope = request.resource_metrics[0].scope_metrics[0]
+    scope.metrics[0].unit = "ms"
+    scope.metrics.add(name="h").histogram.data_points.add(count=1)
+    arguments = request.resource_metrics[0].resource.attributes.add(key="process.command_args")
+    arguments.value.array_value.values.add(string_value="run")
+    request.resource_metrics[0].resource.attributes.add(key="client_id").value.string_value = "orders"
+    data = request.SerializeToString()
+    row = {"row": 0, "metric": "m", "value": 1.5, "resource.client_id": "orders", "attributes.node.id": "3"}
+    for found in (decode_many(pa.array([data], pa.binary()), WANTED), [decode_one(data, 0, WANTED)]):
+        assert [each for batch in found for each in batch.to_pylist()] == [row]
+
+
+@pytest.mark.parametrize("value", [{"bytes_value": b"3"}, {}], ids=["bytes", "nothing"])
+def test_a_wanted_attribute_that_is_no_text_is_left_to_the_other_decoder(value):
+    data = payload(("node.id", value)).SerializeToString()
+    with pytest.raises(InvalidPayloadError, match=r"attribute node\.id has a value that is no text"):
+        decode_many(pa.array([data], pa.binary()), WANTED)
+    errors = {}
+    found = rows_of(decode_all(pa.array([b"", data], pa.binary()), errors, WANTED))
+    assert (found, errors) == (rows_of([decode_one(data, 1, WANTED)]), {})
+
+
+def test_both_agree_on_what_the_jobs_want_of_every_real_payload():
+    wanted = replace(PUSHED.wanted({}), resource=("client_id", "group_id"))
+    for name, data in REAL.items():
+        found = decode_many(pa.array([data], pa.binary()), wanted)
+        assert rows_of(found) == rows_of([decode_one(data, 0, wanted)]), name
 
 
 def test_bad_payloads_do_not_touch_their_neighbours():

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kclient_telemetry.errors import InvalidPayloadError
 
-_OPAQUE = ("array_value", "kvlist_value", "bytes_value")
+OPAQUE = ("array_value", "kvlist_value", "bytes_value")
+"""Values that a column of texts does not hold."""
+
 _BITS = 40
 
 _Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -20,7 +22,8 @@ class AttributeLists:
         lists: of structs with `key` and `value`, as ptars reads them; null is empty.
 
     Raises:
-        InvalidPayloadError: a list has a key twice, or a value that a column of texts does not hold.
+        InvalidPayloadError: a list has a key twice, or a value of `OPAQUE`. Where those were not read, `of` raises it
+            for the key that has one.
     """
 
     def __init__(self, lists: pa.Array) -> None:
@@ -46,6 +49,8 @@ class AttributeLists:
         if code is None:
             return pa.nulls(rows, pa.string())
         places = np.flatnonzero(self._codes == code)
+        if self._values.null_count and self._values.take(pa.array(places)).null_count:
+            raise InvalidPayloadError(f"attribute {name} has a value that is no text")
         if len(places) == rows:
             return self._values.take(pa.array(places))
         found = np.full(rows, -1, np.int64)
@@ -66,7 +71,9 @@ def _has_twins(codes: _Integers, lengths: _Integers, known: int) -> bool:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    for name in _OPAQUE:
+    """Values as texts; null where one has none of the kinds that were read, unless all were."""
+    is_whole = values.type.get_field_index(OPAQUE[0]) >= 0
+    for name in OPAQUE if is_whole else ():
         opaque = pc.struct_field(values, [name])
         if opaque.null_count < len(opaque):
             raise InvalidPayloadError(f"an attribute has a {name}, which a column of texts does not hold")
@@ -83,5 +90,5 @@ def _text(values: pa.Array) -> pa.Array:
         pc.struct_field(values, ["bool_value"]).cast(pa.string()),
         pc.struct_field(values, ["int_value"]).cast(pa.string()),
         doubles,
-        pa.scalar(""),
+        pa.scalar("" if is_whole else None, pa.string()),
     )

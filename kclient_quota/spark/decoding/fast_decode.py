@@ -9,19 +9,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from kclient_telemetry.errors import InvalidPayloadError
 
-from kclient_quota.spark.decoding.attribute_lists import AttributeLists
+from kclient_quota.spark.decoding.attribute_lists import OPAQUE, AttributeLists
 from kclient_quota.spark.decoding.otlp_view import descriptor
 from kclient_quota.spark.decoding.schema import EVERYTHING, Wanted
 
 _NANOS_PER_MS = pa.scalar(1_000_000, pa.uint64())
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _DELTA = 1
-_KINDS = ("gauge", "sum", "histogram")
+_MAPS = ("resource", "attributes")
+_VALUED = ("gauge", "sum")
+_KINDS = (*_VALUED, "histogram")
 
 
-@lru_cache(maxsize=1)
-def _handler() -> Any:
-    return ptars.HandlerPool([descriptor().file]).get_for_message(descriptor())
+@lru_cache
+def _handler(left_out: frozenset[tuple[str, str]]) -> Any:
+    request = descriptor(left_out)
+    return ptars.HandlerPool([request.file]).get_for_message(request)
+
+
+def _left_out(wanted: Wanted) -> frozenset[tuple[str, str]]:
+    """Fields of messages that nothing wanted is made of."""
+    fields = {("Metric", "histogram")} if wanted.valued else set()
+    if "unit" not in wanted.columns:
+        fields.add(("Metric", "unit"))
+    if wanted.columns.isdisjoint(_MAPS):
+        fields |= {("AnyValue", name) for name in OPAQUE}
+    return frozenset(fields)
 
 
 def decode_many(payloads: pa.Array, wanted: Wanted = EVERYTHING) -> list[pa.RecordBatch]:
@@ -38,7 +51,7 @@ def decode_many(payloads: pa.Array, wanted: Wanted = EVERYTHING) -> list[pa.Reco
         InvalidPayloadError: one of them is none, or holds what only the other decoder reads; which one is not told.
     """
     try:
-        requests = _handler().array_to_record_batch(payloads)
+        requests = _handler(_left_out(wanted)).array_to_record_batch(payloads)
     except ValueError as error:
         raise InvalidPayloadError(f"the payload is no OTLP metrics message: {error}") from error
     resources = requests.column(0)
@@ -52,8 +65,9 @@ def decode_many(payloads: pa.Array, wanted: Wanted = EVERYTHING) -> list[pa.Reco
         if len(kept) < len(metrics):
             metrics, of_resource = metrics.take(kept), of_resource.take(kept)
     rows = pc.list_parent_indices(resources).cast(pa.int64())
+    kinds = _VALUED if wanted.valued else _KINDS
     whole = {"row": rows, **_attributes(_field(each, "resource", "attributes"), "resource", wanted)}
-    return [batch for kind in _KINDS if (batch := _of_kind(kind, metrics, whole, of_resource, wanted)) is not None]
+    return [batch for kind in kinds if (batch := _of_kind(kind, metrics, whole, of_resource, wanted)) is not None]
 
 
 def _of_kind(

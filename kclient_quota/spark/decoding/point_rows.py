@@ -76,6 +76,7 @@ class Shape:
         return Wanted(
             columns=frozenset(asked | ({"value"} if self.measures else set())),
             metrics=frozenset(self.measures) if self.measures else None,
+            valued=bool(self.measures),
             resource=tuple(KNOWN_AS[name] for name in unsure),
             attributes=NODE if "broker" in self.columns else (),
         )

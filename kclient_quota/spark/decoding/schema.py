@@ -120,12 +120,14 @@ class Wanted:
     Attributes:
         columns: of `SERIES`; `row` always comes.
         metrics: only these; None: all.
+        valued: only points that have a value: none of histograms.
         resource: attributes of the client that become columns of texts, null where it has none.
         attributes: attributes of the data point, the same.
     """
 
     columns: frozenset[str] = frozenset(SERIES.names)
     metrics: frozenset[str] | None = None
+    valued: bool = False
     resource: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
 

@@ -49,7 +49,7 @@ def _attributes(of: str, texts: dict[str, str], names: tuple[str, ...]) -> dict[
 
 def _points(metric: Any, common: dict[str, Any], wanted: Wanted) -> list[dict[str, Any]]:
     kind = metric.WhichOneof("data")
-    if kind not in _KINDS:
+    if kind not in _KINDS or (wanted.valued and kind == "histogram"):
         return []
     data = getattr(metric, kind)
     common = {**common, "metric": metric.name, "unit": metric.unit, "kind": kind, "monotonic": None}
