@@ -1,16 +1,20 @@
 """One pace for all clients of a process that a broker counts together: they must not be strangers to each other.
 
 Clients of one cluster, principal and client.id have one quota on each broker. Each that paces itself alone takes the
-whole of it, and all are throttled. So they share a pacer for each broker, and take turns: whoever has had least goes.
+whole of it, and all are throttled. So producers share a pacer for each broker, and take turns: whoever has had least
+goes. Consumers have a pacer each, since what counts is what each of them has queued, and share out the limit.
 """
 
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID
+from kclient_quota.config import QuotaConfig
+from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
 
 HUNGRY_MS: Final = 300
@@ -70,23 +74,61 @@ class SharedPace:
         return len(self._members)
 
 
+class SharedLimit:
+    """The limit of all consumers that a broker counts together; each calls from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._neighbours = Neighbours()
+
+    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
+        """See `Neighbours.part`."""
+        with self._lock:
+            return self._neighbours.part(who, broker, need, limit)
+
+    def leave(self, who: Any) -> None:
+        """It needs nothing any more: the others have its part."""
+        with self._lock:
+            self._neighbours.leave(who)
+
+
 _paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()
+_limits: "weakref.WeakValueDictionary[Hashable, SharedLimit]" = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def shared_pace(key: Hashable) -> SharedPace:
-    """The pace of all clients of this process with the same key: direction, cluster, principal, client.id, limit."""
+    """The pace of all producers of this process with the same key."""
     with _lock:
-        found = _paces.get(key)
-        if found is None:
-            found = _paces[key] = SharedPace()
-        return found
+        return _paces.setdefault(key, SharedPace())
+
+
+def shared_limit(key: Hashable) -> SharedLimit:
+    """The limit of all consumers of this process with the same key."""
+    with _lock:
+        return _limits.setdefault(key, SharedLimit())
+
+
+def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None) -> tuple[Any, ...]:
+    """What clients of one process have in common whose bytes a broker counts together.
+
+    Args:
+        conf: their configuration.
+        ours: the part of it that librdkafka does not know.
+        byte_rate: the limit that was set by hand.
+    """
+    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
+    principal = ours.user or conf.get("sasl.username") or conf.get("ssl.certificate.location")
+    client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+    limit = str(ours.limit_source), byte_rate, id(ours.callback) if ours.callback else None
+    return ",".join(sorted(servers.split(","))), str(principal), client_id, limit
 
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - a lock that a thread of the parent may have held is of no use to a child
     _lock = threading.Lock()
     _paces.clear()
+    _limits.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -11,12 +11,13 @@ Nothing here reads a clock or calls librdkafka.
 
 from collections.abc import Mapping
 from math import inf
-from typing import Final
+from typing import Any, Final, Protocol
 
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_sizes import SLACK, FetchSizes
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.neighbours import DEALT_MS, Need, Part
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 RECORD_BYTES: Final = 10
@@ -31,6 +32,18 @@ ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
 
 
+class Shared(Protocol):
+    """What a pacer needs of `kclient_quota.pacing.neighbours.Neighbours`."""
+
+    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
+        """See there."""
+        ...
+
+    def leave(self, who: Any) -> None:
+        """See there."""
+        ...
+
+
 class FetchPacer:
     """Paces one consumer. Has no lock: its owner does.
 
@@ -40,6 +53,7 @@ class FetchPacer:
         now_ms: when it begins.
         samples: `quota.window.num` of the brokers.
         window_ms: `quota.window.size.seconds` of the brokers, in milliseconds.
+        neighbours: all consumers that share a known limit, this one among them.
     """
 
     def __init__(
@@ -50,7 +64,9 @@ class FetchPacer:
         *,
         samples: int = QUOTA_SAMPLES,
         window_ms: int = QUOTA_WINDOW_MS,
+        neighbours: Shared | None = None,
     ) -> None:
+        self._neighbours = neighbours
         self._limit = limit
         self._sizes = sizes
         self._window = (samples, window_ms)
@@ -69,6 +85,9 @@ class FetchPacer:
         self._message = float(RECORD_BYTES)
         self._fetching = True
         self.leaders: Mapping[tuple[str, int], int] = {}
+        self._most_sharers = 1
+        self._deal(now_ms)  # so that others know of it before it fetches
+        self._dealt_at_ms = now_ms - DEALT_MS
 
     # What the owner asks ------------------------------------------------------------------------------------------
 
@@ -118,11 +137,14 @@ class FetchPacer:
             milliseconds to wait.
         """
         self._note_taken(sum(taken.values()), now_ms)
+        if abs(now_ms - self._dealt_at_ms) >= DEALT_MS:
+            self._deal(now_ms)
         level = inf
         wait_ms = 0
         for node, pace in self._paces.items():
             level = min(level, pace.settle(taken.get(node, 0) * self._ratio, now_ms))
             if level < 0.0:
+                pace.on_wait(now_ms)
                 wait_ms = max(wait_ms, pace.wait_ms())
         if wait_ms:
             return 0.0, wait_ms
@@ -134,8 +156,15 @@ class FetchPacer:
         elif self.big_batches:
             most, wait_ms = self._grant_big(most, now_ms)
         if wait_ms:
+            for pace in self._paces.values():
+                pace.on_wait(now_ms)
             return 0.0, wait_ms
         return max(most / self._ratio, 1.0), 0
+
+    def leave(self) -> None:
+        """Nothing is fetched any more: others have what was ours."""
+        if self._neighbours is not None:
+            self._neighbours.leave(self)
 
     # What the owner tells -----------------------------------------------------------------------------------------
 
@@ -186,7 +215,20 @@ class FetchPacer:
         """Follow this limit from now on."""
         self._limit = limit
         for pace in self._paces.values():
-            pace.share.set_limit(limit)
+            pace.set_limit(limit)
+
+    def _deal(self, now_ms: int) -> None:
+        """Take what is ours of a limit that several share."""
+        self._dealt_at_ms = now_ms
+        if self._neighbours is None or self._limit is None:
+            return
+        for node, pace in self._paces.items():
+            known = None if node == ONLY else node
+            part = self._neighbours.part(self, known, pace.need(now_ms), self._limit)
+            pace.take(part, self._limit)
+            if part.sharers > self._most_sharers:
+                # what those who have just come fetch at first may throttle us, which says nothing of strangers
+                self._most_sharers, self._blind_at_ms = part.sharers, now_ms
 
     # How it is reckoned -------------------------------------------------------------------------------------------
 
@@ -276,6 +318,7 @@ class FetchPacer:
             self._paces[node] = (
                 heir if heir is not None else BrokerPace(self._limit, FetchWindow(*self._window), now_ms)
             )
+            self._dealt_at_ms = now_ms - DEALT_MS
         if nodes:
             for node in self._paces.keys() - nodes - {ONLY}:
                 del self._paces[node]

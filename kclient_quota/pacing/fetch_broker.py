@@ -5,6 +5,7 @@ from typing import Final
 
 from kclient_quota.pacing.fetch_share import FetchShare
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Part
 
 SAVED_MS: Final = 300
 """Unused pace, in time, that a late application may make up for."""
@@ -46,6 +47,9 @@ class BrokerPace:
         self._seen_at_ms = now_ms
         self._refused = False
         self._hold_until_ms = now_ms
+        self._waited_at_ms = now_ms
+        self._begun = False
+        self._part = 1.0
 
     @property
     def is_refused(self) -> bool:
@@ -59,7 +63,7 @@ class BrokerPace:
     @property
     def big_batches(self) -> bool:
         """Whether batches fill so much of the window that they must be spaced by it."""
-        return self.batch * 1000.0 >= BIG_BATCH_MS * self.share.ceiling
+        return self.batch * 1000.0 * self._part >= BIG_BATCH_MS * self.share.ceiling
 
     @property
     def rate(self) -> float:
@@ -76,7 +80,9 @@ class BrokerPace:
         if share.limit is None or self.big_batches:
             return share.rate
         window_s = self.window.least_window_ms / 1000.0
-        part = window_s / (window_s + self.batch / share.limit) - JITTER
+        # Batches of several that share a limit are as uneven as one's: where they come together one is refused, comes
+        # later, and from then on they do not.
+        part = window_s / (window_s + self.batch * self._part / share.limit) - JITTER
         return min(share.rate, part * share.limit)
 
     def settle(self, paid: float, now_ms: int) -> float:
@@ -91,7 +97,11 @@ class BrokerPace:
         self._at_ms = max(now_ms, self._at_ms)
         most = rate * SAVED_MS / 1000.0
         self.share.grow(now_ms, busy=self._level < most)
-        self._level = min(self._level - paid + rate * elapsed_ms / 1000.0, most)
+        level = self._level + rate * elapsed_ms / 1000.0
+        if not self._begun:  # no application is late for messages that were not there yet
+            level = min(level, 0.0)
+            self._begun = paid > 0.0
+        self._level = min(level - paid, most)
         return self._level
 
     def _forget_times(self, now_ms: int) -> None:
@@ -99,6 +109,25 @@ class BrokerPace:
         self.window.forget()
         self.share.rebase(now_ms - self._asked_at_ms)
         self.throttled_until_ms = self._hold_until_ms = self._at_ms = self._seen_at_ms = now_ms
+
+    def need(self, now_ms: int) -> Need:
+        """What it needs, for those who share the quota with it."""
+        waits = abs(now_ms - self._waited_at_ms) < NEEDED_MS
+        size_ms = max(self.window.size_ms(now_ms), self.window.least_window_ms)
+        return Need(waits, self.window.received_total(now_ms) * 1000.0 / size_ms, now_ms)
+
+    def set_limit(self, limit: float | None) -> None:
+        """Follow this limit, of which it has as large a part as it had of the last one."""
+        self.share.set_limit(None if limit is None else limit * self._part)
+
+    def take(self, part: Part, limit: float) -> None:
+        """Have this part of the limit from now on."""
+        self._part = part.byte_rate / limit
+        self.share.scale(part.byte_rate)
+
+    def on_wait(self, now_ms: int) -> None:
+        """Somebody waits for its quota."""
+        self._waited_at_ms = now_ms
 
     def pay_prefetch(self, queue_bytes: float) -> None:
         """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it."""
@@ -140,6 +169,7 @@ class BrokerPace:
         nbytes = 0 if before is None or total < before else total - before
         if nbytes <= 0:
             return
+        self._begun = True
         came_at_ms = at_ms
         batch = nbytes / max(1, answered)
         if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):

@@ -162,6 +162,11 @@ class FetchShare:
         else:
             self._share = KnownShare(limit)
 
+    def scale(self, limit: float) -> None:
+        """Follow this part of a limit that is known; what was given up to strangers stays given up."""
+        if isinstance(self._share, KnownShare):
+            self._share.scale(limit)
+
     def on_throttle(
         self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, *, refused: float = 0.0
     ) -> None:

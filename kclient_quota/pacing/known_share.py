@@ -101,16 +101,24 @@ class KnownShare:
         A throttle that came of the other limit is not counted as strangers' any more: what had been sent when it came
         shows what our share of that limit is.
         """
-        self.rate *= limit / self.limit
-        self._before *= limit / self.limit
-        self._cap *= limit / self.limit
-        self.limit = limit
+        had = self.learnt
+        self.scale(limit)
+        self.learnt = had
         if self.learnt is None or now_ms >= self._quiet_since_ms + CALM_MS:
             return
         if self.learnt >= limit * ALONE:
             self._cap = limit * TARGET
         self.rate = max(self.rate, self._cap if self.learnt >= limit * ALONE else self.learnt)
         self._before = max(self._before, self.rate)
+
+    def scale(self, limit: float) -> None:
+        """Follow this part of what was the limit: all that is known of it is so much larger or smaller."""
+        factor = limit / self.limit
+        self.rate *= factor
+        self._before *= factor
+        self._cap *= factor
+        self.learnt = None if self.learnt is None else self.learnt * factor
+        self.limit = limit
 
     def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
         """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""

@@ -1,5 +1,6 @@
 """How much of a consumer's quota is used, and how evenly, as the README says: 0.97 of it, no gap of a second."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -68,6 +69,44 @@ def two_read(cluster: Any) -> Figures:
     return {"share": sum(counts) * WIRE_BYTES / MEASURED_S / quota, "evenness": min(counts) / max(counts)}
 
 
+def four_of_one_process(cluster: Any) -> Figures:
+    """One group, a thread each: from the first message on, since neighbours need not find each other."""
+    topic, quota = named("four"), 100_000
+    cluster.create_topic(topic, 4)
+    fill(cluster, topic, 4_000, 4, 4)
+    cluster.set_quota(client_id=topic, consumer_byte_rate=quota)
+    throttles: list[tuple[float, float]] = []
+    came: list[list[float]] = [[] for _ in range(4)]
+    is_over = threading.Event()
+
+    def consume(mine: list[float]) -> None:
+        consumer = consumer_of(
+            cluster, topic, topic, throttle_cb=lambda event: throttles.append((time.monotonic(), event.throttle_time))
+        )
+        while not is_over.is_set():
+            mine += [time.monotonic() for _ in polled(consumer)]
+        consumer.close()
+
+    threads = [threading.Thread(target=consume, args=(mine,)) for mine in came]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while not all(came):
+        assert time.monotonic() < deadline, f"{list(map(len, came))} messages in a minute"
+        time.sleep(0.05)
+    begin = max(mine[0] for mine in came) + WINDOW_S
+    time.sleep(WINDOW_S + MEASURED_S)
+    is_over.set()
+    for thread in threads:
+        thread.join(60)
+    counts = [sum(begin <= at < begin + MEASURED_S for at in mine) for mine in came]
+    return {
+        "share": sum(counts) * WIRE_BYTES / MEASURED_S / quota,
+        "jain": sum(counts) ** 2 / 4 / sum(count * count for count in counts),
+        "throttle_s": max((longest for at, longest in throttles if at >= begin), default=0.0),
+    }
+
+
 def reads_of_three(cluster: Any) -> Figures:
     topic, quota = named("even"), 100_000
     cluster.create_topic(topic, 3)
@@ -90,7 +129,7 @@ EVENLY = [
     partial(reads, quota=400_000, per_batch=80),
     partial(reads, quota=200_000, per_batch=16, receive=consumed),
 ]
-SCENES = [*EVENLY, two_read]
+SCENES = [*EVENLY, two_read, four_of_one_process]
 ON_THREE_BROKERS = [reads_of_three]
 
 
@@ -106,6 +145,13 @@ def test_two_consumers_of_one_client_id_share_its_quota(played: Played) -> None:
     figures = played(two_read)
     assert 0.85 <= figures["share"] <= 1.1, figures
     assert figures["evenness"] > 0.7, figures
+
+
+def test_four_consumers_of_one_process_share_its_quota(played: Played) -> None:
+    figures = played(four_of_one_process)
+    assert 0.9 <= figures["share"] <= 1.02, figures
+    assert figures["jain"] > 0.99, figures
+    assert figures["throttle_s"] <= 0.1, figures
 
 
 def test_every_broker_gives_what_its_own_quota_allows(played: Played) -> None:

@@ -22,6 +22,7 @@ from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.shared_pace import pace_key, shared_limit
 from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -54,7 +55,8 @@ class PacedConsumer(Receiving, TelemetryMethods):
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
-        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms())
+        neighbours = shared_limit(pace_key(conf, ours, ours.consumer_byte_rate))
+        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
         self._prepare(listener, interceptors)
         self._metrics = partial(settings.metrics, core, self._idle, self._waited, client_id, clock)
@@ -288,6 +290,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         if self._fetcher is not None:
             self._fetcher.close()
         self._is_open = False
+        self._core.leave()
         self._credit = 0.0
         self._held.drop()
         self._interceptors.close()

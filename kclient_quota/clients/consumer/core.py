@@ -20,7 +20,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer
+from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer, Shared
 from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_lost import LostFetches
 from kclient_quota.pacing.fetch_sizes import FetchSizes
@@ -83,6 +83,7 @@ class ConsumerCore:
         sizes: how it fetches.
         max_poll_interval_ms: Kafka's setting of this name.
         now_ms: when it is made.
+        neighbours: all consumers of the process that a broker counts together.
 
     Attributes:
         limit: what applies now.
@@ -98,13 +99,21 @@ class ConsumerCore:
         sizes: FetchSizes,
         max_poll_interval_ms: int,
         now_ms: int,
+        neighbours: Shared | None = None,
     ) -> None:
         self.limit = limit
         self.heartbeat = Heartbeat(max_poll_interval_ms, now_ms)
         self.notices: list[Notice] = []
         self._backoff = backoff
         self._client_id = client_id
-        self._pacer = FetchPacer(limit.byte_rate, sizes, now_ms, samples=limit.samples, window_ms=limit.window_ms)
+        self._pacer = FetchPacer(
+            limit.byte_rate,
+            sizes,
+            now_ms,
+            samples=limit.samples,
+            window_ms=limit.window_ms,
+            neighbours=None if backoff is Backoff.OFF else neighbours,
+        )
         self._sizing = Sizing(sizes, now_ms)
         self._lost = LostFetches()
         self._forgotten: set[tuple[str, int]] = set()  # since the last statistics
@@ -242,6 +251,10 @@ class ConsumerCore:
             self._received_messages = 0
             self._pacer.set_sizes(wanted)
         return wanted
+
+    def leave(self) -> None:
+        """It fetches no more."""
+        self._pacer.leave()
 
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; called from any thread, heeded at the next grant or statistics."""

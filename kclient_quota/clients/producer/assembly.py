@@ -19,7 +19,7 @@ from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.shared_pace import SharedPace, shared_pace
+from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
 from kclient_quota.clients.telemetry import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
@@ -76,7 +76,7 @@ class Parts:
         self.outbox = Outbox()
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
-        pace = shared_pace(settings.pace_key(conf, ours))
+        pace = shared_pace(pace_key(conf, ours, ours.producer_byte_rate))
         new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace)
         core = ProducerCore(
             new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms

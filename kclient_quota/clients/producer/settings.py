@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
@@ -190,15 +190,6 @@ def _both(ours: Sequence[Callable[[Any], None]], theirs: Callable[[Any], Any] | 
             theirs(event)
 
     return tell
-
-
-def pace_key(conf: Mapping[str, Any], ours: QuotaConfig) -> tuple[Any, ...]:
-    """What producers of one process have in common whose bytes a broker counts together."""
-    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
-    principal = ours.user or conf.get("sasl.username") or conf.get("ssl.certificate.location")
-    client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
-    limit = str(ours.limit_source), ours.producer_byte_rate, id(ours.callback) if ours.callback else None
-    return "producer", ",".join(sorted(servers.split(","))), str(principal), client_id, limit
 
 
 def keep_alive(heartbeat: Any) -> Callable[[], None] | None:

@@ -2,7 +2,11 @@
 
 import gc
 
-from kclient_quota.clients.shared_pace import HUNGRY_MS, SharedPace, shared_pace
+import pytest
+
+from kclient_quota.clients.shared_pace import HUNGRY_MS, SharedPace, pace_key, shared_limit, shared_pace
+from kclient_quota.config import split
+from kclient_quota.pacing.neighbours import Need, Part
 from kclient_quota.pacing.pacer import Pacer
 
 
@@ -46,6 +50,35 @@ def test_nobody_waits_for_one_that_wants_nothing() -> None:
     assert pace.may_go(idle, 1, 2 * HUNGRY_MS)
     pace.on_sent(idle, 1, 1)
     assert pace.may_go(busy, 1, 2 * HUNGRY_MS + 10)
+
+
+def test_consumers_of_one_key_share_a_limit() -> None:
+    one, same, other = shared_limit("a"), shared_limit("a"), shared_limit("b")
+    assert one is same
+    assert one is not other
+    first, second = Client(), Client()
+    need = Need(True, 0, 0)
+    assert one.part(first, 1, need, 1_000) == Part(1_000, 1)
+    assert one.part(second, 1, need, 1_000) == Part(500, 2)
+    one.leave(first)
+    assert one.part(second, 1, need, 1_000) == Part(1_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("conf", "is_shared"),
+    [
+        ({"bootstrap.servers": "b:2,a:1"}, True),
+        ({"group.id": "other", "linger.ms": 5}, True),
+        ({"client.id": "other"}, False),
+        ({"sasl.username": "bob"}, False),
+        ({"bootstrap.servers": "c:3"}, False),
+        ({"quota.limit.source": "learned"}, False),
+    ],
+)
+def test_what_a_broker_counts_together_has_one_key(conf: dict[str, str], is_shared: bool) -> None:
+    base = {"bootstrap.servers": "a:1,b:2", "client.id": "app", "sasl.username": "alice"}
+    keys = [pace_key(*split({**base, **more}), None) for more in ({}, conf)]
+    assert (keys[0] == keys[1]) is is_shared
 
 
 def test_a_client_that_is_gone_is_forgotten() -> None:

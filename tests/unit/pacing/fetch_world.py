@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kclient_quota.pacing.fetch import RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.neighbours import Neighbours
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import java_round
 
@@ -68,12 +69,18 @@ class World:
     """One consumer that takes whatever it may, as soon as it may."""
 
     def __init__(
-        self, brokers: list[Broker], limit: float | None, *, sizes: FetchSizes | None = None, start_ms: int = 5_000
+        self,
+        brokers: list[Broker],
+        limit: float | None,
+        *,
+        sizes: FetchSizes | None = None,
+        start_ms: int = 5_000,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.brokers = brokers
         self.sizes = sizes or sizes_for(limit, ROUND_TRIP_MS, max(broker.batch + BATCH_HEADER for broker in brokers))
         self.now_ms = start_ms
-        self.pacer = FetchPacer(limit, self.sizes, start_ms)
+        self.pacer = FetchPacer(limit, self.sizes, start_ms, neighbours=neighbours)
         self.queue: deque[tuple[int, int]] = deque()
         self.queued_bytes = 0
         self.taken_at_ms: list[int] = []
