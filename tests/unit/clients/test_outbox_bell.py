@@ -32,27 +32,24 @@ def test_what_was_put_is_not_waited_for() -> None:
 def test_nobody_waits_for_longer_than_he_said_while_others_hear() -> None:
     """As three callers of one producer do; `SimpleQueue.get(timeout=...)` lost one of them within seconds."""
     bell, stops = Bell(), threading.Event()
-    turns = [0, 0, 0]
+    have_begun = [threading.Event() for _ in range(3)]
 
     def listen(number: int) -> None:
         while not stops.is_set():
             bell.wait(0.001)
-            turns[number] += 1
+            have_begun[number].set()
 
     listeners = [threading.Thread(target=listen, args=(number,), daemon=True) for number in range(3)]
     for listener in listeners:
         listener.start()
     for _ in range(20_000):
         bell.ring()
-    until = time.monotonic() + 60
-    while not all(turns) and time.monotonic() < until:  # a thread may begin late
-        bell.ring()
-        time.sleep(0.001)
+    for began in have_begun:  # a thread may begin late
+        assert began.wait(60)
     stops.set()
     for listener in listeners:
         listener.join(60)
     assert not any(listener.is_alive() for listener in listeners)
-    assert all(turns)
 
 
 def test_who_finds_the_queue_opened_meanwhile_hands_his_message_over_himself() -> None:
