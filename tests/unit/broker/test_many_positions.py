@@ -154,6 +154,8 @@ def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp
     def fill(running):
         service = running.services.get(GroupService)
         service.coordinator.get_or_create("g")
+        internal_topic(running.cluster, CONSUMER_OFFSETS)
+        running.cluster.save()  # as a request that creates topics does
         for partition in range(MANY):
             service.commit("g", "t", partition, CommittedOffset(5))
         # it is closed before its loop has another turn for these
