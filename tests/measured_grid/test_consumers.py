@@ -5,6 +5,7 @@ from tests.measured.test_consumers import (
     SCENES,
     test_a_quota_that_comes_late_is_followed,
     test_every_broker_gives_what_its_own_quota_allows,
+    test_four_consumers_of_one_process_share_its_quota,
     test_the_quota_is_used_evenly,
     test_two_consumers_of_one_client_id_share_its_quota,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "SCENES",
     "test_a_quota_that_comes_late_is_followed",
     "test_every_broker_gives_what_its_own_quota_allows",
+    "test_four_consumers_of_one_process_share_its_quota",
     "test_the_quota_is_used_evenly",
     "test_two_consumers_of_one_client_id_share_its_quota",
 ]
