@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 _TEXT: Final = (bytes, str, type(None))
+MOST_PARTITION: Final = 2**31 - 1
+MOST_TIMESTAMP: Final = 2**63 - 1
+RECORD_OVERHEAD: Final = 36
+"""What librdkafka takes a record to need besides key, value and headers when it looks at `message.max.bytes`."""
 
 
 class TakingProducer(TransactingProducer):
@@ -119,19 +123,28 @@ class TakingProducer(TransactingProducer):
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
     ) -> bool:
-        """Whether confluent_kafka's `produce` would take this now, for all that can be known."""
+        """Whether confluent_kafka's `produce` would take this now, for all that can be known.
+
+        Raises:
+            UnicodeEncodeError: a text is none of UTF-8's, as confluent_kafka says it.
+        """
         if not (isinstance(topic, str) and isinstance(value, _TEXT) and isinstance(key, _TEXT)):
             return False
         if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
             return False
+        if partition > MOST_PARTITION or timestamp > MOST_TIMESTAMP:
+            return False
+        if headers is not None and not _are_headers(headers):
+            return False
+        if not topic.isascii():
+            topic.encode()
         partitions = self._sender.core.brokers.routes.partitions.get(topic, partition + 1)
         return (
             -1 <= partition < max(partitions, 1)
             and timestamp >= 0
             and bool(topic)
             and "\0" not in topic
-            and _most_utf8(value) + _most_utf8(key) <= self._most_bytes
-            and (headers is None or _are_headers(headers))
+            and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + _header_bytes(headers) <= self._most_bytes
             and not (self._closed or (self._transaction.possible and not self._transaction.is_open))
         )
 
@@ -178,11 +191,24 @@ def _acknowledged(
         callback(error, message)
 
 
-def _most_utf8(text: Any) -> int:
+def _utf8(text: Any) -> int:
     """Bytes that a text or value takes."""
     if not text:
         return 0
     return len(text.encode()) if isinstance(text, str) else len(text)
+
+
+def _header_bytes(headers: Any) -> int:
+    """Bytes that headers take in a record, but for their number."""
+    if not headers:
+        return 0
+    sizes = (_utf8(each) for pair in (headers.items() if isinstance(headers, dict) else headers) for each in pair)
+    return sum(size + _varint(size) for size in sizes)
+
+
+def _varint(size: int) -> int:
+    """Bytes of a length in a record: seven bits each, of its double."""
+    return max(1, ((2 * size).bit_length() + 6) // 7)
 
 
 def _are_headers(headers: Any) -> bool:

@@ -1,0 +1,81 @@
+"""What confluent_kafka's `produce()` refuses is refused there under a quota too, and costs nobody behind it a thing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+
+MOST_BYTES = 2_000
+OVERHEAD = 36
+
+
+def header(count: int, nbytes: int) -> dict[str, Any]:
+    return {"headers": [("h", b"x" * nbytes)] * count}
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "a timestamp beyond 64 bits": {"timestamp": 2**63},
+    "a partition beyond 32 bits": {"partition": 2**31},
+    "a topic that is no UTF-8": {"topic": "\ud800"},
+    "a value that is no UTF-8": {"value": "\ud800"},
+    "a key that is no UTF-8": {"key": "\ud800"},
+    "a value a byte too long": {"value": b"x" * (MOST_BYTES - OVERHEAD + 1)},
+    "key and value a byte too long": {"value": b"x" * 1_000, "key": b"k" * (MOST_BYTES - OVERHEAD - 1_000 + 1)},
+    "headers too long": header(1, 20_000),
+    "many headers, one byte too long": {"value": b"x" * 1_053, **header(3, 300)},
+    "a text of two bytes a letter, too long": {"value": "ä" * 1_000},
+}
+TAKEN: dict[str, dict[str, Any]] = {
+    "a value that just fits": {"value": b"x" * (MOST_BYTES - OVERHEAD)},
+    "many headers that just fit": {"value": b"x" * 1_052, **header(3, 300)},
+    "a header without a value": {"value": b"x" * 1_961, "headers": [("h", None)]},
+    "the last timestamp": {"timestamp": 2**63 - 1},
+}
+
+
+def produced(make: Callable[[dict[str, Any]], Any], servers: str, given: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """What `produce()` raised, and what became of the messages before, of it, and behind it."""
+    producer = make({"bootstrap.servers": servers, "client.id": "app", "message.max.bytes": MOST_BYTES})
+    reports: list[Any] = []
+
+    def on_delivery(error: KafkaError | None, message: Any) -> None:
+        reports.append((message.key() if given.get("key") is None else None, error and error.name()))
+
+    refusal = None
+    producer.produce("t", b"before", on_delivery=on_delivery)
+    try:
+        producer.produce(**{"topic": "t", "value": b"odd", **given}, on_delivery=on_delivery)
+    except KafkaException as error:
+        refusal = error.args[0].name()
+    except Exception as error:  # noqa: BLE001 - whatever it is, both raise it
+        refusal = repr(error)
+    for _ in range(3):
+        producer.produce("t", b"behind", on_delivery=on_delivery)
+    assert producer.flush(60) == 0
+    return refusal, reports
+
+
+@pytest.mark.parametrize("given", [*REFUSED.values(), *TAKEN.values()], ids=[*REFUSED, *TAKEN])
+def test_a_message_is_refused_as_by_the_plain_producer(broker: EmbeddedBroker, given: dict[str, Any]) -> None:
+    broker.create_topic("t", 1)
+    broker.set_quota(client_id="app", producer_byte_rate=20_000)
+    plain = produced(confluent_kafka.Producer, broker.bootstrap_servers, given)
+    ours = produced(Producer, broker.bootstrap_servers, given)
+    assert ours == plain
+    assert (ours[0] is None) == (given in TAKEN.values())
+
+
+def test_headers_that_are_no_utf8_are_refused(broker: EmbeddedBroker) -> None:
+    """confluent_kafka's own producer ends the process for them."""
+    broker.set_quota(client_id="app", producer_byte_rate=20_000)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}) as producer:
+        for headers in ([("\ud800", b"")], [("h", "\ud800")], {"\ud800": "x"}):
+            with pytest.raises(UnicodeEncodeError):
+                producer.produce("t", b"v", headers=headers)
+        producer.produce("t", b"v")
+        assert producer.flush(60) == 0
