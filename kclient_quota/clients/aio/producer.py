@@ -10,6 +10,7 @@ import concurrent.futures
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -392,7 +393,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         )
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
-        return None if timeout < 0 else self._clock.now_ms() + round(timeout * 1000)
+        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
 
     def _slice_ms(self, deadline_ms: int | None) -> int:
         return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))

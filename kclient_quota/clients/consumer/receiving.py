@@ -15,6 +15,7 @@ from typing import Final
 
 from confluent_kafka import Message, TopicPartition, cimpl
 
+from kclient_quota.clients.arguments import seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.listening import Listener
@@ -82,6 +83,7 @@ class Receiving(Recovering):
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` messages, those that came within `timeout` seconds, the wait for the quota included."""
+        num_messages, timeout = whole(num_messages), seconds(timeout)
         if not self._is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
         began = monotonic()
@@ -121,6 +123,7 @@ class Receiving(Recovering):
             self._hear()
 
     def _poll(self, timeout: float) -> Message | None:
+        timeout = seconds(timeout)
         if not self._is_open or not _is_sane(1, timeout):
             return super().poll(timeout)
         began = monotonic()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.arguments import seconds
 from kclient_quota.clients.interrupts import lost_interrupt
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
@@ -89,6 +90,7 @@ class Producer(TakingProducer, TelemetryMethods):
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
+        self._closing = threading.RLock()
         self._hearing = parts.hearing
         self._sender = parts.sender
         self._telemetry = parts.telemetry
@@ -191,7 +193,7 @@ class Producer(TakingProducer, TelemetryMethods):
         Returns:
             how many were served.
         """
-        outbox = self._outbox
+        outbox, timeout = self._outbox, seconds(timeout)
         if self._is_for_librdkafka(timeout):
             return super().poll(timeout)  # which says what is wrong
         is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
@@ -203,7 +205,7 @@ class Producer(TakingProducer, TelemetryMethods):
             finally:
                 if outbox.calling:
                     outbox.calling.pop(threading.get_ident(), None)
-        return self._serve(float("inf") if timeout < 0 else timeout * 1000)
+        return self._serve(timeout * 1000 if timeout >= 0 else float("inf"))
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until every message is delivered, those that wait for the quota included; `timeout` seconds at most.
@@ -216,6 +218,7 @@ class Producer(TakingProducer, TelemetryMethods):
         Raises:
             KafkaException: within a transaction, as `commit_transaction()`.
         """
+        timeout = seconds(timeout)
         if self._is_for_librdkafka(timeout):
             return super().flush(timeout)  # which says what is wrong
         return self._deliver(self._deadline_ms(timeout))
@@ -265,6 +268,16 @@ class Producer(TakingProducer, TelemetryMethods):
         if self._outbox.is_forked:
             # librdkafka's threads, and the telemetry's, are the parent's to end; here nobody would answer.
             self._closed = self._abandoned = True
+            return False
+        with self._closing:  # by one thread; a signal's handler may do it while it is being done
+            try:
+                return self._close()
+            except RuntimeError:
+                if not self._closed:
+                    raise
+                return not self._abandoned
+
+    def _close(self) -> bool:
         if not self._closed:
             clock = self._clock
             deadline_ms = clock.now_ms() + self._max_block_ms

@@ -12,6 +12,7 @@ the cluster, librdkafka forgets the time that it was given: it waits until any o
 waits in a thread of its own, and the application goes on in time.
 """
 
+from math import inf
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -201,7 +202,7 @@ class TransactingProducer(WaitingProducer):
             self._transaction.insist(era)
 
     def _deadline_ms(self, timeout: float) -> int | None:
-        return None if timeout < 0 else self._clock.now_ms() + round(timeout * 1000)
+        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
 
     def _left_s(self, deadline_ms: int | None) -> float:
         return -1 if deadline_ms is None else max(0, deadline_ms - self._clock.now_ms()) / 1000

@@ -1,0 +1,116 @@
+"""Time-outs and counts that are numbers without being Python's own, and those that are no time: as confluent_kafka."""
+
+import threading
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from kclient_quota import Consumer, Producer
+from kclient_quota.broker import EmbeddedBroker
+from tests.consuming import consumer_of
+
+ENDLESS = {"inf": float("inf"), "nan": float("nan"), "negative": -0.5}
+QUOTA = 20_000
+
+
+class Index:
+    """An integer as numpy has them."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __index__(self) -> int:
+        return self._number
+
+
+@pytest.fixture
+def limited(broker: EmbeddedBroker) -> EmbeddedBroker:
+    broker.create_topic("t", 1)
+    broker.set_quota(client_id="app", producer_byte_rate=QUOTA, consumer_byte_rate=QUOTA)
+    return broker
+
+
+def producer_of(broker: EmbeddedBroker) -> Producer:
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"})
+
+
+@pytest.mark.parametrize("timeout", [*ENDLESS.values(), Decimal(60), Index(60)], ids=[*ENDLESS, "Decimal", "an index"])
+def test_flush_waits_for_what_the_quota_holds_back(limited: EmbeddedBroker, timeout: Any) -> None:
+    delivered: list[Any] = []
+    with producer_of(limited) as producer:
+        for _ in range(20):
+            producer.produce("t", b"x" * 1_000, on_delivery=lambda error, _: delivered.append(error))
+        assert producer.flush(timeout) == 0
+        assert delivered == [None] * 20
+
+
+@pytest.mark.parametrize("timeout", [*ENDLESS.values(), Decimal(60)], ids=[*ENDLESS, "Decimal"])
+def test_a_producer_polls_until_there_is_a_report(limited: EmbeddedBroker, timeout: Any) -> None:
+    with producer_of(limited) as producer:
+        producer.produce("t", b"x" * 1_000)
+        assert producer.poll(timeout) == 1
+
+
+RECEIVE: dict[str, Callable[[Consumer, Any], Any]] = {
+    "poll": lambda consumer, timeout: consumer.poll(timeout),
+    "consume": lambda consumer, timeout: consumer.consume(1, timeout)[0],
+    "consume an index": lambda consumer, timeout: consumer.consume(Index(1), timeout)[0],
+}
+
+
+@pytest.mark.parametrize("receive", RECEIVE.values(), ids=RECEIVE)
+@pytest.mark.parametrize("timeout", [float("nan"), Decimal(60)], ids=["nan", "Decimal"])
+def test_a_consumer_waits_at_its_quota_s_pace(
+    limited: EmbeddedBroker, receive: Callable[[Consumer, Any], Any], timeout: Any
+) -> None:
+    with Producer({"bootstrap.servers": limited.bootstrap_servers}) as producer:
+        for number in range(40):
+            producer.produce("t", b"%04d" % number + b"x" * 996)
+    consumer = consumer_of(limited, "t", "app")
+    first = receive(consumer, timeout)
+    began = time.monotonic()
+    others = [receive(consumer, timeout) for _ in range(20)]
+    assert [int(message.value()[:4]) for message in (first, *others)] == list(range(21))
+    assert time.monotonic() - began > 0.7 * 20_000 / QUOTA
+    consumer.close()
+
+
+def test_threads_may_close_a_producer_at_once(limited: EmbeddedBroker) -> None:
+    delivered: list[Any] = []
+    found: list[Any] = []
+    producer = producer_of(limited)
+    for _ in range(20):
+        producer.produce("t", b"x" * 1_000, on_delivery=lambda error, _: delivered.append(error))
+
+    def close() -> None:
+        try:
+            found.append(producer.close())
+        except RuntimeError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (found, delivered) == ([True] * 3, [None] * 20)
+
+
+def test_a_callback_may_close_what_is_being_closed(limited: EmbeddedBroker) -> None:
+    """As a signal's handler may, which runs inside the application's calls as a callback does."""
+    producer = producer_of(limited)
+    found: list[Any] = []
+    handlers = [producer.close]
+
+    def beat() -> None:
+        if handlers:
+            found.append(handlers.pop()())
+
+    for _ in range(10):
+        producer.produce("t", b"x" * 1_000)
+    producer._heartbeat = beat
+    assert producer.close()
+    assert found == [True]
