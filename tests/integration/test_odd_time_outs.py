@@ -33,8 +33,8 @@ def limited(broker: EmbeddedBroker) -> EmbeddedBroker:
     return broker
 
 
-def producer_of(broker: EmbeddedBroker) -> Producer:
-    return Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"})
+def producer_of(broker: EmbeddedBroker, **conf: Any) -> Producer:
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf})
 
 
 @pytest.mark.parametrize("timeout", [*ENDLESS.values(), Decimal(60), Index(60)], ids=[*ENDLESS, "Decimal", "an index"])
@@ -52,6 +52,20 @@ def test_a_producer_polls_until_there_is_a_report(limited: EmbeddedBroker, timeo
     with producer_of(limited) as producer:
         producer.produce("t", b"x" * 1_000)
         assert producer.poll(timeout) == 1
+
+
+@pytest.mark.parametrize("conf", [{}, {"delivery.report.only.error": True}], ids=["all", "errors only"])
+def test_poll_returns_for_a_report_that_nobody_wants_to_hear_of(
+    limited: EmbeddedBroker, conf: dict[str, object]
+) -> None:
+    """As many do after each message, without a callback."""
+    with producer_of(limited, **conf) as producer:
+        for _ in range(3):
+            producer.produce("t", b"x" * 300)
+            assert producer.poll(60) >= 1
+        producer.produce("t", b"x")
+        assert producer.flush(60) == 0
+        assert producer.poll(0) == 0
 
 
 RECEIVE: dict[str, Callable[[Consumer, Any], Any]] = {

@@ -160,6 +160,7 @@ class Outbox:
         inbox: messages, and what else the sender is to do, in order.
         notices: what librdkafka and the cluster have said, for the core.
         reports: delivery reports and events for the application's callbacks, which run in its own calls only.
+        silent: an entry for each message that no callback wants to hear of: `poll()` returns for it all the same.
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
         given_up: what its callers wait with no more, until the sender has seen that.
@@ -184,6 +185,7 @@ class Outbox:
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
+        self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
         self.accepted = 0
         self.finished = 0
@@ -268,6 +270,10 @@ class Outbox:
         finally:
             if outer is None:
                 del self.calling[ident]
+        while self.silent:
+            with suppress(IndexError):  # another thread has taken the rest
+                self.silent.popleft()
+                served += 1
         return served
 
     def is_calling(self) -> bool:
@@ -296,6 +302,7 @@ class Outbox:
         self.inbox = Inbox()
         self.news = Bell()
         self.reports.clear()
+        self.silent.clear()
         self.given_up.clear()
         self.accepted = self.finished = self.in_flight = 0
         self.is_forked = True

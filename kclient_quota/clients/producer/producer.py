@@ -197,7 +197,7 @@ class Producer(TakingProducer, TelemetryMethods):
         if self._is_for_librdkafka(timeout):
             return super().poll(timeout)  # which says what is wrong
         is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
-        if is_direct and 0 <= timeout <= SLICE_MS / 1000 and not outbox.reports:
+        if is_direct and 0 <= timeout <= SLICE_MS / 1000 and not (outbox.reports or outbox.silent):
             try:
                 return super().poll(timeout)
             except SystemError as error:

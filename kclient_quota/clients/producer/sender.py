@@ -143,11 +143,8 @@ class Sender:
         if not outbox.in_flight:
             producer.serve_librdkafka(0)
             return True
-        wait_s = min(wait_ms, POLL_MS) / 1000
-        if self.wants_flush:
-            producer.flush_librdkafka(wait_s)
-        else:
-            producer.serve_librdkafka(wait_s)
+        serve = producer.flush_librdkafka if self.wants_flush else producer.serve_librdkafka
+        serve(min(wait_ms, POLL_MS) / 1000)
         return False
 
     def _step(self, producer: "Producer") -> float:
@@ -175,7 +172,7 @@ class Sender:
 
     def _pass_on(self, producer: "Producer") -> float:
         outbox, core = self.outbox, self.core
-        reported = len(outbox.reports)
+        finished = outbox.finished
         with self.lock:
             now_ms = self.clock.now_ms()
             self.hear(now_ms)
@@ -195,7 +192,7 @@ class Sender:
                 sent.broker.queue.put_back(rest)
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
-        if reported < len(outbox.reports):
+        if finished < outbox.finished:
             outbox.tell()
         for sent in sends[: len(sends) - len(refused[1:])]:
             self._tell_of(sent, now_ms)
@@ -365,6 +362,8 @@ class Sender:
                 settled[id(broker)] = broker, settled.get(id(broker), (broker, 0))[1] + message.raw_bytes
                 for error, reported in message.payload.report.items():
                     self._report(message.payload, error, reported)
+                if not message.payload.report:
+                    self.outbox.silent.append(None)
                 self.outbox.finished += 1
         for broker, raw_bytes in settled.values():
             self.core.on_delivered(broker, raw_bytes, now_ms)
@@ -390,7 +389,9 @@ class Sender:
         self.outbox.finished += 1
 
     def _report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
-        if handed.callback is not None and not (self._errors_only and error is None):
+        if handed.callback is None or (self._errors_only and error is None):
+            self.outbox.silent.append(None)
+        else:
             self.outbox.reports.append((handed.callback, error, message))
 
 

@@ -97,7 +97,9 @@ class WaitingProducer(confluent_kafka.Producer):
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
-                served += self._inside(super().poll, slice_ms / 1000)
+                events = self._inside(super().poll, slice_ms / 1000)
+                # what it has of the sender's is reported by that
+                served += events if outbox.is_open or outbox.is_mixed else 0
                 served += outbox.serve()
                 if outbox.in_flight:
                     outbox.inbox.put(None)  # there may be reports of what the sender has handed over
@@ -263,6 +265,8 @@ class WaitingProducer(confluent_kafka.Producer):
                 if self._heartbeat is not None:
                     self._heartbeat()
                 left = len(self)
+                if not left:
+                    outbox.silent.clear()
                 if not left or not slice_ms:
                     return left
         finally:
