@@ -13,6 +13,6 @@ def seconds(timeout: Any) -> Any:
 
 def whole(count: Any) -> Any:
     """A count as an int; what is none stays what it is, for confluent_kafka to refuse."""
-    if isinstance(count, int) or not isinstance(count, SupportsIndex):
+    if type(count) is int or not isinstance(count, SupportsIndex):
         return count
-    return operator.index(count)
+    return int(operator.index(count))

@@ -80,7 +80,7 @@ def message_of(
 ) -> Pending:
     """A message from the arguments of `confluent_kafka.Producer.produce`."""
     options = {"partition": partition, "timestamp": timestamp, "headers": headers}
-    return Pending((topic, value, key), options, loop.create_future(), callback or on_delivery)
+    return Pending((topic, value, key), options, loop.create_future(), on_delivery if callback is None else callback)
 
 
 def never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ nothing here that takes two steps: it puts a message into `inbox` and takes repo
 of C. Everything else belongs to the sender, which is never the main thread.
 """
 
+import atexit
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
+from kclient_quota.clients.producer.core import Lost
+
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple[Any, ...]
 """A callback of the application's and what it is called with."""
@@ -27,6 +30,14 @@ RECORD_BYTES: Final = 12
 """What a record of format 2 adds to its key and value, about."""
 MESSAGE_LOST: Final = -1001
 """librdkafka's offset of what was never stored."""
+LOST: Final = {
+    Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
+    Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
+    Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
+}
+"""How those are reported that leave the queue without being sent."""
+LONGEST_END_S: Final = 1.0
+"""A sender's longest step, about: it looks whether it is to end after each."""
 MOST_NOTICES: Final = 1_000
 """While there is no sender, older ones mean nothing."""
 
@@ -94,6 +105,16 @@ def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Mes
         timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
         latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
     )
+
+
+def give_back(message: Any) -> None:
+    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
+    message.payload.claim.append(True)
+
+
+def raise_again(error: Exception) -> None:
+    """Raise what was met elsewhere."""
+    raise error
 
 
 def _encoded(text: Any) -> Any:
@@ -174,6 +195,9 @@ class Outbox:
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
         stops: whether it is to end.
+        is_ending: whether the interpreter is: its end stops threads anywhere, so senders have ended before, and callers
+            do their work.
+        is_broken: whether librdkafka has met a fatal error: it says so of every message that it is given.
         is_forked: whether this is a child process, in which there is no sender, and not librdkafka's threads either.
         start: starts a sender; one that is superfluous ends at once.
         on_news: called by the sender when there are reports or room, for an event loop.
@@ -198,6 +222,8 @@ class Outbox:
         self.in_flight = 0
         self.is_running = False
         self.stops = False
+        self.is_broken = False
+        self.is_ending = False
         self.is_forked = False
         self.start: Callable[[], object] = int
         self.on_news: Callable[[], None] | None = None
@@ -238,13 +264,14 @@ class Outbox:
         """There is something to do for the sender."""
         if self.is_running:
             self.inbox.put(None)
-        elif not self.is_forked and not self.stops:
+        elif not (self.is_forked or self.is_ending or self.stops):
             self.start()
 
     @property
     def has_sender(self) -> bool:
         """Whether a sender is running, or has been started for what waits in `inbox`."""
-        return self.is_running or (not self.inbox.empty() and not self.is_forked and not self.stops)
+        is_possible = not self.is_forked and not self.stops
+        return self.is_running or (is_possible and (self.is_ending or not self.inbox.empty()))
 
     def __len__(self) -> int:
         """Messages that the sender is not done with, those that librdkafka has among them."""
@@ -275,6 +302,11 @@ class Outbox:
                 self.silent.popleft()
                 served += 1
         return served
+
+    def flushed(self, left: int) -> None:
+        """All but so many messages have been reported, and nobody needs to poll for the others any more."""
+        if not left:
+            self.silent.clear()
 
     def is_calling(self) -> bool:
         """Whether the calling thread is inside a callback of the application's."""
@@ -318,3 +350,17 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _at_exit() -> None:
+    """Have all senders end while they can: what a destructor or a later exit handler flushes needs none."""
+    outboxes = list(_all)
+    for outbox in outboxes:
+        outbox.is_ending = True
+        outbox.inbox.bell.ring()
+    until = time.monotonic() + LONGEST_END_S
+    while any(outbox.is_running for outbox in outboxes) and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+atexit.register(_at_exit)

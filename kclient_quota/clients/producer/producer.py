@@ -61,6 +61,7 @@ class Producer(TakingProducer, TelemetryMethods):
     _max_block_ms = 0
     _raises = False
     _closed = True
+    _closing = threading.RLock()  # of one whose subclass has forgotten to make it; each has its own
     _abandoned = False
 
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
@@ -171,7 +172,7 @@ class Producer(TakingProducer, TelemetryMethods):
         """One message of a batch; whether it was taken."""
         given = message.get("partition")
         where = partition if given is None else given
-        callback = message.get("callback") or callback
+        callback = callback if message.get("callback") is None else message["callback"]
         try:
             Producer.produce(
                 self, topic, message.get("value"), message.get("key"), where, callback, headers=message.get("headers")

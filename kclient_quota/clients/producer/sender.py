@@ -8,12 +8,13 @@ comes between two of its lines. The application's callbacks it puts into the out
 import logging
 import threading
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.outbox import Handed, Outbox, unsent
+from kclient_quota.clients.producer.outbox import LOST, Handed, Outbox, give_back, raise_again, unsent
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
@@ -35,12 +36,6 @@ IDLE_MS: Final = 500
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
 METADATA_MS: Final = 500
-LOST: Final = {
-    Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
-    Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
-    Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
-}
-"""How those are reported that leave the queue without being sent."""
 
 
 class Sender:
@@ -79,7 +74,7 @@ class Sender:
         self.wants_flush = False
         self._transaction = transaction
         self._errors_only = errors_only
-        self._silent_until_ms: int | None = None
+        self._silent_until_ms = -inf
         self._one = threading.Lock()
         self._came: deque[Any] = deque()
         self._lines: dict[Place, deque[tuple[Broker, Waiting]]] = {}
@@ -92,7 +87,7 @@ class Sender:
         self.ident = threading.get_ident()
         outbox.is_running = True
         try:
-            while not outbox.stops and not outbox.is_forked:
+            while not (outbox.stops or outbox.is_forked or outbox.is_ending):
                 producer = me()
                 if producer is None:
                     return
@@ -102,9 +97,8 @@ class Sender:
                         return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
-                except Exception:
-                    if self._may_complain():
-                        logger.exception("A producer's sender goes on after an error")
+                except Exception as error:  # noqa: BLE001 - whatever it is, what waits is not to wait for ever
+                    self._go_on(error)
                     is_idle = True
                 del producer
                 if is_idle:
@@ -114,13 +108,24 @@ class Sender:
             self.ident = 0
             self._one.release()
 
-    def _may_complain(self) -> bool:
-        """Once a minute: what goes wrong at every step would fill a disk."""
-        now_ms = self.clock.now_ms()
-        if self._silent_until_ms is not None and now_ms < self._silent_until_ms:
-            return False
-        self._silent_until_ms = now_ms + WARN_EVERY_MS
-        return True
+    def step_here(self, producer: "Producer") -> float:
+        """What the thread would do, once, in a caller's; returns after how many milliseconds to do it again."""
+        if not self._one.acquire(blocking=False):
+            return POLL_MS  # somebody else does it
+        try:
+            return self._step(producer)
+        finally:
+            self._one.release()
+
+    def _go_on(self, error: Exception) -> None:
+        """What is fatal the application's next call raises; the rest is logged, once a minute, as it may never end."""
+        if isinstance(error, KafkaException) and error.args[0].fatal():
+            self.outbox.is_broken = True
+            self.outbox.reports.append((raise_again, error))
+            self.outbox.tell()
+        elif self.clock.now_ms() >= self._silent_until_ms:
+            self._silent_until_ms = self.clock.now_ms() + WARN_EVERY_MS
+            logger.error("A producer's sender goes on after an error", exc_info=error)
 
     def _is_done(self) -> bool:
         """Whether nothing limits the producer and nothing waits; its callers go straight to librdkafka then."""
@@ -180,7 +185,7 @@ class Sender:
             self._collect(producer, now_ms)
             while self._came:
                 self._take(self._came.popleft(), now_ms)
-            for message in core.admit(now_ms, self._claim, _give_back):
+            for message in core.admit(now_ms, self._claim, give_back):
                 self._answer(message.payload)
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
@@ -250,7 +255,7 @@ class Sender:
             self._answer(handed)
             return
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
-        self._say_no(handed) if is_hasty else _give_back(item)
+        self._say_no(handed) if is_hasty else give_back(item)
 
     def _claim(self, message: Waiting) -> bool:
         """Decide that a message is taken, unless its caller has decided that it is not."""
@@ -393,8 +398,3 @@ class Sender:
             self.outbox.silent.append(None)
         else:
             self.outbox.reports.append((handed.callback, error, message))
-
-
-def _give_back(message: Waiting) -> None:
-    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
-    message.payload.claim.append(True)

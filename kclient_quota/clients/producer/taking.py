@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
+from kclient_quota.clients.arguments import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 
@@ -51,7 +52,9 @@ class TakingProducer(TransactingProducer):
 
         record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
         args = record.topic, record.value, record.key, record.partition
-        callback = partial(_acknowledged, self._chain, record.headers, callback or self._default_callback)
+        callback = partial(
+            _acknowledged, self._chain, record.headers, self._default_callback if callback is None else callback
+        )
         try:
             if self._outbox.is_open:
                 super().produce(*args, callback, timestamp=record.timestamp, headers=record.headers)
@@ -74,6 +77,7 @@ class TakingProducer(TransactingProducer):
             return
         if isinstance(value, memoryview) and value.readonly:
             value = value.tobytes()
+        partition, timestamp = whole(partition), whole(timestamp)
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
@@ -84,7 +88,12 @@ class TakingProducer(TransactingProducer):
         if headers:
             headers = headers.copy()  # the caller may go on with them
         handed = Handed(
-            value, key, partition, callback or self._default_callback, timestamp or time.time_ns() // 1_000_000, headers
+            value,
+            key,
+            partition,
+            self._default_callback if callback is None else callback,
+            timestamp or time.time_ns() // 1_000_000,
+            headers,
         )
         if self._asks_produce:
             handed.context = contextvars.copy_context()
@@ -145,7 +154,9 @@ class TakingProducer(TransactingProducer):
             and bool(topic)
             and "\0" not in topic
             and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + _header_bytes(headers) <= self._most_bytes
-            and not (self._closed or (self._transaction.possible and not self._transaction.is_open))
+            and not (
+                self._closed or self._outbox.is_broken or (self._transaction.possible and not self._transaction.is_open)
+            )
         )
 
     def _lose(self) -> None:

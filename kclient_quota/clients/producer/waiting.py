@@ -96,6 +96,7 @@ class WaitingProducer(confluent_kafka.Producer):
             if outbox.is_inside():
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
+            slice_ms = self._send_here(slice_ms)
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 events = self._inside(super().poll, slice_ms / 1000)
                 # what it has of the sender's is reported by that
@@ -108,6 +109,16 @@ class WaitingProducer(confluent_kafka.Producer):
                 served = outbox.serve()
             if served or left_ms <= 0:
                 return served
+
+    def _send_here(self, slice_ms: float) -> float:
+        """Do the sender's work where there can be none any more; returns how much of the time is left."""
+        if not self._outbox.is_ending:
+            return slice_ms
+        wait_ms = min(self._sender.step_here(self), slice_ms)  # type: ignore[arg-type] # every producer is one
+        if not self.with_librdkafka():
+            self._clock.sleep_ms(int(wait_ms))
+            return slice_ms - wait_ms
+        return wait_ms
 
     def _inside(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call librdkafka, which may call the application's callbacks: these must not wait for the quota."""
@@ -254,6 +265,7 @@ class WaitingProducer(confluent_kafka.Producer):
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
                 if stop is not None and stop():
                     slice_ms = 0
+                self._send_here(slice_ms)
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and not len(outbox))
                 if is_direct and not outbox.is_inside():
                     self._inside(super().flush, slice_ms / 1000)
@@ -265,9 +277,8 @@ class WaitingProducer(confluent_kafka.Producer):
                 if self._heartbeat is not None:
                     self._heartbeat()
                 left = len(self)
-                if not left:
-                    outbox.silent.clear()
                 if not left or not slice_ms:
+                    outbox.flushed(left)
                     return left
         finally:
             self._sender.wants_flush = False
@@ -286,6 +297,9 @@ class WaitingProducer(confluent_kafka.Producer):
                 done.release()
 
         outbox = self._outbox
+        if outbox.is_ending:
+            work(self._sender)
+            return
         outbox.inbox.put(do)
         for _ in range(PURGE_MS // SLICE_MS):
             if done.acquire(timeout=SLICE_MS / 1000):

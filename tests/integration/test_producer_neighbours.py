@@ -1,0 +1,112 @@
+"""Neighbours of the usual: numbers of other types, callables that are false, errors that are fatal; under a quota."""
+
+from enum import IntEnum
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+from tests.consuming import consumer_of
+
+QUOTA = 20_000
+
+
+class Index:
+    """An integer as numpy has them."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __index__(self) -> int:
+        return self._number
+
+
+class Only(IntEnum):
+    """Of partitions."""
+
+    FIRST = 0
+
+
+class Reports(list[str]):
+    """A list that is called: false as long as nothing has been."""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self.append(str(error))
+
+
+@pytest.fixture
+def limited(broker: EmbeddedBroker) -> EmbeddedBroker:
+    broker.create_topic("t", 1)
+    broker.set_quota(client_id="app", producer_byte_rate=QUOTA)
+    return broker
+
+
+def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **more}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"partition": Index(0)},
+        {"partition": Only.FIRST},
+        {"partition": False},
+        {"partition": 0, "timestamp": Index(1_700_000_000_000)},
+    ],
+    ids=["index", "enum", "bool", "timestamp"],
+)
+def test_numbers_of_other_types_wait_and_keep_their_order(limited: EmbeddedBroker, odd: dict[str, Any]) -> None:
+    with Producer(conf(limited)) as producer:
+        producer.produce("t", b"0000")
+        assert producer.flush(60) == 0
+        for number in range(1, 41):
+            # one that is not held back overtakes those that are
+            producer.produce("t", b"%04d" % number + b"x" * 996, **({"partition": 0} if number % 2 else odd))
+    consumer = consumer_of(limited, "t", "reader")
+    found = [consumer.poll(60) for _ in range(41)]
+    assert [int((message.value() or b"")[:4]) for message in found if message is not None] == list(range(41))
+    consumer.close()
+
+
+def test_a_callable_that_is_false_is_called(limited: EmbeddedBroker) -> None:
+    given, default, batch = Reports(), Reports(), Reports()
+    with Producer(conf(limited, on_delivery=default)) as producer:
+        for _ in range(3):
+            producer.produce("t", b"x", on_delivery=given)
+            producer.produce("t", b"x")
+        assert producer.produce_batch("t", [{"value": b"x", "callback": batch}] * 3) == 3
+        assert producer.flush(60) == 0
+    assert (len(given), len(default), len(batch)) == (3, 3, 3)
+
+
+def fenced(make: Any, servers: dict[str, Any]) -> list[str]:
+    """What a producer's calls raise after another one has taken its place."""
+    producer = make({**servers, "transactional.id": "one"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("t", b"x")
+    assert producer.flush(60) == 0
+    successor = confluent_kafka.Producer({**servers, "transactional.id": "one"})
+    successor.init_transactions(60)
+    producer.produce("t", b"x")
+    raised = []
+    for _ in range(600):
+        try:
+            producer.poll(0.1)
+        except KafkaException as error:
+            raised.append(f"{error.args[0].name()} {error.args[0].fatal()}")
+            break
+    try:
+        producer.produce("t", b"x")
+    except KafkaException as error:
+        raised.append(error.args[0].name())
+    producer.purge()
+    return raised
+
+
+def test_a_fatal_error_is_the_application_s_to_hear(limited: EmbeddedBroker) -> None:
+    found = [fenced(make, conf(limited)) for make in (confluent_kafka.Producer, Producer)]
+    assert found == [["_FENCED True", "_FATAL"]] * 2
