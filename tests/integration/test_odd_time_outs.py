@@ -11,19 +11,10 @@ import pytest
 from kclient_quota import Consumer, Producer
 from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
+from tests.index import Index
 
 ENDLESS = {"inf": float("inf"), "nan": float("nan"), "negative": -0.5}
 QUOTA = 20_000
-
-
-class Index:
-    """An integer as numpy has them."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __index__(self) -> int:
-        return self._number
 
 
 @pytest.fixture

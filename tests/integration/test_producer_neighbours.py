@@ -10,18 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
+from tests.index import Index
 
 QUOTA = 20_000
-
-
-class Index:
-    """An integer as numpy has them."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __index__(self) -> int:
-        return self._number
 
 
 class Only(IntEnum):
