@@ -146,12 +146,12 @@ class Transaction:
         return error
 
     def insist_on_all(self) -> None:
-        """As librdkafka does of messages that it has.
+        """As librdkafka does of messages that it has; of a fatal error it has more to say itself.
 
         Raises:
             KafkaException: a message of the open transaction has failed before librdkafka had it.
         """
-        if self.lost is not None and self.is_open:
+        if self.lost is not None and self.lost.code() != KafkaError._FATAL and self.is_open:  # noqa: SLF001 - its name
             text = f"a message of the transaction was not sent: {self.lost.str()}; abort it, and begin anew"
             raise KafkaException(KafkaError(self.lost.code(), text, txn_requires_abort=True))
 

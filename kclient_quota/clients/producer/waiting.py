@@ -98,9 +98,10 @@ class WaitingProducer(confluent_kafka.Producer):
             slice_ms = max(0, min(left_ms, SLICE_MS))
             slice_ms = self._send_here(slice_ms)
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
+                # what librdkafka has of the sender's is reported by that, and counts then
+                counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
                 events = self._inside(super().poll, slice_ms / 1000)
-                # what it has of the sender's is reported by that
-                served += events if outbox.is_open or outbox.is_mixed else 0
+                served += events if counts else 0
                 served += outbox.serve()
                 if outbox.in_flight:
                     outbox.inbox.put(None)  # there may be reports of what the sender has handed over
