@@ -18,9 +18,9 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
+from kclient_quota.clients.calls import interruptible
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.partition_leaders import PartitionLeaders, Place

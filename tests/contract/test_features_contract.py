@@ -131,8 +131,11 @@ def test_a_group_has_time_outs_of_its_own(cluster, unique):
         assert describe(wire, GROUP, group)[key] == ("45000", 5)
         assert alter(wire, GROUP, group, key, "50000") == 0
         eventually(lambda: describe(wire, GROUP, group)[key], lambda found: found == ("50000", 8))
-        listed = ask(wire, m.ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
-        assert group in {resource.resource_name for resource in listed}
+        list_groups = m.ListConfigResourcesRequest(resource_types=[GROUP])
+        eventually(
+            lambda: {resource.resource_name for resource in ask(wire, list_groups, 1).config_resources},
+            lambda found: group in found,
+        )
         assert alter(wire, GROUP, group, key, None, DELETE) == 0
         eventually(lambda: describe(wire, GROUP, group)[key], lambda found: found == ("45000", 5))
         for wrong in (("no.such.key", "1"), (key, "0"), (key, "9999999"), (key, "soon")):

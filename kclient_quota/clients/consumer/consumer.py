@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, cimpl
 
+from kclient_quota.clients.calls import interruptible
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.held import key_of
@@ -18,7 +19,6 @@ from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_watch import POLL_WATCH, Watched
 from kclient_quota.clients.consumer.receiving import Receiving
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState

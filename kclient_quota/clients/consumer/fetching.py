@@ -23,8 +23,8 @@ from confluent_kafka import (
     cimpl,
 )
 
+from kclient_quota.clients.calls import interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")

@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import Message, TopicPartition, cimpl
 
-from kclient_quota.clients.arguments import seconds, whole
+from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.listening import Listener
@@ -23,7 +23,6 @@ from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 

@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 
-from kclient_quota.clients.producer.core import Lost
-
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple[Any, ...]
 """A callback of the application's and what it is called with."""
@@ -30,12 +28,6 @@ RECORD_BYTES: Final = 12
 """What a record of format 2 adds to its key and value, about."""
 MESSAGE_LOST: Final = -1001
 """librdkafka's offset of what was never stored."""
-LOST: Final = {
-    Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
-    Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
-    Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
-}
-"""How those are reported that leave the queue without being sent."""
 LONGEST_END_S: Final = 1.0
 """A sender's longest step, about: it looks whether it is to end after each."""
 MOST_NOTICES: Final = 1_000

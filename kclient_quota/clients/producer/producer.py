@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.arguments import seconds
-from kclient_quota.clients.interrupts import lost_interrupt
+from kclient_quota.clients.calls import lost_interrupt, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from confluent_kafka import KafkaError
+
 from kclient_quota.clients.producer.core import Lost, Sent
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
 from kclient_quota.metrics import MetricName
@@ -12,6 +14,12 @@ from kclient_quota.pacing.lanes import DEFAULT_LANE
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
 GROUP: Final = "producer-metrics"
+LOST: Final = {
+    Lost.EXPIRED: KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - confluent_kafka's names
+    Lost.DROPPED: KafkaError._QUEUE_FULL,  # noqa: SLF001
+    Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
+}
+"""How those are reported that leave the queue without being sent."""
 
 
 class _Times:

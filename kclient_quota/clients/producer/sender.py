@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.outbox import LOST, Handed, Outbox, give_back, raise_again, unsent
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.outbox import Handed, Outbox, give_back, raise_again, unsent
+from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock

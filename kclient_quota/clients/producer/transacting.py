@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kclient_quota.clients.interrupts import CallApart
+from kclient_quota.clients.calls import CallApart
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError

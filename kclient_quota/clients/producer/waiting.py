@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from kclient_quota.clients.interrupts import lost_interrupt
+from kclient_quota.clients.calls import lost_interrupt
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock

@@ -1,8 +1,26 @@
-"""Calls of confluent_kafka's that a Ctrl-C comes into: in one of its callbacks, or while it waits without limit."""
+"""Calls of confluent_kafka's: which numbers they take, and what a Ctrl-C does that comes into one.
 
+In one of its callbacks, or while it waits without limit.
+"""
+
+import operator
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
+
+
+def seconds(timeout: Any) -> Any:
+    """A time-out as a number, as C reads it, numpy's and Decimal's too; what is none stays so, to be refused there."""
+    if isinstance(timeout, int | float) or not isinstance(timeout, SupportsFloat | SupportsIndex):
+        return timeout
+    return float(timeout)
+
+
+def whole(count: Any) -> Any:
+    """A count as an int; what is none stays what it is, for confluent_kafka to refuse."""
+    if type(count) is int or not isinstance(count, SupportsIndex):
+        return count
+    return int(operator.index(count))
 
 
 def lost_interrupt(error: SystemError) -> BaseException:
