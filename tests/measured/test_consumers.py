@@ -10,6 +10,7 @@ import pytest
 
 from kclient_quota import Consumer
 from kclient_quota.clients import limits
+from kclient_quota.simulation.rates import jain_index
 from tests.consuming import consumer_of
 from tests.filling import fill
 from tests.measured.scenes import Figures, Played, longest_gap_s, named
@@ -102,7 +103,7 @@ def four_of_one_process(cluster: Any) -> Figures:
     counts = [sum(begin <= at < begin + MEASURED_S for at in mine) for mine in came]
     return {
         "share": sum(counts) * WIRE_BYTES / MEASURED_S / quota,
-        "jain": sum(counts) ** 2 / 4 / sum(count * count for count in counts),
+        "jain": jain_index(counts),
         "throttle_s": max((longest for at, longest in throttles if at >= begin), default=0.0),
     }
 

@@ -18,6 +18,7 @@ from kclient_quota.clients.producer.outbox import RECORD_BYTES, Handed, Outbox
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.sorting import Sorting
+from kclient_quota.clients.producer.taking import header_bytes
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
 from kclient_quota.clients.telemetry import new_telemetry
@@ -117,8 +118,7 @@ class Parts:
     def new_waiting(self, topic: str, partition: int, handed: Handed, now_ms: int) -> Waiting:
         """A message that is to wait for the quota."""
         nbytes = RECORD_BYTES + len(handed.value or b"") + len(handed.key or b"")
-        if handed.headers:
-            nbytes += _header_bytes(handed.headers)
+        nbytes += header_bytes(handed.headers)
         return Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self.message_ms)
 
 
@@ -149,9 +149,3 @@ def _new_queue(
         client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
     )
     return SendQueue(pace, lanes)
-
-
-def _header_bytes(headers: Any) -> int:
-    """What a message's headers take, about."""
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return sum(len(name) + len(value or b"") + 2 for name, value in pairs)

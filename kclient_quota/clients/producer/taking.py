@@ -153,7 +153,7 @@ class TakingProducer(TransactingProducer):
             and timestamp >= 0
             and bool(topic)
             and "\0" not in topic
-            and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + _header_bytes(headers) <= self._most_bytes
+            and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + header_bytes(headers) <= self._most_bytes
             and not (
                 self._closed or self._outbox.is_broken or (self._transaction.possible and not self._transaction.is_open)
             )
@@ -209,7 +209,7 @@ def _utf8(text: Any) -> int:
     return len(text.encode()) if isinstance(text, str) else len(text)
 
 
-def _header_bytes(headers: Any) -> int:
+def header_bytes(headers: Any) -> int:
     """Bytes that headers take in a record, but for their number."""
     if not headers:
         return 0

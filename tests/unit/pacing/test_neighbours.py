@@ -8,6 +8,7 @@ import pytest
 
 from kclient_quota.pacing.fetch_sizes import sizes_for
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Neighbours, Part
+from kclient_quota.simulation.rates import jain_index
 from tests.unit.pacing.fetch_world import ROUND_TRIP_MS, Broker, Quota, World
 
 LIMIT = 100_000
@@ -33,12 +34,14 @@ class Slow(World):
         self.queue = others
 
 
-def world(
-    neighbours: Neighbours | None, quotas: Sequence[Quota], batch: int, kind: type[World] = World, first: int = 1
-) -> World:
-    brokers = [Broker(first + number, quota, batch, 1_000) for number, quota in enumerate(quotas)]
-    limit = quotas[0].byte_rate
-    return kind(brokers, limit, sizes=sizes_for(limit, ROUND_TRIP_MS, batch + 61), neighbours=neighbours)
+def world(neighbours: Neighbours | None, quota: Quota, batch: int, kind: type[World] = World) -> World:
+    limit = quota.byte_rate
+    return kind(
+        [Broker(1, quota, batch, 1_000)],
+        limit,
+        sizes=sizes_for(limit, ROUND_TRIP_MS, batch + 61),
+        neighbours=neighbours,
+    )
 
 
 def run(worlds: Sequence[World], duration_ms: int) -> None:
@@ -53,10 +56,6 @@ def taken(worlds: Sequence[World], from_ms: int) -> list[int]:
 
 def throttles(worlds: Sequence[World], from_ms: int) -> list[int]:
     return [ms for each in worlds for broker in each.brokers for at, ms in broker.throttles if at >= from_ms]
-
-
-def jain(counts: Sequence[int]) -> float:
-    return sum(counts) ** 2 / len(counts) / sum(count * count for count in counts)
 
 
 # On paper ---------------------------------------------------------------------------------------------------------
@@ -114,44 +113,44 @@ def test_who_leaves_or_is_not_heard_of_needs_nothing() -> None:
 )
 def test_several_use_the_quota_evenly_without_throttles(batch: int, count: int, least: float) -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
-    worlds = [world(neighbours, [quota], batch) for _ in range(count)]
+    worlds = [world(neighbours, quota, batch) for _ in range(count)]
     run(worlds, 90_000)
     begin_ms, end_ms = 35_000, worlds[0].now_ms
     assert quota.utilisation(begin_ms, end_ms) > least
-    assert jain(taken(worlds, begin_ms)) > 0.99
+    assert jain_index(taken(worlds, begin_ms)) > 0.99
     most_ms = 100 if batch < 16_000 else batch * 1_100 // LIMIT  # a batch that comes too early is put off by its size
     assert max(throttles(worlds, begin_ms), default=0) <= most_ms
 
 
 def test_without_knowing_of_each_other_they_are_throttled_again_and_again() -> None:
     quota = Quota(LIMIT)
-    worlds = [world(None, [quota], 4_000) for _ in range(4)]
+    worlds = [world(None, quota, 4_000) for _ in range(4)]
     run(worlds, 60_000)
     assert len(throttles(worlds, 35_000)) > 100
 
 
 def test_what_one_does_not_need_is_the_others() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
-    worlds = [*(world(neighbours, [quota], 4_000) for _ in range(3)), world(neighbours, [quota], 4_000, Slow)]
+    worlds = [*(world(neighbours, quota, 4_000) for _ in range(3)), world(neighbours, quota, 4_000, Slow)]
     run(worlds, 70_000)
     begin_ms, end_ms = 35_000, worlds[0].now_ms
     assert quota.utilisation(begin_ms, end_ms) > 0.97
     *busy, light = taken(worlds, begin_ms)
     assert 9.5 <= light * 1_000 / (end_ms - begin_ms) <= 10.5
-    assert jain(busy) > 0.999
+    assert jain_index(busy) > 0.999
     assert max(throttles(worlds, begin_ms), default=0) <= 100
 
 
 def test_one_that_comes_later_has_its_part_and_leaves_it() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
-    early = [world(neighbours, [quota], 4_000) for _ in range(3)]
+    early = [world(neighbours, quota, 4_000) for _ in range(3)]
     run(early, 30_000)
-    late = world(neighbours, [quota], 4_000)
+    late = world(neighbours, quota, 4_000)
     late.now_ms = early[0].now_ms
     came_ms = early[0].now_ms
     run([*early, late], 30_000)
     settled_ms = came_ms + WINDOW_MS
-    assert jain(taken([*early, late], settled_ms)) > 0.99
+    assert jain_index(taken([*early, late], settled_ms)) > 0.99
     assert max(throttles([*early, late], came_ms)) <= 100
     left_ms = early[0].now_ms
     late.pacer.leave()
@@ -162,7 +161,7 @@ def test_one_that_comes_later_has_its_part_and_leaves_it() -> None:
 
 def test_a_limit_that_changes_is_shared_anew() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
-    worlds = [world(neighbours, [quota], 4_000) for _ in range(4)]
+    worlds = [world(neighbours, quota, 4_000) for _ in range(4)]
     run(worlds, 30_000)
     quota.byte_rate = LIMIT * 2
     for each in worlds:
@@ -170,15 +169,15 @@ def test_a_limit_that_changes_is_shared_anew() -> None:
     changed_ms = worlds[0].now_ms
     run(worlds, 40_000)
     assert quota.utilisation(changed_ms + WINDOW_MS, worlds[0].now_ms) > 0.97
-    assert jain(taken(worlds, changed_ms + WINDOW_MS)) > 0.99
+    assert jain_index(taken(worlds, changed_ms + WINDOW_MS)) > 0.99
     assert not throttles(worlds, changed_ms)
 
 
 def test_what_strangers_took_stays_theirs_when_neighbours_come_and_go() -> None:
     """A process of two beside one of one: three clients, and whoever is alone in its process is no worse off."""
     quota, neighbours = Quota(LIMIT), Neighbours()
-    ours = [world(neighbours, [quota], 4_000) for _ in range(2)]
-    stranger = world(None, [quota], 4_000)
+    ours = [world(neighbours, quota, 4_000) for _ in range(2)]
+    stranger = world(None, quota, 4_000)
     run([*ours, stranger], 120_000)
     begin_ms = 60_000
     assert quota.utilisation(begin_ms, stranger.now_ms) > 0.95
@@ -189,7 +188,7 @@ def test_what_strangers_took_stays_theirs_when_neighbours_come_and_go() -> None:
 def test_the_first_messages_are_no_burst() -> None:
     """A consumer that waits for its group has saved nothing up, and ten seconds later nothing is to be paid back."""
     quota = Quota(LIMIT)
-    lone = world(None, [quota], 4_000)
+    lone = world(None, quota, 4_000)
     granted, _ = lone.pacer.grant(lone.now_ms, {})
     lone.now_ms += 10_000
     lone.pacer.grant(lone.now_ms, {})
