@@ -23,7 +23,6 @@ from kclient_telemetry.otlp import parse, with_resource_attributes
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
 from benchmarks.report import machine
-from benchmarks.spark_processes import cost, jvm_of
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.spark.decode import decode, points
 from kclient_quota.spark.jobs.recommend import Policy
@@ -168,7 +167,7 @@ class Hour:
         self._plan = Plan("usage", TOPIC, str(folder / "batch"), client=client, window="5 minutes")
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A row a step: seconds, CPU seconds, what came of it."""
+        """A row a step: seconds, what came of it."""
         steps: dict[str, Callable[[], dict[str, Any]]] = {
             "decode": self._decoded,
             "usage, a batch": lambda: self._used("batch"),
@@ -176,12 +175,10 @@ class Hour:
             "usage, a stream": lambda: self._used("stream", str(self._folder / "checkpoint")),
             "recommend, of the stream's": lambda: self._recommended("stream"),
         }
-        jvm = jvm_of(self._spark)
         for name, step in steps.items():
-            began, before = time.monotonic(), cost(jvm).seconds
+            began = time.monotonic()
             found = step()
-            took = {"seconds": round(time.monotonic() - began, 1), "cpu_s": round(cost(jvm).seconds - before, 1)}
-            yield {"step": name, **took, **found}
+            yield {"step": name, "seconds": round(time.monotonic() - began, 1), **found}
 
     def _decoded(self) -> dict[str, Any]:
         self._spark.dataSource.register(KafkaSource)
