@@ -12,7 +12,7 @@ ON_REQUEST = {
 }
 """Directories and their make targets; where there is none there are no such tests yet."""
 
-WORKERS = {MEASURED: 1, SPARK: 2, KAFKA: 2}
+WORKERS = {MEASURED: 1, SPARK: 3, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {

@@ -109,7 +109,7 @@ def test_clients_need_no_extra_and_load_no_protobuf_codecs_or_scram_before_they_
 
 
 PLAIN_AND_OURS = """
-import sys
+import __future__, sys  # the first is there already where a package is installed from its sources
 from confluent_kafka import Producer
 plain = set(sys.modules)
 from kclient_quota import Producer
