@@ -291,6 +291,11 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
+def is_true(value: object) -> bool:
+    """Whether librdkafka takes this for true."""
+    return str(value).lower() in {"true", "1", "t"}
+
+
 def whole_number(conf: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
     """A number of librdkafka's own, by the first of `keys` that holds one; what is none is for librdkafka to refuse."""
     for key in keys:

@@ -57,3 +57,18 @@ class QuotaThrottledError(KclientQuotaError, BufferError):
 def _throttled(message: str, retry_after_ms: int, broker_id: int | None) -> QuotaThrottledError:
     """Made anew from a pickle: another process's pool hands errors on so."""
     return QuotaThrottledError(message, retry_after_ms=retry_after_ms, broker_id=broker_id)
+
+
+def quota_used_up(wait_ms: int, broker_id: int | None = None) -> QuotaThrottledError:
+    """What a message is refused with that has waited for its quota as long as it may.
+
+    Args:
+        wait_ms: after how many milliseconds to come again.
+        broker_id: whose quota it is, where that is known.
+    """
+    wait_ms = max(1, wait_ms)
+    return QuotaThrottledError(
+        f"the broker's quota is used up; try again in {wait_ms} ms, raise max.block.ms, or have the quota raised",
+        retry_after_ms=wait_ms,
+        broker_id=broker_id,
+    )

@@ -4,6 +4,10 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
+    "%s.%s has been replaced by %r, which is no subclass of it": (
+        "a tracing agent (SkyWalking's, for one), or a mock, has put something else in the place of confluent_kafka's class",
+        "nothing, if you can do without; for traces an agent that subclasses, or `kclient_quota.instrument()`",
+    ),
     "share group %s was at offset %s of %s-%s": (
         "the end of the log was lost (a power cut with `fsync` other than `always`), or an administrator had set the "
         "group ahead of the log",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
-from kclient_quota.clients.consumer import Consumer
-from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.consumer.consumer import Consumer, PacedConsumer
+from kclient_quota.clients.producer.producer import PacedProducer, Producer
 from kclient_quota.clients.producer.settings import keep_alive
 
 if TYPE_CHECKING:
@@ -24,7 +24,16 @@ else:
     V = TypeVar("V")
 
 
-class SerializingProducer(confluent_kafka.SerializingProducer[K, V], Producer):  # type: ignore[misc]
+if TYPE_CHECKING:
+    from kclient_quota.clients.consumer import Consumer as _Consumer
+    from kclient_quota.clients.producer import Producer as _Producer
+else:
+    # An agent that has replaced these two as well sees their calls; below them it would see each once more.
+    _Producer = Producer if confluent_kafka.Producer in confluent_kafka.SerializingProducer.__mro__ else PacedProducer
+    _Consumer = Consumer if confluent_kafka.Consumer in confluent_kafka.DeserializingConsumer.__mro__ else PacedConsumer
+
+
+class SerializingProducer(confluent_kafka.SerializingProducer[K, V], _Producer):  # type: ignore[misc]
     """confluent_kafka's SerializingProducer under a quota: `produce()` serializes, then waits as our Producer does.
 
     Args:
@@ -42,7 +51,7 @@ class SerializingProducer(confluent_kafka.SerializingProducer[K, V], Producer): 
         self._heartbeat = keep_alive(heartbeat)
 
 
-class DeserializingConsumer(confluent_kafka.DeserializingConsumer[K, V], Consumer):  # type: ignore[misc]
+class DeserializingConsumer(confluent_kafka.DeserializingConsumer[K, V], _Consumer):  # type: ignore[misc]
     """confluent_kafka's DeserializingConsumer under a quota: `poll()` waits as our Consumer does, then deserializes.
 
     Args:

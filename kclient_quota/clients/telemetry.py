@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kclient_telemetry.kind import MetricKind
 
-from kclient_quota.clients import live
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.config import is_true
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -198,6 +198,8 @@ class TelemetryMethods:
     _telemetry: ClientTelemetry | None = None
 
     def _start_telemetry(self) -> None:
+        from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client
+
         live.opened(self)
         if self._telemetry is not None:
             self._telemetry.start()
@@ -320,7 +322,7 @@ def new_telemetry(
     Returns:
         None where it is off or left to librdkafka; otherwise librdkafka's must be switched off.
     """
-    if str(conf.get(ENABLE_KEY, True)).lower() not in {"true", "1", "t"}:
+    if not is_true(conf.get(ENABLE_KEY, True)):
         return None
     from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security  # noqa: PLC0415 - as above
 

@@ -107,6 +107,27 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -
     assert len(seen) - len(taken) <= 1
 
 
+async def test_a_sender_that_takes_its_time_to_answer_takes_no_message_beyond_max_block_ms(
+    broker: EmbeddedBroker,
+) -> None:
+    producer = await throttled(broker, 300_000, **{"max.block.ms": 500})
+    lock, is_held = producer._producer._sender.lock, threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            time.sleep(0.3)  # as on a machine that is busy with other things
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    is_held.wait()
+    waiting = await producer.produce("orders", b"000001")
+    assert await producer.flush(10) == 0
+    holding.join()
+    assert isinstance(waiting.exception(), QuotaThrottledError)
+    await producer.close()
+
+
 async def test_a_produce_that_waited_for_max_block_ms_is_refused(broker: EmbeddedBroker) -> None:
     producer = await throttled(broker, 300_000, **{"max.block.ms": 500})
     waiting = await producer.produce("orders", b"000001")

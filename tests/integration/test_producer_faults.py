@@ -45,6 +45,16 @@ def test_produce_raises_after_max_block_ms_and_says_when_to_come_back(broker: Em
     assert raised.value.retry_after_ms > HALF_A_DAY_MS - 60_000
 
 
+def test_how_long_to_wait_is_told_as_of_the_end_of_the_wait(broker: EmbeddedBroker) -> None:
+    producer, _ = throttled(broker, **{"max.block.ms": 2_000})
+    before_ms = max(entry.throttled_until_ms for entry in producer.quota_state().values())
+    with pytest.raises(QuotaThrottledError) as raised:
+        over_produce(producer)
+    after_ms = max(entry.throttled_until_ms for entry in producer.quota_state().values())
+    assert after_ms <= raised.value.retry_after_ms <= before_ms - 1_900
+    assert f"try again in {raised.value.retry_after_ms} ms" in str(raised.value)
+
+
 def test_raise_does_not_wait(broker: EmbeddedBroker) -> None:
     producer, _ = throttled(broker, **{"quota.backoff": "raise"})
     begin = time.monotonic()

@@ -4,11 +4,11 @@ Each lane, and each tenant in it, has a line of its own, with room for as many m
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kclient_quota.clients.aio.pending import Pending
+from kclient_quota.clients.aio.pending import Pending, Report
 from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.pacing.lanes import Lane
 
@@ -53,6 +53,13 @@ class Buffer:
 
     def __len__(self) -> int:
         return self._length
+
+    def join_loop(self) -> None:
+        """Nobody waits for room in the loop before this one any more; what waits there has its slots here."""
+        self._lines = {place: line for place, line in self._lines.items() if line.waiting}
+        for line in self._lines.values():
+            line.claims = len(line.waiting)
+            line.slots = asyncio.Semaphore(self._size - line.claims)
 
     # Room ---------------------------------------------------------------------------------------------------------
 
@@ -144,3 +151,34 @@ class Buffer:
         self._length -= 1
         self.release(pending.place)
         return pending
+
+
+def hand_over(
+    produce: Callable[..., None], batch: Iterable[Pending], reports: deque[Report]
+) -> dict[Place, BufferError]:
+    """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
+
+    Args:
+        produce: hands one over.
+        batch: messages.
+        reports: where those of delivered ones go.
+
+    Returns:
+        who says no, by lane and tenant: of others there may be room.
+    """
+    refused: dict[Place, BufferError] = {}
+    lanes: Counter[str] = Counter()
+    for pending in batch:
+        lane = pending.place[0]
+        if pending.place in refused or lanes[lane] >= MOST_REFUSED:
+            continue
+        try:
+            produce(*pending.message, on_delivery=pending.reporter(reports), **pending.options)
+        except BufferError as error:
+            refused[pending.place] = error
+            lanes[lane] += 1
+            continue
+        except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
+            pending.error = error
+        pending.handed = True
+    return refused

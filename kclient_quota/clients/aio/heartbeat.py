@@ -48,6 +48,10 @@ class Beats:
             self._task = asyncio.get_running_loop().create_task(self.beat())
             self._task.add_done_callback(self._ended)
 
+    def join_loop(self) -> None:
+        """What was beating in the loop before this one has ended with it."""
+        self._beating, self._task = False, None
+
     async def end(self) -> None:
         """Beat no more."""
         self._consumer = None

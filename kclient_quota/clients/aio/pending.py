@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
 from kclient_quota.clients.interceptor import ProducerRecord
-from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
 from kclient_quota.clock import Clock
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from kclient_quota.pacing.lanes import Lane
 
+WORKERS_ASK_S: Final = 2.0
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple["Pending", KafkaError | None, Message]
 
@@ -48,18 +51,23 @@ class Pending:
     error: Exception | None = None
     dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
 
+    @property
+    def is_expected(self) -> bool:
+        """Whether the future may still be told: not where it is done, or the loop is closed that it belongs to."""
+        return not self.delivered.done() and not self.delivered.get_loop().is_closed()
+
     def reporter(self, reports: "deque[Report]") -> Callback:
         """A callback for librdkafka, which comes in a worker."""
         return partial(_note, reports, self)
 
     def fail(self, error: Exception | None) -> None:
         """Tell the application that this message will not be delivered, unless it looks no more."""
-        if error is not None and not self.delivered.done():
+        if error is not None and self.is_expected:
             self.delivered.set_exception(error)
 
     def drop(self) -> None:
         """It was dropped while a worker had it, which has not handed it over."""
-        if self.dropped is not None and not self.delivered.done():
+        if self.dropped is not None and self.is_expected:
             self.dropped(self.delivered)
 
 
@@ -91,10 +99,25 @@ def never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class InnerProducer(Producer):
+if TYPE_CHECKING:
+    _Calling = PacedProducer
+else:
+    # A worker comes again with what the quota has no room for: an agent sees each message when it leaves instead.
+    class _Calling(*place_behind(confluent_kafka.Producer, CProducer, PacedProducer, (PacedProducer, AsGiven))):
+        pass
+
+
+class InnerProducer(_Calling):
     """Our Producer, as `AIOProducer` uses it from its workers."""
 
     _overdue: tuple[int | None, KafkaException] | None = None
+
+    def ask_from_workers(self) -> None:
+        """Only workers produce, not the event loop: they may wait for what the sender of a busy machine answers.
+
+        Left to the sender, a message that the quota has no room for would wait beyond `max.block.ms`.
+        """
+        self._hasty_s = WORKERS_ASK_S
 
     @property
     def clock(self) -> Clock:

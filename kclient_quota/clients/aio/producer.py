@@ -7,27 +7,29 @@ for a tenth of a second at most, and all state belongs to the event loop: so eve
 
 import asyncio
 import concurrent.futures
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 import confluent_kafka.aio
 from confluent_kafka import KafkaException
 from confluent_kafka.aio import _common
 
-from kclient_quota.clients.aio.buffer import MOST_REFUSED, Buffer
+from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
 from kclient_quota.clients.aio.transactions import AIOTransactions
-from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
-from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.errors import quota_used_up
 from kclient_quota.metrics import MetricName
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.producer.sorting import Place
 
 SLICE_MS: Final = 100
 """Longest time a worker polls on, and longest sleep: how soon a cancellation or a raised quota is noticed."""
@@ -80,6 +82,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             conf["quota.lanes"] = never_blocking(ours.lanes)
         plain = None if isinstance(heartbeat, confluent_kafka.aio.AIOConsumer) else heartbeat
         self._producer: InnerProducer = InnerProducer(conf, heartbeat=plain)
+        if not self._raises:
+            self._producer.ask_from_workers()
         self._clock = self._producer.clock
         self._owns_executor = executor is None
         self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
@@ -122,6 +126,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             RuntimeError: the producer was closed.
         """
         self._refuse_closed()
+        self._join_loop()
         era = self._producer.open_era
         await self._abort_overdue()
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
@@ -135,7 +140,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         try:
             await self._buffer.acquire(place, self._max_block_ms / 1000)
         except TimeoutError:
-            raise self._throttled() from None
+            raise quota_used_up(self._retry_after_ms) from None
         if self._is_closed:
             self._buffer.release(place)
             self._refuse_closed()
@@ -170,6 +175,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         Raises:
             KafkaException: within a transaction, as `commit_transaction()`.
         """
+        self._join_loop()
         era = self._producer.open_era
         left = await self._flush(self._deadline_ms(*args, **kwargs))
         await self._insist(era)
@@ -218,6 +224,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         What cannot be delivered by then fails: each message's future is done afterwards. Goes on when it is cancelled,
         and may be awaited again.
         """
+        self._join_loop()
         if self._closing is None:
             self._is_closed = True
             self._closing = asyncio.create_task(self._close())
@@ -227,8 +234,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while self._waiting() and self._clock.now_ms() < deadline_ms and not self._producer.outlasts(deadline_ms):
             await self._flush(self._deadline_ms(SLICE_MS / 1000))
-        throttled = self._throttled()
-        self._drop(lambda delivered: delivered.set_exception(throttled))
+        error = quota_used_up(self._retry_after_ms)
+        self._drop(lambda delivered: delivered.set_exception(error))
         await self._idle(self._pump)
         await self._idle(self._poller)  # which must not meet a producer that is closed
         await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
@@ -244,33 +251,10 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
 
         It takes microseconds, and up to 20 ms where the sender has to be asked whether there is room.
         """
-        error = self._hand_over([pending]).get(pending.place) or pending.error
+        error = hand_over(self._producer.produce, [pending], self._reports).get(pending.place) or pending.error
         self._start_poller()
         if error is not None and self._producer.overdue is None:
             raise error
-
-    def _hand_over(self, batch: list[Pending]) -> dict[Place, BufferError]:
-        """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
-
-        Returns:
-            who says no, by lane and tenant: of others there may be room.
-        """
-        refused: dict[Place, BufferError] = {}
-        lanes: Counter[str] = Counter()
-        for pending in batch:
-            lane = pending.place[0]
-            if pending.place in refused or lanes[lane] >= MOST_REFUSED:
-                continue
-            try:
-                self._producer.produce(*pending.message, on_delivery=pending.reporter(self._reports), **pending.options)
-            except BufferError as error:
-                refused[pending.place] = error
-                lanes[lane] += 1
-                continue
-            except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
-                pending.error = error
-            pending.handed = True
-        return refused
 
     def _start_pump(self) -> None:
         if self._timer is not None:
@@ -280,6 +264,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             self._pump = self._loop.create_task(self._run_pump())
 
     async def _run_pump(self) -> None:
+        me = asyncio.current_task()
         try:
             while self._buffer:
                 wait_ms = await self._pump_once()
@@ -290,20 +275,24 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                         await asyncio.wait_for(self._has_news.wait(), min(wait_ms, SLICE_MS) / 1000)
                     self._producer.note_wait(self._clock.now_ms() - began_ms)
         except BaseException:
-            # The loop ends, or the executor was shut down: nobody will hand these over.
-            self._drop(lambda delivered: delivered.cancel())
-            for pending in self._in_hand:
-                pending.drop()
+            # The loop ends, or the executor was shut down, and nobody hands these over; not a pump of a loop before.
+            if self._pump is me:
+                self._drop(lambda delivered: delivered.cancel())
+                for pending in self._in_hand:
+                    pending.drop()
+                self._in_hand = []
             raise
         finally:
-            self._pump = None
+            if self._pump is me:
+                self._pump = None
 
     async def _pump_once(self) -> int:
         """Hand over what may go; returns after how many milliseconds to try again."""
         self._purged = False
         self._has_news.clear()
         batch = self._in_hand = self._buffer.take(MOST_AT_ONCE)
-        refused = await self._loop.run_in_executor(self.executor, self._hand_over, batch)
+        args = self._producer.produce, batch, self._reports
+        refused = await self._loop.run_in_executor(self.executor, hand_over, *args)
         self._in_hand = []
         now_ms = self._clock.now_ms()
         rest = [pending for pending in batch if not pending.handed]
@@ -335,7 +324,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         for pending in self._in_hand:
             pending.dropped = tell
         for pending in self._buffer.clear():
-            if not pending.delivered.done():
+            if pending.is_expected:
                 tell(pending.delivered)
 
     # Hearing ------------------------------------------------------------------------------------------------------
@@ -345,12 +334,14 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             self._poller = self._loop.create_task(self._run_poller())
 
     async def _run_poller(self) -> None:
+        me = asyncio.current_task()
         try:
             while len(self._producer) and self._closing is None:
                 await self._loop.run_in_executor(self.executor, self._producer.poll, SLICE_MS / 1000)
                 self._settle()
         finally:
-            self._poller = None
+            if self._poller is me:
+                self._poller = None
 
     def _settle(self) -> None:
         """Resolve the futures of messages whose reports have come."""
@@ -360,12 +351,29 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
                 self._loop.call_soon(pending.callback, error, message)
             if error is not None:
                 pending.fail(KafkaException(error))
-            elif not pending.delivered.done():
+            elif pending.is_expected:
                 pending.delivered.set_result(message)
+
+    def _join_loop(self) -> None:
+        """Go on in the loop that runs, when the one before it is closed: tasks and waits ended with it.
+
+        Messages that were taken and have not been handed over still are; nobody awaits their futures any more.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop or not self._loop.is_closed():
+            return
+        self._loop = loop
+        self._timer = self._pump = self._poller = self._closing = None
+        self._in_hand, self._full = [], {}
+        self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
+        self._buffer.join_loop()
+        self._beats.join_loop()
+        self._start_poller()
 
     # Small parts --------------------------------------------------------------------------------------------------
 
     async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._join_loop()
         try:
             return await super()._call(blocking_task, *args, **kwargs)
         except KafkaException:
@@ -384,13 +392,6 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     def _refuse_closed(self) -> None:
         if self._is_closed:
             raise RuntimeError("Producer has been closed")
-
-    def _throttled(self) -> QuotaThrottledError:
-        return QuotaThrottledError(
-            f"the broker's quota is used up; try again in {self._retry_after_ms} ms, raise max.block.ms, or have the "
-            "quota raised",
-            retry_after_ms=self._retry_after_ms,
-        )
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
         return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None

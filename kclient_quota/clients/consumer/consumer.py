@@ -1,23 +1,23 @@
 # ruff: noqa: SLF001 - callbacks of a consumer that must not keep it alive live beside it, not in it
 """`Consumer`: a drop-in for confluent_kafka's that takes messages at the pace of its quota."""
 
-import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, cimpl
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from kclient_quota.clients.agents import CConsumer, place, with_methods
 from kclient_quota.clients.calls import interruptible
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
-from kclient_quota.clients.consumer.poll_watch import POLL_WATCH, Watched
-from kclient_quota.clients.consumer.receiving import Receiving
+from kclient_quota.clients.consumer.storing import Storing
+from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, warn_of_default_client_id
@@ -30,17 +30,11 @@ from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetch_sizes import with_sizes
 
-STORE_EVERY_MS: Final = 1_000
-NO_OFFSET: Final = 0
-"""Offsets below this are librdkafka's signs for none."""
-
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 
 
-class PacedConsumer(Receiving, TelemetryMethods):
+class PacedConsumer(Storing, TelemetryMethods):
     """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
-
-    _stores = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = settings.merged(args, kwargs)
@@ -64,11 +58,9 @@ class PacedConsumer(Receiving, TelemetryMethods):
         final = listener.callbacks(conf, interceptors)
         if self._telemetry is not None:
             final[ENABLE_KEY] = False
-        self._stores = settings.stores_offsets(conf)
+        self._prepare_storing(conf)
         if self._stores:
             final[settings.STORE_KEY] = False
-        self._stored: dict[tuple[str, int], int] = {}
-        self._stored_at_ms = clock.now_ms()
         self._prepare_fetching(final, listener.fetcher_events.append)
         try:
             super().__init__({**final, **sizes.imposed})
@@ -78,8 +70,9 @@ class PacedConsumer(Receiving, TelemetryMethods):
             raise settings.what_went_wrong(error) from None
         self._is_open = True
         self._review()
-        self._watched = Watched(client_id, core.heartbeat, clock)
-        self._stop_poll_watch = weakref.finalize(self, POLL_WATCH.remove, core.heartbeat)
+        self._store_beside()
+        self._poll_watch = PollWatch(client_id, core.heartbeat, clock)
+        self._stop_poll_watch = weakref.finalize(self, WATCHING.remove, self._poll_watch)
         self._start_telemetry()
         watch = LimitWatch(finder, core.on_limit)
         listener.ask_soon = watch.ask_soon
@@ -87,34 +80,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
         listener.tell()
         if ours.backoff is not Backoff.OFF and finder.may_change:
             watch.start()
-
-    # Offsets: what the application has received -------------------------------------------------------------------
-
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The offset after the last message that the application has received of each partition."""
-        found = self._positions(partitions)
-        if self._in_doubt and not self._listener.in_callback:
-            self._recover()
-            found = self._positions(partitions)
-        first = self._held.first_offsets() if self._held else {}
-        sought = self._sought
-        return [
-            _at(part, first.get(key) or (sought.get(key) if part.offset < NO_OFFSET else None))
-            for part in found
-            for key in ((part.topic, part.partition),)
-        ]
-
-    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """Mark offsets for the next commit; confluent_kafka refuses it unless `enable.auto.offset.store` is false."""
-        if self._stores:
-            raise KafkaException(
-                KafkaError(
-                    KafkaError._INVALID_ARG,
-                    "StoreOffsets failed: Local: Invalid argument or configuration "
-                    "(set enable.auto.offset.store to false)",
-                )
-            )
-        super().store_offsets(message, offsets)
 
     @overload
     def commit(self, *, asynchronous: Literal[True] = ...) -> None: ...
@@ -141,26 +106,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
             self._interceptors.on_commit([part for part in done if part.error is None])
         return done
 
-    def _store_received(self, partitions: list[TopicPartition] | None = None) -> None:
-        """Store the position of every assigned partition that has moved, as librdkafka would have done by itself."""
-        if not (self._is_open and self._stores):
-            return
-        assigned = super().assignment() if partitions is None else partitions
-        moved = [
-            part
-            for part in self.position(assigned)
-            if part.offset >= NO_OFFSET and self._stored.get((part.topic, part.partition)) != part.offset
-        ]
-        self._stored_at_ms = self._clock.now_ms()
-        if not moved:
-            return
-        try:
-            super().store_offsets(offsets=moved)
-        except KafkaException:
-            # None of them is assigned any more: there is nothing left to store for.
-            return
-        self._stored.update({(part.topic, part.partition): part.offset for part in moved})
-
     # Assignment ---------------------------------------------------------------------------------------------------
 
     def subscribe(
@@ -182,7 +127,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
         super().subscribe(topics, **callbacks)
         self._core.heartbeat.on_poll(self._clock.now_ms())
-        POLL_WATCH.add(self._watched)
+        WATCHING.add(self._poll_watch)
         if self._telemetry is not None:
             self._telemetry.rebalance_began()
 
@@ -190,7 +135,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         """Leave the group's topics."""
         self._store_received()
         super().unsubscribe()
-        POLL_WATCH.remove(self._core.heartbeat)
+        WATCHING.remove(self._poll_watch)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
@@ -285,7 +230,7 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._stop_telemetry()
         self._stop_poll_watch()
         self._stop_watch()
-        self._store_received()
+        self._end_storing()
         interruptible(super().close)
         if self._fetcher is not None:
             self._fetcher.close()
@@ -295,12 +240,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
         self._held.drop()
         self._interceptors.close()
 
-    def _after_statistics(self) -> None:
-        now_ms = self._clock.now_ms()
-        self._idle.flush(now_ms)
-        if now_ms - self._stored_at_ms >= STORE_EVERY_MS:
-            self._store_received()
-
     def __exit__(
         self,
         exc_type: type[BaseException] | None,
@@ -308,14 +247,6 @@ class PacedConsumer(Receiving, TelemetryMethods):
         exc_traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _at(part: TopicPartition, first: tuple[int, int | None] | None) -> TopicPartition:
-    """A position, put back to the first message that is held."""
-    if first is None:
-        return part
-    offset, epoch = first
-    return TopicPartition(part.topic, part.partition, offset, leader_epoch=-1 if epoch is None else epoch)
 
 
 def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
@@ -348,24 +279,7 @@ class _OneByOne(PacedConsumer):
     _reads_ahead = False
 
 
-_DOORS: Final = ("poll", "consume", "commit", "close")
-
-
-def _in_line(patched: type[cimpl.Consumer]) -> tuple[type[Any], ...]:
-    """Base classes for `Consumer` when `patched` is what goes by the name of `confluent_kafka.Consumer`.
-
-    Tracing agents put a Python subclass in its place. One whose methods call `super()` stands before ours, so that it
-    sees every call of the application's once, whatever waiting is in it. One that wraps confluent_kafka's C functions
-    themselves would pass by ours, and stands behind.
-    """
-    if issubclass(PacedConsumer, patched):
-        return (PacedConsumer,)
-    passes_by = any(
-        getattr(patched, door) is not getattr(cimpl.Consumer, door)
-        and inspect.unwrap(getattr(patched, door)) is getattr(cimpl.Consumer, door)
-        for door in _DOORS
-    )
-    return (_OneByOne, patched) if passes_by else (patched, PacedConsumer)
+_BASES, _METHODS = place(confluent_kafka.Consumer, CConsumer, PacedConsumer, (_OneByOne,))
 
 
 if TYPE_CHECKING:
@@ -375,7 +289,8 @@ if TYPE_CHECKING:
 
 else:
 
-    class Consumer(*_in_line(confluent_kafka.Consumer)):
+    @with_methods(_METHODS)
+    class Consumer(*_BASES):
         """confluent_kafka's Consumer under a quota.
 
         While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly,

@@ -20,9 +20,9 @@ from confluent_kafka import (
     KafkaException,
     Message,
     TopicPartition,
-    cimpl,
 )
 
+from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.pacing.fetch_sizes import FetchSizes
@@ -36,13 +36,13 @@ STATISTICS_MS: Final = 250
 _MEMBERS_OWN: Final = ("on_commit", "group.instance.id", "statistics.interval.ms", "error_cb")
 
 
-class Fetching(cimpl.Consumer):
+class Fetching(CConsumer):
     """confluent_kafka's Consumer whose messages may come by way of another one.
 
     `_starts` tells where the application has had partitions begun; where it leaves that to the group they are missing.
     """
 
-    _fetcher: cimpl.Consumer | None = None
+    _fetcher: CConsumer | None = None
     _fetcher_conf: Mapping[str, Any]
     _fetcher_events: Callable[[Any], None]
     _starts: dict[Partition, int]
@@ -182,7 +182,7 @@ class Fetching(cimpl.Consumer):
         )
         unread = self._unread(assigned, expected)
         starts = {**unread, **expected}
-        fetcher = cimpl.Consumer(conf)
+        fetcher = CConsumer(conf)
         for part in assigned:
             part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:

@@ -13,8 +13,9 @@ import logging
 from time import monotonic
 from typing import Final
 
-from confluent_kafka import Message, TopicPartition, cimpl
+from confluent_kafka import Message, TopicPartition
 
+from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
 from kclient_quota.clients.consumer.held import Partition, key_of
@@ -39,7 +40,7 @@ AHEAD_S: Final = 0.01
 """Callbacks and rebalances are served that often, while messages are taken ahead of what `poll` is asked for."""
 MOST_AHEAD: Final = 256
 
-_plain_consume: Final = cimpl.Consumer.consume
+_plain_consume: Final = CConsumer.consume
 
 
 class Receiving(Recovering):
@@ -298,6 +299,7 @@ class Receiving(Recovering):
 
     def _after_statistics(self) -> None:
         """Once a second or more often."""
+        self._idle.flush(self._clock.now_ms())
 
     def _resume_ours(self) -> None:
         """Some of what was held is being handed over: there is room again."""

@@ -21,6 +21,7 @@ class Recovering(Fetching):
 
     _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _in_doubt = 0
+    _times_doubted = 0
     _received: ReceivedOffsets
     _last: list[Message]
     _sought: dict[Partition, tuple[int, int | None]]
@@ -45,6 +46,7 @@ class Recovering(Fetching):
         """Up to so many messages are about to be taken."""
         self._held.gone.clear()
         self._in_doubt = most
+        self._times_doubted += 1
 
     def _no_more_of(self, partitions: list[TopicPartition]) -> None:
         """The application has said something of these: what is being taken of them right now came before that."""

@@ -11,11 +11,13 @@ from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.limits import Limit, LimitFinder
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
-from kclient_quota.config import LimitSource, QuotaConfig, whole_number
+from kclient_quota.config import LimitSource, QuotaConfig, is_true, whole_number
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 STORE_KEY: Final = "enable.auto.offset.store"
+STORE_EVERY_MS: Final = 1_000
+LEAST_STORE_MS: Final = 100
 NO_LIMIT: Final = Limit(None, None, LimitSource.CONFIG)
 """What applies to a client that is not to be paced: by its own word, nothing."""
 
@@ -36,7 +38,18 @@ def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def stores_offsets(conf: Mapping[str, Any]) -> bool:
     """Whether the user leaves storing offsets to the client, which is the default."""
-    return str(conf.get(STORE_KEY, True)).lower() in {"true", "1", "t"}
+    return is_true(conf.get(STORE_KEY, True))
+
+
+def commits_by_itself(conf: Mapping[str, Any]) -> bool:
+    """Whether librdkafka commits what is stored from time to time, which is the default."""
+    return is_true(conf.get("enable.auto.commit", True))
+
+
+def store_every_ms(conf: Mapping[str, Any]) -> int:
+    """How often to store what has been received; more often where it is committed more often."""
+    interval_ms = whole_number(conf, ["auto.commit.interval.ms"], STORE_EVERY_MS)
+    return min(STORE_EVERY_MS, max(LEAST_STORE_MS, interval_ms))
 
 
 def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from kclient_quota.clients.telemetry import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
-from kclient_quota.config import Backoff, split
+from kclient_quota.config import Backoff, is_true, split
 from kclient_quota.metrics import PRODUCER
 from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.lanes import Lane
@@ -91,7 +91,7 @@ class Parts:
             lock=pace.lock,
             metrics=self.hearing.queue,
             worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms),
-            errors_only=settings.is_true(conf.get("delivery.report.only.error")),
+            errors_only=is_true(conf.get("delivery.report.only.error")),
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())

@@ -183,9 +183,13 @@ class ProducerCore:
                 if not before:
                     del broker.before[line]
 
+    def all_before(self) -> list[Waiting]:
+        """Those that wait for room in a queue."""
+        return [message for broker in self.brokers for message in broker.waiting()]
+
     def waiting(self) -> list[Waiting]:
-        """Those that wait for room, who leave with that."""
-        found = [message for broker in self.brokers for message in broker.waiting()]
+        """The same, who leave with that."""
+        found = self.all_before()
         for broker in self.brokers:
             broker.before.clear()
         return found

@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
@@ -28,6 +30,8 @@ from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from kclient_quota.clients.interceptor import ProducerInterceptors
     from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.metrics import MetricName
@@ -35,21 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 
-class Producer(TakingProducer, TelemetryMethods):
-    """confluent_kafka's Producer under a quota.
-
-    While a quota applies, messages wait in a queue of up to `quota.max.delay.ms`, and `produce()` waits while that is
-    full (`quota.backoff=block`, up to `max.block.ms`) or raises `QuotaThrottledError` (`raise`); callbacks are served
-    meanwhile. While none applies `produce()` goes straight to librdkafka.
-
-    Args:
-        config: confluent_kafka's configuration and, all optional, ours (`kclient_quota.config.QUOTA_KEYS`).
-        heartbeat: a consumer to keep in its group while this producer waits.
-        kwargs: further configuration, as confluent_kafka takes it.
-
-    Raises:
-        ConfigError: one of our keys is misspelt or cannot be used.
-    """
+class PacedProducer(TakingProducer, TelemetryMethods):
+    """All of `Producer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
     _outbox = Outbox()
@@ -314,7 +305,7 @@ class Producer(TakingProducer, TelemetryMethods):
         self._renew_telemetry(username, password)
 
     @contextmanager
-    def blocking_at_most(self, timeout: float) -> Iterator["Producer"]:
+    def blocking_at_most(self, timeout: float) -> Iterator["Self"]:
         """Within this context `produce()` waits for the quota no longer than `timeout` seconds, for `max.block.ms`."""
         token = BLOCK_MS.set(round(timeout * 1000))
         try:
@@ -344,7 +335,7 @@ class Producer(TakingProducer, TelemetryMethods):
 
 def _is_watched(produce: Callable[..., Any]) -> bool:
     """Whether what takes messages is not librdkafka's own but somebody's, who may look at the caller's context."""
-    return hasattr(produce, "__func__") or not isinstance(produce, type(len))
+    return type(produce) is not type(len)  # a proxy's `isinstance` tells what it stands for
 
 
 def _queue_full(error: Exception) -> KafkaError:
@@ -365,3 +356,31 @@ def is_batch(messages: object) -> bool:
         and message.get("timestamp") is None
         for message in messages
     )
+
+
+_BASES, _METHODS = place(confluent_kafka.Producer, CProducer, PacedProducer, (PacedProducer, AsGiven))
+
+
+if TYPE_CHECKING:
+
+    class Producer(PacedProducer):
+        """What mypy sees."""
+
+else:
+
+    @with_methods(_METHODS)
+    class Producer(*_BASES):
+        """confluent_kafka's Producer under a quota.
+
+        While a quota applies, messages wait in a queue of up to `quota.max.delay.ms`, and `produce()` waits while that
+        is full (`quota.backoff=block`, up to `max.block.ms`) or raises `QuotaThrottledError` (`raise`); callbacks are
+        served meanwhile. While none applies `produce()` goes straight to librdkafka.
+
+        Args:
+            config: confluent_kafka's configuration and, all optional, ours (`kclient_quota.config.QUOTA_KEYS`).
+            heartbeat: a consumer to keep in its group while this producer waits.
+            kwargs: further configuration, as confluent_kafka takes it.
+
+        Raises:
+            ConfigError: one of our keys is misspelt or cannot be used.
+        """

@@ -52,11 +52,6 @@ _LINGER = ("linger.ms", "queue.buffering.max.ms")
 _MOST_IN_FLIGHT = 5
 
 
-def is_true(value: Any) -> bool:
-    """Whether librdkafka takes this for true."""
-    return str(value).lower() in {"true", "1", "t"}
-
-
 def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """`conf` with safe defaults where the user has set nothing and their other settings allow it.
 

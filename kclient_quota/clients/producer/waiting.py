@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-import confluent_kafka
 from confluent_kafka import KafkaException
 
+from kclient_quota.clients.agents import CProducer
 from kclient_quota.clients.calls import lost_interrupt
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
-from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.errors import quota_used_up
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.hearing import Hearing
@@ -38,7 +38,7 @@ ANSWER_S: Final = 30
 """The same, once the sender has made up its mind."""
 
 
-class WaitingProducer(confluent_kafka.Producer):
+class WaitingProducer(CProducer):
     """What stands between a producer's doors and librdkafka."""
 
     _outbox: Outbox
@@ -51,6 +51,7 @@ class WaitingProducer(confluent_kafka.Producer):
     _raises: bool
     _wait_log: "WaitLog"
     _waiting: dict[int, Handed]
+    _hasty_s = HASTY_S
 
     # What the sender calls ----------------------------------------------------------------------------------------
 
@@ -156,6 +157,7 @@ class WaitingProducer(confluent_kafka.Producer):
         self._waiting[ident] = handed
         try:
             if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
+                self._expect_anew(handed)
                 handed.is_refused = self._outbox.give_up(handed)
                 handed.waits = False
         except BaseException:
@@ -168,7 +170,7 @@ class WaitingProducer(confluent_kafka.Producer):
             self._wait_log.on_end(now_ms - began_ms, now_ms)
         if handed.is_refused:
             self._transaction.insist(era)
-            raise self._transaction.miss() if handed.is_over else self._refused(handed)
+            raise self._transaction.miss() if handed.is_over else quota_used_up(handed.retry_after_ms, handed.broker_id)
 
     def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
         """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
@@ -178,11 +180,21 @@ class WaitingProducer(confluent_kafka.Producer):
             left_ms = deadline_ms - now_ms
             if left_ms <= 0 or self._outbox.stops:
                 return False
+            if self._transaction.possible:
+                self._expect_anew(handed)
             self._mind_transaction(now_ms + handed.retry_after_ms)
             self._wait_log.on_wait(now_ms - began_ms, now_ms)
             self._let_pass(0)
             self._transaction.insist(era)
         return True
+
+    def _expect_anew(self, handed: Handed) -> None:
+        """When there is room for a message that waits: time has passed, and limits may have changed, since it came."""
+        sender = self._sender
+        with sender.lock:
+            for message in sender.core.all_before():
+                if message.payload is handed:
+                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._clock.now_ms())
 
     def _ask_once(self, handed: Handed) -> None:
         """Hear the sender's answer; where it takes its time, the message is left to it.
@@ -190,7 +202,7 @@ class WaitingProducer(confluent_kafka.Producer):
         Raises:
             QuotaThrottledError: it was not taken.
         """
-        if not handed.answered.acquire(timeout=HASTY_S):
+        if not handed.answered.acquire(timeout=self._hasty_s):
             # In this order: a sender that claims it from now on does not refuse it, nor say that nobody heard of it.
             handed.waits = handed.is_hasty = False
             if handed.claim:
@@ -201,15 +213,7 @@ class WaitingProducer(confluent_kafka.Producer):
                     break
         if handed.is_refused:
             self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
-            raise self._refused(handed)
-
-    def _refused(self, handed: Handed) -> QuotaThrottledError:
-        wait_ms = max(1, handed.retry_after_ms)
-        return QuotaThrottledError(
-            f"the broker's quota is used up; try again in {wait_ms} ms, raise max.block.ms, or have the quota raised",
-            retry_after_ms=wait_ms,
-            broker_id=handed.broker_id,
-        )
+            raise quota_used_up(handed.retry_after_ms, handed.broker_id)
 
     # Transactions -------------------------------------------------------------------------------------------------
 

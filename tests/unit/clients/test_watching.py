@@ -5,23 +5,23 @@ import threading
 
 import pytest
 
-from kclient_quota.clients.consumer.poll_watch import PollWatch, Watched
+from kclient_quota.clients.consumer.watching import PollWatch, Watching
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.testing.clock import ManualClock
 
 
-def watched(clock: ManualClock, client_id: str = "app", interval_ms: int = 300_000) -> Watched:
-    return Watched(client_id, Heartbeat(interval_ms, clock.now_ms()), clock)
+def watched(clock: ManualClock, client_id: str = "app", interval_ms: int = 300_000) -> PollWatch:
+    return PollWatch(client_id, Heartbeat(interval_ms, clock.now_ms()), clock)
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> PollWatch:
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watching:
     """One whose thread does nothing: the test looks by itself."""
-    monkeypatch.setattr(PollWatch, "_run", lambda _self: None)
-    return PollWatch()
+    monkeypatch.setattr(Watching, "_run", lambda _self: None)
+    return Watching()
 
 
-def test_a_warning_before_the_limit_and_none_for_who_polls(watch: PollWatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_before_the_limit_and_none_for_who_polls(watch: Watching, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     silent, busy = watched(clock, "silent"), watched(clock, "busy")
     watch.add(silent)
@@ -42,20 +42,20 @@ def test_a_warning_before_the_limit_and_none_for_who_polls(watch: PollWatch, cap
     assert max(waits) <= 60_000
 
 
-def test_who_is_removed_is_forgotten(watch: PollWatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_is_removed_is_forgotten(watch: Watching, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     one = watched(clock)
     watch.add(one)
     watch.add(one)
-    watch.remove(one.heartbeat)
-    watch.remove(one.heartbeat)
+    watch.remove(one)
+    watch.remove(one)
     clock.sleep_ms(10**6)
     assert watch.check() == 60_000
     assert caplog.text == ""
 
 
 def test_the_thread_ends_with_the_last_consumer_and_begins_anew() -> None:
-    watch, clock = PollWatch(), ManualClock()
+    watch, clock = Watching(), ManualClock()
     for _ in range(2):
         one, two = watched(clock), watched(clock)
         watch.add(one)
@@ -63,9 +63,9 @@ def test_the_thread_ends_with_the_last_consumer_and_begins_anew() -> None:
         thread = watch._thread
         assert thread is not None
         assert thread.daemon
-        watch.remove(one.heartbeat)
+        watch.remove(one)
         assert thread.is_alive()
-        watch.remove(two.heartbeat)
+        watch.remove(two)
         thread.join(60)
         assert not thread.is_alive()
         assert thread not in threading.enumerate()

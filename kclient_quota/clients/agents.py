@@ -1,0 +1,122 @@
+"""Where tracing agents stand: between the application and our clients, as they stand before confluent_kafka's.
+
+An agent puts a class of its own in the place of confluent_kafka's. If its methods call `super()`, it only has to come
+first among the base classes. If it has `wrapt` wrap the C functions themselves, it would pass by ours: then the same
+wrapper is put around ours. Whatever else reaches the C functions can only stand behind ours, which call it. So an
+agent sees the calls of the application, in its threads and with its arguments, as with confluent_kafka alone.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka.cimpl import Consumer as CConsumer
+    from confluent_kafka.cimpl import Producer as CProducer
+else:
+    from confluent_kafka import cimpl
+
+    # Those before `object`: an agent that replaces them in the extension's own module puts a subclass there.
+    CConsumer, CProducer = (cls.__mro__[-2] for cls in (cimpl.Consumer, cimpl.Producer))
+
+__all__ = ["AsGiven", "CConsumer", "CProducer", "place", "place_behind", "with_methods"]
+
+logger = logging.getLogger("kclient_quota")
+
+
+def place(
+    patched: Any, plain: type, ours: type, behind: tuple[type, ...]
+) -> tuple[tuple[type[Any], ...], dict[str, Any]]:
+    """Base classes for a client, and methods that it needs besides.
+
+    Args:
+        patched: what goes by confluent_kafka's name of the class.
+        plain: confluent_kafka's own class.
+        ours: our class, a subclass of that.
+        behind: the base classes before `patched` where that has to stand behind ours.
+    """
+    if patched is plain:
+        return (ours,), {}
+    if not _is_subclass(patched, plain):
+        logger.warning(
+            "%s.%s has been replaced by %r, which is no subclass of it: kclient_quota's does without, so what that "
+            "does (tracing, mostly) is not done",
+            plain.__module__,
+            plain.__name__,
+            patched,
+        )
+        return (ours,), {}
+    before = patched.__mro__[: patched.__mro__.index(plain)]
+    methods: dict[str, Any] = {}
+    for name in _overridden(ours, plain):
+        doors = [vars(cls)[name] for cls in before if name in vars(cls)]
+        passing = [door for door in doors if _unwrapped(door) is getattr(plain, name)]
+        if not passing:
+            continue
+        if passing[0] is not doors[0] or not _is_wrapper(doors[0]):
+            return (*behind, patched), {}
+        methods[name] = _around(doors[0], getattr(ours, name))
+    return (patched, ours), methods
+
+
+def place_behind(patched: Any, plain: type, ours: type, behind: tuple[type, ...]) -> tuple[type[Any], ...]:
+    """Base classes for a client of ours that calls what goes by confluent_kafka's name; arguments as of `place`."""
+    return (*behind, patched) if patched is not plain and _is_subclass(patched, plain) else (ours,)
+
+
+def with_methods(methods: dict[str, Any]) -> Callable[[type], type]:
+    """A decorator that gives a class these."""
+
+    def given(cls: type) -> type:
+        for name, method in methods.items():
+            setattr(cls, name, method)
+        return cls
+
+    return given
+
+
+class AsGiven:
+    """Before a class that stands behind ours: it is called with no more arguments than the application has given."""
+
+    def produce(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Any, *, timestamp: int, headers: Any
+    ) -> None:
+        """confluent_kafka's, as our producer calls it."""
+        told = {
+            "value": value,
+            "key": key,
+            "partition": None if partition < 0 else partition,
+            "on_delivery": callback,
+            "timestamp": timestamp or None,
+            "headers": headers,
+        }
+        super().produce(topic, **{name: there for name, there in told.items() if there is not None})  # type: ignore[misc]
+
+
+def _is_subclass(patched: Any, plain: type) -> bool:
+    """Whether it is a class, which proxies pretend to be, and can stand in line."""
+    return issubclass(type(patched), type) and issubclass(patched, plain)
+
+
+def _overridden(ours: type, plain: type) -> set[str]:
+    """Names of methods that are ours in place of confluent_kafka's."""
+    mine = ours.__mro__[: ours.__mro__.index(plain)]
+    return {name for cls in mine for name, there in vars(cls).items() if callable(there) and hasattr(plain, name)}
+
+
+def _unwrapped(door: Any) -> Any:
+    while hasattr(door, "__wrapped__"):
+        door = door.__wrapped__
+    return door
+
+
+def _is_wrapper(door: Any) -> bool:
+    """Whether this is one of wrapt's, and all that it wraps."""
+    return not hasattr(door, "__wrapped__") or (hasattr(door, "_self_wrapper") and _is_wrapper(door.__wrapped__))
+
+
+def _around(door: Any, method: Any) -> Any:
+    """The same wrappers, around another method."""
+    if not hasattr(door, "__wrapped__"):
+        return method
+    return type(door)(_around(door.__wrapped__, method), door._self_wrapper)  # noqa: SLF001 - wrapt's name for it

@@ -1,0 +1,181 @@
+# ruff: noqa: SLF001 - what stores for a consumer must not keep it alive, and lives beside it, not in it
+"""Which offsets a consumer stores for its next commit: up to what the application has received, and no further.
+
+librdkafka would store what leaves its queue, which is ahead of the application while messages are held. So its own
+storing is off. Ours is done within calls, and by `WATCHING`'s thread while the application works without calling, so
+that automatic commits go on meanwhile as they do with a plain consumer.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from kclient_quota.clients.consumer import settings
+from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving import Receiving
+from kclient_quota.clients.consumer.watching import WATCHING
+from kclient_quota.pacing.fetch_sizes import FetchSizes
+
+NO_OFFSET: Final = 0
+"""Offsets below this are librdkafka's signs for none."""
+LONGEST_WAIT_S: Final = 1.0
+"""Nobody waits longer for another thread that stores, whatever has become of it (a fork forgets threads)."""
+
+
+class Storing(Receiving):
+    """confluent_kafka's Consumer that stores what the application has received."""
+
+    _stores = False
+
+    def _prepare_storing(self, conf: Mapping[str, Any]) -> None:
+        """Before confluent_kafka's constructor.
+
+        Args:
+            conf: the user's, without our keys.
+        """
+        self._stores = settings.stores_offsets(conf)
+        self._commits_by_itself = self._stores and settings.commits_by_itself(conf)
+        self._store_every_ms = settings.store_every_ms(conf)
+        self._stored: dict[Partition, int] = {}
+        self._stored_at_ms = self._clock.now_ms()
+        self._stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
+        self._storing = RLock()  # held by who asks for positions and stores them, so that none is stored late
+
+    def _store_beside(self) -> None:
+        """Store while the application works, from now on."""
+        beside = StoringBeside(self)
+        self._stop_storing_beside = weakref.finalize(self, WATCHING.remove, beside)
+        if self._commits_by_itself:
+            WATCHING.add(beside)
+
+    def _end_storing(self) -> None:
+        """Store for the last time; nobody asks librdkafka for anything on our behalf afterwards."""
+        self._stop_storing_beside()
+        with self._alone():
+            self._store_received()
+            self._commits_by_itself = False
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The offset after the last message that the application has received of each partition."""
+        found = self._positions(partitions)
+        if self._in_doubt and not self._listener.in_callback:
+            self._recover()
+            found = self._positions(partitions)
+        return self._not_held(found)
+
+    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
+        """Mark offsets for the next commit; confluent_kafka refuses it unless `enable.auto.offset.store` is false."""
+        if self._stores:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._INVALID_ARG,
+                    "StoreOffsets failed: Local: Invalid argument or configuration "
+                    "(set enable.auto.offset.store to false)",
+                )
+            )
+        super().store_offsets(message, offsets)
+
+    def _not_held(self, positions: list[TopicPartition]) -> list[TopicPartition]:
+        """Positions of librdkafka's, put back to what is held."""
+        first = self._held.first_offsets() if self._held else {}
+        sought = self._sought
+        return [
+            _at(part, first.get(key) or (sought.get(key) if part.offset < NO_OFFSET else None))
+            for part in positions
+            for key in (key_of(part),)
+        ]
+
+    def _store_received(self, partitions: list[TopicPartition] | None = None) -> None:
+        """Store the position of every assigned partition that has moved, as librdkafka would have done by itself."""
+        if not (self._is_open and self._stores):
+            return
+        with self._alone():
+            self._store(self.position(super().assignment() if partitions is None else partitions))
+
+    def _change_sizes(self, sizes: FetchSizes) -> None:
+        with self._alone():
+            super()._change_sizes(sizes)
+
+    def _after_statistics(self) -> None:
+        super()._after_statistics()
+        if self._clock.now_ms() - self._stored_at_ms >= self._store_every_ms:
+            self._store_received()
+
+    def _store_from_beside(self) -> None:
+        """What `_store_received` does, from a thread that nothing tells what the application is doing.
+
+        Nothing is stored while messages are being taken out of librdkafka's queue (`_in_doubt`), or if that has begun
+        since librdkafka was asked: then its position may be ahead of what is held. The application stores by itself
+        then. What is handed over meanwhile only makes the position that is stored an older one.
+        """
+        of = self._handed_over
+        if of == self._stored_of or not self._takes_nothing_since(of[0]) or not self._storing.acquire(blocking=False):
+            return
+        try:
+            if not (self._is_open and self._commits_by_itself):
+                return
+            positions = self._not_held(self._positions(super().assignment()))
+            if self._takes_nothing_since(of[0]):
+                self._store(positions)
+                self._stored_of = of
+        finally:
+            self._storing.release()
+
+    def _takes_nothing_since(self, times_doubted: int) -> bool:
+        return not self._in_doubt and self._times_doubted == times_doubted
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nothing is stored beside meanwhile, and librdkafka's clients are left alone."""
+        has_lock = self._storing.acquire(timeout=LONGEST_WAIT_S)
+        try:
+            yield
+        finally:
+            if has_lock:
+                self._storing.release()
+
+    @property
+    def _handed_over(self) -> tuple[int, int]:
+        """Another one whenever the application has received something."""
+        return self._times_doubted, len(self._held)
+
+    def _store(self, positions: list[TopicPartition]) -> None:
+        moved = [
+            part for part in positions if part.offset >= NO_OFFSET and self._stored.get(key_of(part)) != part.offset
+        ]
+        self._stored_at_ms = self._clock.now_ms()
+        if not moved:
+            return
+        try:
+            super().store_offsets(offsets=moved)
+        except KafkaException:
+            # None of them is assigned any more: there is nothing left to store for.
+            return
+        self._stored.update({key_of(part): part.offset for part in moved})
+
+
+class StoringBeside:
+    """Has a consumer store while the application works; does not keep it alive."""
+
+    def __init__(self, consumer: Storing) -> None:
+        self._consumer = weakref.ref(consumer)
+        self._every_ms = consumer._store_every_ms
+
+    def look(self) -> int:
+        """Store what has been received since the last time, if anything."""
+        consumer = self._consumer()
+        if consumer is not None:
+            consumer._store_from_beside()
+        return self._every_ms
+
+
+def _at(part: TopicPartition, first: tuple[int, int | None] | None) -> TopicPartition:
+    """A position, put back to the first message that is held."""
+    if first is None:
+        return part
+    offset, epoch = first
+    return TopicPartition(part.topic, part.partition, offset, leader_epoch=-1 if epoch is None else epoch)

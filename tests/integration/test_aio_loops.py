@@ -1,0 +1,146 @@
+"""An asyncio client that outlives its event loop: what `asyncio.run()` twice, and fixtures of tests, do."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import confluent_kafka.aio
+import pytest
+from confluent_kafka import TopicPartition
+
+from kclient_quota import AIOConsumer, AIOProducer
+from kclient_quota.testing.kafka_broker import KafkaBroker
+
+WITHIN_S = 30
+RATE = 20_000
+TOPIC = "orders"
+
+
+@pytest.fixture
+def broker(kafka_broker: KafkaBroker) -> KafkaBroker:
+    """Its only topic has one partition."""
+    kafka_broker.create_topic(TOPIC, 1)
+    return kafka_broker
+
+
+def read(broker: KafkaBroker) -> list[bytes]:
+    """All values of the topic, in order."""
+    return [record.value or b"" for record in broker.records(TOPIC)]
+
+
+def by_run(work: Coroutine[Any, Any, Any]) -> Any:
+    """What is left in the loop is cancelled before it is closed."""
+    return asyncio.run(work)
+
+
+def by_hand(work: Coroutine[Any, Any, Any]) -> Any:
+    """What is left in the loop is never told."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+async def begun(cls: type, broker: KafkaBroker) -> Any:
+    """A producer that has taken two messages, which wait for somebody to flush."""
+    producer = cls({"bootstrap.servers": broker.bootstrap_servers}, buffer_timeout=0)
+    for value in (b"a", b"b"):
+        await producer.produce(TOPIC, value)
+    return producer
+
+
+def limited(broker: KafkaBroker, batch_size: int = 1_000) -> AIOProducer:
+    """One that has to wait for its quota."""
+    broker.set_quota(client_id="app", producer_byte_rate=RATE)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}
+    return AIOProducer(conf, batch_size=batch_size, buffer_timeout=0.01)
+
+
+async def rest(producer: Any) -> list[bytes]:
+    """Produce two more, deliver everything, close."""
+    futures = [await producer.produce(TOPIC, value) for value in (b"c", b"d")]
+    assert await asyncio.wait_for(producer.flush(), WITHIN_S) in {0, None}
+    delivered = [(await asyncio.wait_for(future, WITHIN_S)).value() for future in futures]
+    await asyncio.wait_for(producer.close(), WITHIN_S)
+    return delivered
+
+
+@pytest.mark.parametrize("cls", [AIOProducer, confluent_kafka.aio.AIOProducer], ids=["ours", "plain"])
+@pytest.mark.parametrize("run", [by_run, by_hand])
+def test_a_producer_goes_on_in_the_next_loop(broker: KafkaBroker, cls: type, run: Run) -> None:
+    """What was taken in the first loop and not handed over goes first."""
+    producer = run(begun(cls, broker))
+    assert run(rest(producer)) == [b"c", b"d"]
+    assert read(broker) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("run", [by_run, by_hand])
+@pytest.mark.parametrize("waits", ["for the quota", "for room"])
+def test_a_producer_goes_on_that_was_waiting_for_its_quota(broker: KafkaBroker, run: Run, waits: str) -> None:
+    """Each message once at the most and in order, those of the second loop all; nothing waits for the first one."""
+    most = 5 if waits == "for room" else 1000
+
+    async def begin() -> Any:
+        producer = limited(broker, batch_size=most)
+        tasks = [asyncio.create_task(producer.produce(TOPIC, b"%03d" % n + bytes(2_000))) for n in range(30)]
+        await asyncio.wait(tasks, timeout=0.3)
+        assert sum(task.done() for task in tasks) < len(tasks) or waits == "for the quota"
+        return producer
+
+    producer = run(begin())
+    assert run(rest(producer)) == [b"c", b"d"]
+    values = read(broker)
+    assert values[-2:] == [b"c", b"d"]
+    before = [value[:3] for value in values[:-2]]
+    assert before
+    assert before == sorted(set(before))
+
+
+def test_a_pump_that_is_destroyed_after_its_loop_touches_nothing_of_the_next_one(broker: KafkaBroker) -> None:
+    pumps = []
+
+    async def begin() -> Any:
+        producer = limited(broker)
+        for _ in range(30):
+            await producer.produce(TOPIC, bytes(2_000))
+        await asyncio.sleep(0.3)
+        pumps.append(producer._pump)
+        return producer
+
+    async def go_on(producer: Any) -> None:
+        future = await producer.produce(TOPIC, b"new")
+        producer._start_pump()
+        pumps.pop().get_coro().close()  # as when it is destroyed: the first loop is gone
+        await asyncio.wait_for(producer.flush(), WITHIN_S)
+        assert (await asyncio.wait_for(future, WITHIN_S)).value() == b"new"
+        await producer.close()
+
+    producer = by_hand(begin())
+    assert pumps[0] is not None
+    by_hand(go_on(producer))
+
+
+@pytest.mark.parametrize("cls", [AIOConsumer, confluent_kafka.aio.AIOConsumer], ids=["ours", "plain"])
+@pytest.mark.parametrize("run", [by_run, by_hand])
+def test_a_consumer_goes_on_in_the_next_loop(broker: KafkaBroker, cls: type, run: Run) -> None:
+    async def fill() -> None:
+        await (await begun(AIOProducer, broker)).close()
+
+    async def first() -> Any:
+        consumer = cls({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+        await consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        message = await consumer.poll(WITHIN_S)
+        assert message.value() == b"a"
+        return consumer
+
+    async def second(consumer: Any) -> None:
+        message = await consumer.poll(WITHIN_S)
+        assert message.value() == b"b"
+        await asyncio.wait_for(consumer.close(), WITHIN_S)
+
+    asyncio.run(fill())
+    run(second(run(first())))
