@@ -14,7 +14,9 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.errors import ConfigError, QuotaThrottledError
+from kclient_quota.pacing.turns import Waiting
 from tests.integration.made_producers import Reports, made, over_produce, stuck
 
 HALF_A_DAY_MS = 12 * 3600 * 1000
@@ -63,6 +65,26 @@ def test_raise_does_not_wait(broker: EmbeddedBroker) -> None:
     assert time.monotonic() - begin < 45
     assert isinstance(raised.value, QuotaThrottledError)
     assert raised.value.retry_after_ms > 0
+
+
+def test_raise_raises_on_a_busy_machine_too(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, _ = throttled(broker, **{"quota.backoff": "raise"})
+    claim = Sender._claim
+
+    def late(sender: Sender, message: Waiting) -> bool:
+        """As of a thread that does not get its turn."""
+        time.sleep(0.05)
+        return claim(sender, message)
+
+    monkeypatch.setattr(Sender, "_claim", late)
+    retry_after_ms = []
+    for _ in range(20):
+        try:
+            producer.produce("orders", b"x" * 100_000)
+        except QuotaThrottledError as error:
+            retry_after_ms.append(error.retry_after_ms)
+    assert len(retry_after_ms) >= 10
+    assert min(retry_after_ms) > HALF_A_DAY_MS - 60_000
 
 
 def test_off_passes_everything_through(broker: EmbeddedBroker) -> None:

@@ -32,8 +32,9 @@ BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", d
 """Takes the place of `max.block.ms`, where a caller wants so."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
-HASTY_S: Final = 0.02
-"""How long a call that is not to wait waits for the sender's answer."""
+HASTY_S: Final = 0.2
+"""How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
+Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
 ANSWER_S: Final = 30
 """The same, once the sender has made up its mind."""
 
