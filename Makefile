@@ -93,11 +93,13 @@ define make-venv
 test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 endef
 
-# Everything: clients, demo, Spark, tests, linters.
+# Everything: clients, demo, Spark, tests, linters. The lock is whole, so pip is not to look for anything else: asked to, an
+# older pip takes `coverage[toml]` for another package than the pinned `coverage` and fails on the day of its next release.
 $(STAMP): requirements.lock pyproject.toml
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	touch $(STAMP) $(DEMO_STAMP)
 
 # Only what the demo needs, a fifth of everything; the lock is whole, and what the demo never imports need not be compiled.
@@ -118,7 +120,7 @@ lock:
 COMMITTED = $$(git log -1 --format=%ct)
 dist: $(STAMP)
 	rm -rf dist build
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-release.lock
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-release.lock
 	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
 	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist
 	cd build/sdist && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMITTED) -cf - * | gzip -n > ../../dist/$$(ls).tar.gz

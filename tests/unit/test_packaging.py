@@ -38,6 +38,14 @@ def test_what_the_demo_installs_is_the_core_and_its_extra() -> None:
     assert not demo.keys() & {"pyspark", "grpcio", "ruff", "mypy", "pytest", "pandas", "opentelemetry-sdk"}
 
 
+def test_pip_takes_what_the_locks_name_and_looks_for_nothing_else() -> None:
+    """A release made after the lock changes nothing: an index is never asked what is newest."""
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    installs = [line for line in lines if re.search(r"-r requirements.*\.lock", line)]
+    assert len(installs) == 3
+    assert all("--no-deps" in line and "--require-hashes" in line for line in installs)
+
+
 def test_both_locks_name_the_same_versions() -> None:
     everything = locked("requirements.lock")
     assert {name: everything[name] for name in locked("requirements-demo.lock")} == locked("requirements-demo.lock")
