@@ -9,8 +9,8 @@ divided by what librdkafka's own batches of n take, the names of topic and clien
 
 `--ages` prints, in place of that, how many bytes a message takes in batches of all that arrives within so long.
 
-`--real` measures two dozen of them on Apache Kafka instead, beside the peers, and keeps every figure in
-`benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.
+`--real` measures two dozen of them on Apache Kafka instead (with `--only`, all that it names), beside the peers, and
+keeps every figure in `benchmarks/results/quota-worth.json`; in steady state, that is from 15 s after the start.
 """
 
 import argparse
@@ -156,8 +156,14 @@ def _possible(cell: tuple[str, str, int, float]) -> float:
     return ideal(Batching(data, compression), quota, max(partitions, 1), 1_000).messages_per_s
 
 
-def real(cells_wanted: Sequence[tuple[str, str, int, float]], clients: Sequence[str], seconds: int, path: Path) -> None:
-    """Measures cells on Apache Kafka, prints rows as they come, and keeps all in a file."""
+def real(
+    cells_wanted: Sequence[worth_cells.WorthCell],
+    clients: Sequence[str],
+    seconds: int,
+    path: Path,
+    side_by_side: int = worth_cells.MOST_SIDE_BY_SIDE,
+) -> None:
+    """Measures cells on Apache Kafka, so many at a time, prints rows as they come, and keeps all in a file."""
     found: dict[str, Any] = {"machine": report.machine(), "commit": report.commit(), "seconds": seconds, "rows": []}
     todo = [(cell, 0, client) for cell in cells_wanted for client in clients]
     todo += [(cell, delay_ms, OURS) for cell, delay_ms in PATIENT if cell in cells_wanted and OURS in clients]
@@ -169,7 +175,7 @@ def real(cells_wanted: Sequence[tuple[str, str, int, float]], clients: Sequence[
         report.write_json(path, found)
         print(f"[{time.monotonic() - began_s:4.0f} s] {_told(row)}", flush=True)
 
-    worth_cells.measure(todo, seconds, keep)
+    worth_cells.measure(todo, seconds, keep, side_by_side)
 
 
 def _told(row: dict[str, Any]) -> str:
@@ -194,7 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seconds", type=int, default=75, help="time of each (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose line contains this")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        help=f"how many at a time (default: 2; --real: {worth_cells.MOST_SIDE_BY_SIDE}, which disturb one another)",
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, too")
     parser.add_argument("--ages", action="store_true", help="bytes a message by how old batches are, at 51,200 B/s")
     parser.add_argument("--real", action="store_true", help="on Apache Kafka, beside the peers")
@@ -204,15 +214,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.ages:
         print(ages(QUOTAS[0], options.names))
         return
-    wanted = worth_cells.covering(cells()) if options.real else cells()
+    wanted = worth_cells.covering(cells()) if options.real and not options.only else cells()
     wanted = [each for each in wanted if options.only in " ".join(map(str, each))]
     if options.real:
-        real(wanted, options.client or worth_cells.CLIENTS, options.seconds, options.json)
+        real(
+            wanted,
+            options.client or worth_cells.CLIENTS,
+            options.seconds,
+            options.json,
+            options.jobs or worth_cells.MOST_SIDE_BY_SIDE,
+        )
         return
     rows = []
     played = partial(play, max_delay_ms=options.max_delay_ms, seconds=options.seconds, names_bytes=options.names)
     print(HEAD)
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs or 2) as pool:
         for row in pool.map(played, wanted):
             print(row, flush=True)
             rows.append(row)

@@ -114,15 +114,18 @@ def ideal_of(cell: WorthCell, max_delay_ms: int, client: str) -> float:
     return ideal(batching, quota, max(partitions, 1), max_delay_ms or 1_000).messages_per_s
 
 
-def measure(todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep) -> None:
+def measure(
+    todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep, side_by_side: int = MOST_SIDE_BY_SIDE
+) -> None:
     """Measure cells with clients, side by side on one Apache Kafka.
 
     Args:
         todo: cell, `quota.max.delay.ms` (0: as it is) and client.
         seconds: how long each sends.
         keep: given each row when it is there; one that has failed has an `error`.
+        side_by_side: how many clients run at a time, at most.
     """
-    room, saving = Room(), threading.Lock()
+    room, saving = Room(side_by_side), threading.Lock()
 
     def work(cell: WorthCell, max_delay_ms: int, client: str) -> None:
         best = ideal_of(cell, max_delay_ms, client)

@@ -61,13 +61,14 @@ def test_figures_are_kept_row_by_row_and_those_that_fail_say_why(
     figures = dict.fromkeys(worth_cells._KEPT, 1.0)
     rows = [{**worth_cells._named(cell), "max_delay_ms": 1_000, "client": "ours", "ideal": 2.0} for cell in CELLS]
 
-    def measure(_todo: object, _seconds: int, keep: worth_cells.Keep) -> None:
+    def measure(_todo: object, _seconds: int, keep: worth_cells.Keep, side_by_side: int) -> None:
+        assert side_by_side == 3
         keep({**rows[0], **figures})
         keep({**rows[1], "error": "RuntimeError: no end"})
 
     monkeypatch.setattr(worth_cells, "measure", measure)
     path = tmp_path / "found.json"
-    quota_worth.main(["--real", "--json", str(path)])
+    quota_worth.main(["--real", "--jobs", "3", "--json", str(path)])
     assert [row["data"] for row in json.loads(path.read_text())["rows"]] == ["noise", "orders"]
     said = capsys.readouterr().out
     assert "0.500" in said
