@@ -31,6 +31,7 @@ DATA: Final = ("readings", "orders", "noise", "documents")
 CODECS: Final = ("none", "lz4", "zstd")
 PARTITIONS: Final = (1, 3, 12, 100, 0)
 QUOTAS: Final = (51_200.0, 1_048_576.0)
+JOBS: Final = 2
 MOST_MESSAGES: Final = 20_000
 """Above so many messages per second the processor is the bound."""
 RESULTS: Final = Path(__file__).parent / "results" / "quota-worth.json"
@@ -161,7 +162,7 @@ def real(
     clients: Sequence[str],
     seconds: int,
     path: Path,
-    side_by_side: int = worth_cells.MOST_SIDE_BY_SIDE,
+    side_by_side: int,
 ) -> None:
     """Measures cells on Apache Kafka, so many at a time, prints rows as they come, and keeps all in a file."""
     found: dict[str, Any] = {"machine": report.machine(), "commit": report.commit(), "seconds": seconds, "rows": []}
@@ -203,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        help=f"how many at a time (default: 2; --real: {worth_cells.MOST_SIDE_BY_SIDE}, which disturb one another)",
+        help=f"how many at a time (default: {JOBS}; --real: {worth_cells.MOST_SIDE_BY_SIDE}, who disturb each other)",
     )
     parser.add_argument("--markdown", action="store_true", help="print the table of the documentation, too")
     parser.add_argument("--ages", action="store_true", help="bytes a message by how old batches are, at 51,200 B/s")
@@ -211,24 +212,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--client", action="append", choices=worth_cells.CLIENTS, help="only these; repeatable")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where --real keeps its figures")
     options = parser.parse_args(arguments)
+    jobs = options.jobs or (worth_cells.MOST_SIDE_BY_SIDE if options.real else JOBS)
     if options.ages:
         print(ages(QUOTAS[0], options.names))
         return
     wanted = worth_cells.covering(cells()) if options.real and not options.only else cells()
     wanted = [each for each in wanted if options.only in " ".join(map(str, each))]
     if options.real:
-        real(
-            wanted,
-            options.client or worth_cells.CLIENTS,
-            options.seconds,
-            options.json,
-            options.jobs or worth_cells.MOST_SIDE_BY_SIDE,
-        )
+        real(wanted, options.client or worth_cells.CLIENTS, options.seconds, options.json, jobs)
         return
     rows = []
     played = partial(play, max_delay_ms=options.max_delay_ms, seconds=options.seconds, names_bytes=options.names)
     print(HEAD)
-    with ProcessPoolExecutor(options.jobs or 2) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         for row in pool.map(played, wanted):
             print(row, flush=True)
             rows.append(row)

@@ -114,9 +114,7 @@ def ideal_of(cell: WorthCell, max_delay_ms: int, client: str) -> float:
     return ideal(batching, quota, max(partitions, 1), max_delay_ms or 1_000).messages_per_s
 
 
-def measure(
-    todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep, side_by_side: int = MOST_SIDE_BY_SIDE
-) -> None:
+def measure(todo: Sequence[tuple[WorthCell, int, str]], seconds: int, keep: Keep, side_by_side: int) -> None:
     """Measure cells with clients, side by side on one Apache Kafka.
 
     Args:

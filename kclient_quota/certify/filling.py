@@ -1,5 +1,7 @@
 """Fills a topic beforehand: batches of an exact number of messages, whose values begin with an id."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kclient_quota.certify.driver import value_of
@@ -29,7 +31,7 @@ def fill(
     """
     conf = {"bootstrap.servers": bootstrap_servers, "client.id": _CLIENT_ID}
     with ClusterClient(conf, SYSTEM_CLOCK) as client:
-        found = _known(client, topic, clock)
+        found = _once_known(topic, clock, partial(_described, client, topic))
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
         for number, first in enumerate(range(0, messages, per_batch)):
             ids = range(first, min(first + per_batch, messages))
@@ -43,40 +45,31 @@ def fill(
                     ProduceRequest.TopicProduceData(name=topic, topic_id=found.topic_id, partition_data=[data])
                 ],
             )
-            _write(client, leaders[partition], request, topic, clock)
+            _once_known(topic, clock, partial(_written, client, leaders[partition], request))
 
 
-def _known(client: ClusterClient, topic: str, clock: Clock) -> Any:
-    """What Metadata says of the topic once every partition has a leader; the broker asked may not have heard of it."""
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
+def _once_known(topic: str, clock: Clock, ask: Callable[[], tuple[int, Any]]) -> Any:
+    """The answer beside the error code; asked again for a while if the broker has yet to hear of the topic."""
     end_ms = clock.now_ms() + _NEW_MS
     while True:
-        (found,) = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
-        errors = [found.error_code, *(partition.error_code for partition in found.partitions)]
-        error = next((each for each in errors if each in _NOT_YET), found.error_code)
-        if not _again(error, end_ms, clock):
-            _refused(topic, error)
-            return found
-
-
-def _write(client: ClusterClient, leader: int, request: ProduceRequest, topic: str, clock: Clock) -> None:
-    """Who is told to lead a new topic may not have heard of it yet."""
-    end_ms = clock.now_ms() + _NEW_MS
-    while True:
-        ((answer,),) = [row.partition_responses for row in client.ask_broker(leader, request).responses]
-        if not _again(answer.error_code, end_ms, clock):
-            _refused(topic, answer.error_code)
-            return
-
-
-def _again(error: int, end_ms: int, clock: Clock) -> bool:
-    """Whether to ask again, after a pause: the topic is too new to be known, and there is time left."""
-    if error not in _NOT_YET or clock.now_ms() >= end_ms:
-        return False
-    clock.sleep_ms(_PAUSE_MS)
-    return True
-
-
-def _refused(topic: str, error: int) -> None:
+        error, answer = ask()
+        if error not in _NOT_YET or clock.now_ms() >= end_ms:
+            break
+        clock.sleep_ms(_PAUSE_MS)
     if error:
         raise ClusterError(f"filling {topic}: {error_name(error)}", error_code=int(error))
+    return answer
+
+
+def _described(client: ClusterClient, topic: str) -> tuple[int, Any]:
+    """What Metadata says of the topic; an error as long as not every partition has a leader."""
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    (found,) = client.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)).topics
+    errors = (partition.error_code for partition in found.partitions if partition.error_code in _NOT_YET)
+    return found.error_code or next(errors, 0), found
+
+
+def _written(client: ClusterClient, leader: int, request: ProduceRequest) -> tuple[int, Any]:
+    """What the leader says, who may not have heard of the topic either."""
+    ((answer,),) = [row.partition_responses for row in client.ask_broker(leader, request).responses]
+    return answer.error_code, answer
