@@ -5,9 +5,6 @@ from typing import Final
 WHY: Final = {
     "fetch_broker.BATCH_FADE": "batches that are played are all alike",
     "send_pace.UNEVEN": "0.06 of the messages on the embedded broker, with real keys",
-    "send_pace.QUEUEING": "links slower than the quota, as in `tests/unit/pacing/test_send_queue.py`",
-    "send_pace.MOST_WAY_MS": "the same",
-    "batch_cost.DEAR": "data that change, as in `tests/unit/pacing/test_batch_cost.py`",
 }
 """Why a constant stays of which no scene tells anything; five at most."""
 
@@ -15,42 +12,43 @@ CONSTANTS: Final = {
     "known_share": (
         "known",
         """TARGET INCREASE_PER_S MOST_INCREASE_PER_S CALM_DOUBLING_MS HARSH_THROTTLE_MS LEAST_DECREASE
-        MOST_DECREASE CROWD_MS NEW_MS ALONE EXACT EXACT_DECREASE TRUST_PER_S MOST_TRUST_PER_S""",
+        MOST_DECREASE NEW_MS ALONE TRUST""",
     ),
-    "pacer": ("known", "TARGET LUMP LATE_LUMP LATENESS BURST SLACK OUTSTANDING_MS"),
+    "pacer": ("known", "TARGET LUMP LATENESS BURST SLACK"),
     "learnt_share": (
         "learnt",
-        """PRICE FADES_MS REQUEST_PART MOST_FALL FREE_RISE PROBE_RISE PAID_RISE LEAST_PART YOUNG_DRIFT YOUNG_RISE
+        """PRICE REQUEST_PART MOST_FALL FREE_RISE PAID_RISE LEAST_PART YOUNG_DRIFT YOUNG_RISE
         MOST_PRICE FORETOLD_MS FORETOLD""",
     ),
     "price": ("learnt", "DRIFT_PER_S PRICE_MS"),
-    "fetch_share": ("fetch", "TARGET PRICE MOST_FALL MOST_RISE MOST_CALM_RISE MOST_LEAP"),
-    "fetch_broker": ("fetch", "SAVED_MS BIG_BATCH_MS JITTER BATCH_FADE"),
+    "fetch_share": ("fetch", "TARGET PRICE MOST_FALL MOST_RISE MOST_LEAP"),
+    "fetch_broker": ("fetch", "SAVED_MS JITTER BATCH_FADE"),
     "fetch_window": ("share", "SLACK_MS"),
     "share_window": ("share", "STALL_MS"),
     "fetch": ("fetch", "GRANT_MS"),
-    "claim": ("beside", "LET_OFF_MS PATIENCE_MS LASTS_MS MOST_PART STEP FALLS WORSE TREND"),
+    "claim": ("beside", "PATIENCE_MS LASTS_MS MOST_PART STEP WORSE TREND"),
     "send_pace": (
         "send",
-        """WORTH FRAMING_WORTH FEW LATE_ROOM UNEVEN TREND QUEUEING MOST_WAY_MS MOSTLY_SENT""",
+        """WORTH FRAMING_WORTH FEW LATE_ROOM UNEVEN TREND MOSTLY_SENT""",
     ),
-    "batch_cost": ("send", "FORGET FIRST_BYTES LITTLE LEARNS_FROM TRUST DEAR"),
-    "lumps": ("share", "LUMPS ROOM_MS LARGE SAVED_BATCHES OPEN_MS SLOW_OPEN_MS LATE_MS"),
+    "batch_cost": ("send", "FORGET FIRST_BYTES LITTLE LEARNS_FROM TRUST"),
+    "lumps": ("share", "LUMPS LARGE SAVED_BATCHES OPEN_MS SLOW_OPEN_MS"),
     "fetch_sizes": (
         "sizes",
-        "SLACK CUT MANY LONGEST_LUMP_MS LEARNING_FETCH_MS STEP MOST_TIME_MS",
+        "SLACK MANY LONGEST_LUMP_MS STEP MOST_TIME_MS",
     ),
-    "spare": ("spare", "LEAST_RATE PART SPAN_MS"),
+    "spare": ("spare", "LEAST_RATE PART"),
 }
 """What can be tuned, by module of `kclient_quota.pacing`, with the side whose scenes are played."""
 
 GIVEN: Final = {
-    "batch_cost": "FRAMING_BYTES NAMES_BYTES OVERHEAD_BYTES LEAST_PART MOST_PART LEAST_OVERHEAD MOST_OVERHEAD",
+    "batch_cost": "DEAR FRAMING_BYTES NAMES_BYTES OVERHEAD_BYTES LEAST_PART MOST_PART LEAST_OVERHEAD MOST_OVERHEAD",
+    "claim": "LET_OFF_MS",
     "fair": "SLACK",
     "fetch": "RECORD_BYTES LEARNING_MS LEAST_RATIO MOST_RATIO ONLY",
     "fetch_broker": "CLOCK_JUMP_MS EMPTY_BYTES LATE_DATA",
-    "fetch_share": "LATE_MS LEAST_FETCH_BYTES LEAST_RATE LONGEST_STEP_S ENDLESS_BYTES_PER_S",
-    "fetch_sizes": """ROUND_TRIP_MS SPARE_MS BATCH_BYTES ONE_BATCH LEAST_MOST_BYTES HEADER_BYTES FRAME_BYTES
+    "fetch_share": "LATE_MS LEAST_FETCH_BYTES ENDLESS_BYTES_PER_S",
+    "fetch_sizes": """CUT ROUND_TRIP_MS SPARE_MS BATCH_BYTES ONE_BATCH LEAST_MOST_BYTES HEADER_BYTES FRAME_BYTES
         PARTITION_BYTES LUMP LEARNING_QUEUE_BYTES LEARNING_FETCH_BYTES DEFAULT_FETCH_BYTES DEFAULT_QUEUE_BYTES
         MOST_FETCH_BYTES OPEN""",
     "fetch_window": "STEP_MS",
@@ -60,13 +58,14 @@ GIVEN: Final = {
     "lumps": "CLOCK_JUMP_MS",
     "neighbours": "NEEDED_MS DEALT_MS",
     "pacer": """MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED LEAST_RATE
-        LONGEST_WAIT_MS""",
-    "send_pace": "WINDOW_SAMPLES IN_FLIGHT PROBE_MS MAX_DELAY_MS LOOKS NEVER_MS SOON_MS",
+        OUTSTANDING_MS LONGEST_WAIT_MS""",
+    "send_pace": "IN_FLIGHT QUEUEING MOST_WAY_MS PROBE_MS MAX_DELAY_MS LOOKS NEVER_MS SOON_MS",
     "send_queue": "NEVER MAX_BYTES TENANT_ROOM LOOK_MS ROUND_MS LEAST_MESSAGES ACCEPTED",
     "share_fetch": "ANSWER_BYTES RECORD_BYTES LOOK_MS ANY_BROKER",
     "share_window": "UNSURE_MS",
     "turns": "ANY_PARTITION SLACK",
+    "spare": "SPAN_MS",
     "worth": "SAMPLE MUCH",
 }
-"""What is no law's to tune: what Kafka, librdkafka or another constant gives, how often something is looked at, where
-an overflow or a clock that jumps is stopped, and when the log has a word to say."""
+"""What is no law's to tune: what is twice or half of another thing, what Kafka, librdkafka or another constant gives,
+when something is looked at, where an overflow or a clock that jumps is stopped, and when the log has a word to say."""

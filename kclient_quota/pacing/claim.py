@@ -14,16 +14,17 @@ get about half. After LASTS_MS one gives way again, to see whether the others do
 from math import sqrt
 from typing import Final
 
-LET_OFF_MS: Final = 5_000
-"""Without a throttle for so long after the last one's end, somebody has given way."""
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
+
+LET_OFF_MS: Final = (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS // 2
+"""Without a throttle for half a window after the last one's end, somebody has given way."""
 PATIENCE_MS: Final = 30_000
 """Clients that pace themselves have shared a quota out by then."""
 LASTS_MS: Final = 300_000
 MOST_PART: Final = 0.25
 """Whoever gets less than this part of what they aim at is muted most of the time; no more of the limit is claimed."""
 STEP: Final = 0.02
-FALLS: Final = 0.7
-"""With every throttle the claim rises by a step times its root, or falls to a part of itself: equals meet that way."""
+"""With every throttle the claim rises by a step times its root, or falls by a part of itself: equals meet that way."""
 WORSE: Final = 2.0
 TREND: Final = 0.2
 """How much of the mean of throttle times the latest makes."""
@@ -72,7 +73,7 @@ class Claim:
             self._usual_ms = self._mean_ms
             self.part = had
         elif self._mean_ms > self._usual_ms * WORSE:
-            self.part *= FALLS
+            self.part /= sqrt(WORSE)
         elif had > self.part / 2:
             self.part = min(self.part + STEP * sqrt(self.part), MOST_PART)
 

@@ -4,13 +4,12 @@ from math import ceil, inf
 from typing import Final
 
 from kclient_quota.pacing.fetch_share import FetchShare
+from kclient_quota.pacing.fetch_sizes import LONGEST_LUMP_MS
 from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Part
 
 SAVED_MS: Final = 300
 """Unused pace, in time, that a late application may make up for."""
-BIG_BATCH_MS: Final = 800
-"""A batch that stands for more time than this is spaced by the window, not evenly."""
 JITTER: Final = 0.002
 """Part of the limit that pays for fetches which come a little early or late."""
 CLOCK_JUMP_MS: Final = 1_000
@@ -63,7 +62,7 @@ class BrokerPace:
     @property
     def big_batches(self) -> bool:
         """Whether batches fill so much of the window that they must be spaced by it."""
-        return self.batch * 1000.0 * self._part >= BIG_BATCH_MS * self.share.ceiling
+        return self.batch * 1000.0 * self._part >= LONGEST_LUMP_MS * self.share.ceiling
 
     @property
     def rate(self) -> float:

@@ -16,6 +16,7 @@ from typing import Final
 
 from kclient_quota.pacing.known_share import ALONE, CALM_DOUBLING_MS, CALM_MS, KnownShare
 from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
+from kclient_quota.pacing.learnt_share import LEAST_RATE, LONGEST_STEP_S, YOUNG_RISE
 from kclient_quota.pacing.price import Price
 
 TARGET: Final = 0.99
@@ -26,15 +27,11 @@ PRICE: Final = 0.06
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
 MOST_FALL: Final = 0.3
 MOST_RISE: Final = 0.2
-MOST_CALM_RISE: Final = 1.0
-"""Most that a rate falls and rises per second, on a logarithmic scale; the last of them after a long calm."""
+"""Most that a rate falls and rises per second, on a logarithmic scale; after a long calm it rises by YOUNG_RISE."""
 MOST_LEAP: Final = 2.0
 """While there are throttles a rate is at most so many times what was received in the last window: who meets an empty
 window must not fill it at once, for it would be emptied at once, too, and again and again."""
 LEAST_FETCH_BYTES: Final = 1_000.0
-LEAST_RATE: Final = 512.0
-"""A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
-LONGEST_STEP_S: Final = 1.0
 ENDLESS_BYTES_PER_S: Final = 1e10
 """A learnt rate that has grown up to here is no limit any more."""
 
@@ -101,7 +98,7 @@ class _LearntShare:
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
             change = min(change, MOST_RISE) * 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
-        self.rate = max(self.rate * exp(min(max(change, -MOST_FALL), MOST_CALM_RISE) * elapsed_s), LEAST_RATE)
+        self.rate = max(self.rate * exp(min(max(change, -MOST_FALL), YOUNG_RISE) * elapsed_s), LEAST_RATE)
         if calm_ms < 0:
             self.rate = max(min(self.rate, self.learnt * MOST_LEAP), LEAST_RATE)
         elif self.rate > ENDLESS_BYTES_PER_S:

@@ -38,7 +38,7 @@ ONE_BATCH: Final = 1
 """What a fetch asks for that is to bring one batch."""
 LEAST_MOST_BYTES: Final = 1_000
 """The least that librdkafka takes for `message.max.bytes`, and so for `fetch.max.bytes`."""
-CUT: Final = 3 / 4
+CUT: Final = (1 / 2 + 1) / 2
 """C above: what part of a batch a fetch of several ends within, between those that are alike and exponential ones."""
 MANY: Final = 125
 """So many batches in a fetch throw less than a hundredth away, even of exponentially spread ones."""
@@ -52,8 +52,6 @@ PARTITION_BYTES: Final = 37
 """And for each partition that is asked for, whether there is anything in it or not."""
 LUMP: Final = 11
 """Samples in a broker's window, in seconds: see above."""
-LEARNING_FETCH_MS: Final = 20
-"""What a fetch asks for, in time, where the limit must be learnt."""
 LEARNING_QUEUE_BYTES: Final = BATCH_BYTES + 2_048
 """More than a full batch of a producer's default `batch.size` (16,384 bytes): the next fetch goes out at once as long
 as nothing is paced. No more than that, as whoever was refused for long fills the queue at once. A queue of no more can
@@ -213,7 +211,7 @@ def one_will_do(
 
 def sizes_while_learning(byte_rate: float) -> FetchSizes:
     """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker."""
-    wanted = byte_rate * LEARNING_FETCH_MS / 1000
+    wanted = 2 * byte_rate * SPARE_MS / 1000
     if wanted >= DEFAULT_FETCH_BYTES:
         return FetchSizes(DEFAULT_FETCH_BYTES, STEP * DEFAULT_FETCH_BYTES)
     fetch_bytes = LEARNING_FETCH_BYTES

@@ -29,18 +29,14 @@ LEAST_DECREASE: Final = 0.12
 MOST_DECREASE: Final = 0.5
 """A throttle of X ms takes X / HARSH_THROTTLE_MS, LEAST_DECREASE at least, times the root of one's share; MOST_DECREASE
 is the most."""
-CROWD_MS: Final = 200
 NEW_MS: Final = 3_000
-"""A throttle of so much tells a newcomer, who is one for so long, that many others send or have begun at once."""
+"""A throttle of more than two requests' worth tells a newcomer, who is one for so long, that many others send or have
+begun at once."""
 LEAST_SHARE: Final = 0.005
 ALONE: Final = 0.85
 """Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does."""
-EXACT: Final = 0.985
-EXACT_DECREASE: Final = 0.005
-"""What yields whoever counts as exactly as that: jitter it was."""
-TRUST_PER_S: Final = 0.0005
-"""How fast whoever has miscounted comes back to believing in the limit, as a part of it per second."""
-MOST_TRUST_PER_S: Final = 0.005
+TRUST: Final = 1 / 32
+"""How fast whoever has miscounted comes back to believing in the limit, beside what others regain of it."""
 
 
 class KnownShare:
@@ -147,7 +143,7 @@ class KnownShare:
 
     def _heed_crowd(self, own_bytes: float, throttle_ms: int, now_ms: int) -> None:
         """Since a newcomer came, all together have sent at least what the limit allows until its throttle ends."""
-        if throttle_ms < CROWD_MS or self._begun_at_ms is None:
+        if throttle_ms < 2 * REQUEST_MS or self._begun_at_ms is None:
             return
         if now_ms - self._begun_at_ms < NEW_MS:
             most = own_bytes * 1000.0 / (now_ms - self._begun_at_ms + throttle_ms)
@@ -168,8 +164,9 @@ class KnownShare:
         """A response carried no throttle time: says nothing that time does not say."""
 
     def _recount(self, measured: float) -> None:
-        exact = measured >= self.limit * EXACT
-        self._cap = min(self._cap, self.rate * (1.0 - EXACT_DECREASE) if exact else measured * TARGET)
+        # Whoever had all that is aimed at has counted well: it was jitter, and yields a quarter of what pays for that.
+        exact = measured >= self.limit * TARGET
+        self._cap = min(self._cap, self.rate * (1.0 - (1.0 - TARGET) / 4) if exact else measured * TARGET)
         self.rate = min(self.rate, self._cap)
 
     def grow(self, now_ms: int, *, busy: bool) -> None:  # noqa: ARG002  a learnt share needs to know
@@ -183,9 +180,8 @@ class KnownShare:
         calm_ms = now_ms - self._quiet_since_ms - CALM_MS
         doublings = min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
         step = self.limit * elapsed_ms / 1000.0
-        trust = min(TRUST_PER_S * 2.0**doublings, MOST_TRUST_PER_S)
-        self._cap = min(self._cap + step * trust, self.limit * TARGET)
         increase = min(INCREASE_PER_S * 2.0**doublings, MOST_INCREASE_PER_S)
+        self._cap = min(self._cap + step * increase * TRUST, self.limit * TARGET)
         self.rate = min(self.rate + step * increase * sqrt(self.rate / self.limit), self._cap)
 
     def rebase(self, shift_ms: int) -> None:

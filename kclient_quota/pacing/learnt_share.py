@@ -19,22 +19,20 @@ from typing import Final
 
 from kclient_quota.pacing.fetch_window import SLACK_MS
 from kclient_quota.pacing.known_share import CALM_DOUBLING_MS, CALM_MS, MOST_DECREASE, REQUEST_MS, TARGET
-from kclient_quota.pacing.price import Price
+from kclient_quota.pacing.price import PRICE_MS, Price
 from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 PRICE: Final = 1_700.0
 """A rate in bytes per second, times the cube of the throttle time in seconds that it stands for."""
 STALE_MS: Final = CALM_MS / 2
 """A price that nobody has asked for half a window means little, and falls by half in 3 s."""
-FADES_MS: Final = 4_000
 REQUEST_PART: Final = 0.75
 """A request takes this part of the throttle time that its rate stands for."""
 MOST_FALL: Final = 0.6
 FREE_RISE: Final = 0.07
-PROBE_RISE: Final = 0.04
 PAID_RISE: Final = 0.4
 """Most that a rate falls and rises per second, on a logarithmic scale: after an answer without a throttle, when
-everybody rises (more slowly whoever seems to be alone), and after one with, when only those rise who have less."""
+everybody rises (half as fast whoever seems to be alone), and after one with, when only those rise who have less."""
 LEAST_PART: Final = 0.6
 """A rate falls to this part of what the last window let through at least: until the burst with which a client begins
 has left the window, throttles are that burst's doing and would bring the rate to nothing."""
@@ -170,7 +168,7 @@ class LearntShare:
             return
         elapsed_s = min(elapsed_ms / 1000.0, LONGEST_STEP_S)
         if min(calm_ms, now_ms - self._price.paid_at_ms) > STALE_MS:
-            self._price.throttle_ms *= exp(-elapsed_s * 1000.0 / FADES_MS)
+            self._price.throttle_ms *= exp(-elapsed_s * 1000.0 / (2 * PRICE_MS))
         # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
         doublings = min(max(calm_ms - self._patience_ms, 0) // CALM_DOUBLING_MS, 20)
         change = self._change(elapsed_s) * 2.0**doublings
@@ -185,7 +183,7 @@ class LearntShare:
         if self._young_ms > 0:
             self._young_ms -= int(elapsed_s * 1000.0)
             return min(max(change * YOUNG_DRIFT, -MOST_FALL), YOUNG_RISE)
-        free_rise = FREE_RISE if self._foretold == 0 else PROBE_RISE
+        free_rise = FREE_RISE / (2 if self._foretold else 1)
         return min(max(change, -MOST_FALL), free_rise if self._is_free else PAID_RISE)
 
     def rebase(self, shift_ms: int) -> None:

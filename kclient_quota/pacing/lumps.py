@@ -22,8 +22,6 @@ LUMPS: Final = 8
 """So many pass through the window. With nine the room is 50 ms on either side, which a busy machine needs for itself;
 with seven a part of the window is empty. They last STALL_MS longer than a sample is kept, for polls that come late, and
 an application that asks less often than that is slow: it cannot take lumps when they are due."""
-ROOM_MS: Final = 60
-"""How much longer the window is than it must be: a broker may look `fetch_window.SLACK_MS` earlier or later."""
 LARGE: Final = 0.04
 """Batches that stand for less than this part of the shortest window come evenly in any case: they fill it as well."""
 SAVED_BATCHES: Final = 2
@@ -33,8 +31,6 @@ OPEN_MS: Final = 500
 them would not fill it for good."""
 SLOW_OPEN_MS: Final = 850
 """So long one that is slow may take its lump, and at any time what it has saved a batch for."""
-LATE_MS: Final = 100
-"""A lump that is late by no more does not move those that follow."""
 CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
 
@@ -81,7 +77,7 @@ class Lumps:
         elif now_ms >= due_ms:
             self._level = self._saved(byte_rate, batch, now_ms)
             # what is a little late must not make all that follow later, nor the next one early
-            base_ms = due_ms if now_ms - due_ms <= LATE_MS else now_ms
+            base_ms = due_ms if now_ms - due_ms <= STALL_MS else now_ms
             self._begin(now_ms, base_ms + self.every_ms(byte_rate, batch))
         self._level -= nbytes
         self._heard_ms = now_ms
@@ -114,7 +110,8 @@ class Lumps:
     def every_ms(self, byte_rate: float, batch: float) -> int:
         """From one lump to the next: so long that the window takes as many batches as it ever does."""
         batch_ms = batch * 1000.0 / byte_rate
-        needed_ms = self._most(batch_ms) * batch_ms - self._window_ms + ROOM_MS
+        # longer than the window must be: a broker may look that much earlier or later
+        needed_ms = self._most(batch_ms) * batch_ms - self._window_ms + 2 * SLACK_MS
         return ceil(max((self._kept_ms + STALL_MS) / LUMPS, needed_ms / (LUMPS - 1)))
 
     def _most(self, batch_ms: float) -> float:

@@ -21,8 +21,6 @@ TARGET: Final = 0.9955
 """Part of the limit that is aimed at by whoever has it alone; the rest pays for jitter and for clocks that differ."""
 LUMP: Final = 5.0
 """Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
-LATE_LUMP: Final = 1.4
-"""Requests' worth that are kept for a caller who keeps coming late."""
 LATENESS: Final = 0.3
 """Part of a request's time that a caller who comes late may make up for, where others share the quota."""
 BURST: Final = 0.04
@@ -36,7 +34,7 @@ SLOW_START_BYTES: Final = 16_384
 MOST_SLOW_START_BYTES: Final = 32_000_000.0
 """More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
-OUTSTANDING_MS: Final = 500
+OUTSTANDING_MS: Final = LUMP * REQUEST_MS
 """So much of the pace may be on its way; so much of it unused counts as idle."""
 LEAST_RATE: Final = 1.0
 LONGEST_WAIT_MS: Final = 1_000
@@ -256,7 +254,7 @@ class Pacer:
         bank = before + (now_ms - settled_ms) * self._pace
         late = bank - self._ceiling
         if not self._open and 0.0 < late < self._quantum and self._wait_until_ms <= settled_ms:
-            self._want_lump(max(self._lump, min(self._lump + late, self._quantum * LATE_LUMP)))
+            self._want_lump(max(self._lump, min(self._lump + late, self._quantum * (1.0 + LATENESS))))
         if bank >= self._ceiling:
             if self._idle_since_ms is None:
                 self._idle_since_ms = now_ms - (bank - self._ceiling) / self._pace

@@ -11,8 +11,8 @@ from typing import Final
 
 from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
-WINDOW_SAMPLES: Final = 11
 WORTH: Final = 0.006
 """Part of the messages per second that is given up for having them sooner."""
 FRAMING_WORTH: Final = 2.5
@@ -39,7 +39,7 @@ QUEUEING: Final = 2.0
 """So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
 taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
 simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
-MOST_WAY_MS: Final = 1_000.0
+MOST_WAY_MS: Final = float(QUOTA_WINDOW_MS)
 """No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 """How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
@@ -207,7 +207,7 @@ class SendPace:
         least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
         if rate == inf or not self._max_delay_ms:
             return 1000.0 * least  # of an infinite rate 0
-        samples = WINDOW_SAMPLES
+        samples = QUOTA_SAMPLES
         alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
         most = self._worth_waiting_ms / 1000 / max(places, 1.0)
         best = min(sqrt(samples * alone), most)

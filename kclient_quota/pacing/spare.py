@@ -7,12 +7,14 @@ producer's callers hand messages to librdkafka themselves; what is above half of
 from math import inf
 from typing import Final
 
+from kclient_quota.quota.rate import QUOTA_WINDOW_MS
+
 LEAST_RATE: Final = 10_000_000.0
 """Bytes a second of a quota below which the queue keeps up with whatever may be sent."""
 PART: Final = 0.5
 """Of the quota, that may be used so. As much of what may be used at once must have come together before callers are let
 past the queue again."""
-SPAN_MS: Final = 1_000
+SPAN_MS: Final = QUOTA_WINDOW_MS
 """How much of that may be used at once: the sender looks twice as often."""
 
 
