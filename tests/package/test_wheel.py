@@ -121,6 +121,15 @@ def test_the_dockerfile_of_the_docs_has_what_the_wheel_needs(python: Path) -> No
     assert entry[entry.index("--port") + 1 :] == steps["EXPOSE"]
 
 
+def test_the_folder_for_data_belongs_to_the_user_who_writes_there() -> None:
+    """A new volume has the owner of the folder that it covers: without one it is root's, and the broker refuses it."""
+    steps = dockerfile()
+    (user,) = steps["USER"]
+    (made,) = [step for step in steps["RUN"] if f"useradd --create-home {user} " in f"{step} "]
+    (folder,) = set(re.findall(r"--data (/\S+)`?", CONTAINERS.read_text()))
+    assert made.endswith(f"&& install --directory --owner {user} {folder.strip('`')}")
+
+
 def test_the_command_of_the_dockerfile_serves_under_the_name_that_is_advertised(python: Path, tmp_path: Path) -> None:
     """The port is any that is free, and the name one that leads here; all else is as it stands in the docs."""
     steps = dockerfile()
