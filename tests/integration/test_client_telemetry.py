@@ -12,6 +12,7 @@ from kclient_telemetry.metric import MetricKind
 
 from kclient_quota import AIOConsumer, AIOProducer, ConfigError, Consumer, MetricName, Producer
 from kclient_quota.broker import IGNORE, EmbeddedBroker
+from kclient_quota.testing.proxies import Proxies
 
 GET, PUSH = 71, 72
 PREFIX = "org.apache.kafka."
@@ -56,6 +57,20 @@ def values(push):
 
 def names(cluster, client_id):
     return {name.removeprefix(PREFIX) for push in pushes(cluster, client_id) for name in push.metric_names()}
+
+
+def test_a_connection_that_has_gone_silent_is_replaced_after_socket_timeout_ms(cluster):
+    cluster.set_client_metrics("all", interval_ms=300)
+    with Proxies(1) as proxies:
+        proxies.stand_before(cluster)
+        conf = {"bootstrap.servers": proxies.bootstrap_servers, "client.id": "silent", "socket.timeout.ms": 1_000}
+        with Producer(conf) as producer:
+            producer.poll(0)
+            assert wait_until(lambda: pushes(cluster, "silent"))
+            proxies[1].half_open()
+            before, since = len(pushes(cluster, "silent")), time.monotonic()
+            assert wait_until(lambda: len(pushes(cluster, "silent")) > before + 1)
+            assert time.monotonic() - since < 20
 
 
 def test_a_producer_pushes_what_is_required_and_what_throttles_it(cluster):
