@@ -140,8 +140,10 @@ def _of_groups(names: list[str]) -> Iterator[Named]:
         for member in range(_MEMBERS):
             yield (
                 f"ConsumerGroupHeartbeat, {assignor}, member {member + 1}",
-                _made(_joining, group, f"m{member}", names, assignor),
+                _made(_joining, group, f"{group}{member}", names, assignor),
             )
+            if member == 0:
+                yield f"ConsumerGroupHeartbeat, {assignor}, that owns all", _owning
         yield f"ConsumerGroupDescribe, {assignor}", _made(_groups_described, group)
     for member in range(3):
         yield (
@@ -191,6 +193,15 @@ def _joining(group: str, member: str, names: list[str], assignor: str, regex: st
         subscribed_topic_regex=regex,
         server_assignor=assignor,
         topic_partitions=[],
+    )
+
+
+def _owning(joined: Any) -> Request:
+    owned = m.ConsumerGroupHeartbeatRequest.TopicPartitions
+    rows = [owned(topic_id=one.topic_id, partitions=one.partitions) for one in joined.assignment.topic_partitions]
+    member_id, epoch = joined.member_id, joined.member_epoch
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=member_id[0], member_id=member_id, member_epoch=epoch, topic_partitions=rows
     )
 
 

@@ -50,9 +50,7 @@ def by_topic_in_steps(assigned: Iterable[TopicIdPartition]) -> Steps[list[tuple[
             indexes.sort()
         if len(entries) == AT_ONCE:
             yield
-    numbers = sorted(found)
-    if len(numbers) >= AT_ONCE:
-        yield
+    numbers = yield from ordered(found, int)
     return (yield from gathered(found[number] for number in numbers))
 
 

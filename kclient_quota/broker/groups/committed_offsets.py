@@ -96,7 +96,7 @@ class OffsetStore:
         Raises:
             OSError: that cannot be kept; all are there still.
         """
-        positions = [(group_id, *place) for place in self._offsets.get(group_id, ())]
+        positions = [(group_id, topic, partition) for topic, partition in self._offsets.get(group_id, ())]
         self._leave(positions, lambda pending: pending[0] == group_id)
         self._offsets.pop(group_id, None)
         return positions

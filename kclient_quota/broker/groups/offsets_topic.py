@@ -23,7 +23,7 @@ from kclient_quota.wire.schema import ZERO_UUID
 from kclient_quota.wire.writing import uvarint
 
 _LOG = logging.getLogger(__name__)
-_AT_ONCE: Final = 1_000
+_AT_ONCE: Final = 500
 """Positions whose end is told in one turn: some ten milliseconds where each is of a group of its own."""
 
 
@@ -69,7 +69,11 @@ class OffsetsTopic:
         """
         if self.records.is_told and positions:
             self._leaving.appendleft(self._told_gone(positions, is_there))
-            self._tell_more()
+            if len(positions) < _AT_ONCE:
+                self._tell_more()
+            else:
+                # to find so many has been enough for one turn
+                self._alarm.set(self._scheduler.now_ms())
 
     def tell_rest(self) -> None:
         """Tell of all that is left now; for a broker that stops."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kclient_quota.broker.manners import Delay
 from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.authorization import authorized
-from kclient_quota.broker.request.context import AT_ONCE, ConnectionState, Context
+from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE, ConnectionState, Context
 from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
@@ -93,7 +93,7 @@ class Exchange:
     def run(self, entry: Registration, frame: memoryview, position: int) -> Drive[None] | None:
         """Decode and handle it; what waits, or None when it has been answered."""
         try:
-            request = decode_few(entry.request, self._header.api_version, frame, position, self._size, AT_ONCE)
+            request = decode_few(entry.request, self._header.api_version, frame, position, self._size, ELEMENTS_AT_ONCE)
         except WireError as error:
             self._refuse(error)
             return None

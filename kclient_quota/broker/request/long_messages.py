@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from kclient_quota.broker.request.context import AT_ONCE
+from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
 from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element
 from kclient_quota.wire.schema import Request, Response, Struct, struct_class
 
@@ -27,7 +27,7 @@ async def read(cls: type[Request], version: int, frame: bytes, position: int, tu
     Raises:
         WireError: it is malformed.
     """
-    reading = decode_by_and_by(cls, version, frame, position, len(frame), AT_ONCE)
+    reading = decode_by_and_by(cls, version, frame, position, len(frame), ELEMENTS_AT_ONCE)
     while True:
         try:
             next(reading)
@@ -39,51 +39,77 @@ async def read(cls: type[Request], version: int, frame: bytes, position: int, tu
 
 async def written(response: Response, version: int, turn: Turn) -> None:
     """Encode the long lists of an answer, if it has any, and put what came of them in their place."""
-    if _size(response) > AT_ONCE:
+    if _size(response) > ELEMENTS_AT_ONCE:
         await _encode_lists(response, version, turn)
 
 
-@cache
-def _lists(cls: type[Struct]) -> tuple[tuple[str, range], ...]:
-    """Names of the fields that hold lists of structs, and the versions that have them."""
-    return tuple((spec.name, spec.versions) for spec in cls.__fields__ if spec.is_array and spec.is_struct)
+class _Shape(NamedTuple):
+    """Which fields of a struct may hold very much.
+
+    Attributes:
+        lists: names of those that hold lists of structs, and the versions that have them.
+        deep: those of them whose structs hold lists in turn.
+        nested: names of those that are structs themselves and hold lists.
+        plain: names of those that hold lists of anything else.
+    """
+
+    lists: tuple[tuple[str, range], ...]
+    deep: frozenset[str]
+    nested: tuple[str, ...]
+    plain: tuple[str, ...]
+
+    @property
+    def holds_lists(self) -> bool:
+        """Whether there is any."""
+        return bool(self.lists or self.nested or self.plain)
 
 
 @cache
-def _plain_lists(cls: type[Struct]) -> tuple[str, ...]:
-    """Names of the fields that hold lists of anything else."""
-    return tuple(spec.name for spec in cls.__fields__ if spec.is_array and not spec.is_struct)
-
-
-@cache
-def _has_lists(root: type[Struct], name: str) -> bool:
-    """Whether the structs in the list of this name hold lists in turn."""
-    spec = next(spec for spec in root.__fields__ if spec.name == name)
-    held = struct_class(root.__root__, spec.type)
-    return bool(_lists(held) or _plain_lists(held))
+def _shape(cls: type[Struct]) -> _Shape:
+    arrays = [spec for spec in cls.__fields__ if spec.is_array]
+    held = {spec.name: spec for spec in cls.__fields__ if spec.is_struct}
+    deep = {name for name, spec in held.items() if _shape(struct_class(cls.__root__, spec.type)).holds_lists}
+    return _Shape(
+        lists=tuple((spec.name, spec.versions) for spec in arrays if spec.is_struct),
+        deep=frozenset(deep),
+        nested=tuple(name for name, spec in held.items() if not spec.is_array and name in deep),
+        plain=tuple(spec.name for spec in arrays if not spec.is_struct),
+    )
 
 
 def _size(struct: Struct) -> int:
     """How many structs are in it; no more are counted than it takes to call it long."""
-    total = sum(len(getattr(struct, name) or ()) for name in _plain_lists(type(struct))) // _NUMBERS
-    for name, _ in _lists(type(struct)):
+    shape = _shape(type(struct))
+    total = 0
+    for name in shape.plain:
+        total += len(getattr(struct, name) or ())
+    total //= _NUMBERS
+    for name in shape.nested:
+        held = getattr(struct, name)
+        total += 0 if held is None else _size(held)
+    for name, _ in shape.lists:
         rows: Any = getattr(struct, name)
         if not rows:
             continue
         total += len(rows)
-        if total > AT_ONCE:
+        if total > ELEMENTS_AT_ONCE:
             break
-        if not _has_lists(type(struct), name):
+        if name not in shape.deep:
             continue
         for row in rows:
             total += 0 if row.__class__ is bytes else _size(row)
-            if total > AT_ONCE:
+            if total > ELEMENTS_AT_ONCE:
                 return total
     return total
 
 
 async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
-    for name, versions in _lists(type(struct)):
+    shape = _shape(type(struct))
+    for name in shape.nested:
+        held = getattr(struct, name)
+        if held is not None and _size(held) > ELEMENTS_AT_ONCE:
+            await _encode_lists(held, version, turn)
+    for name, versions in shape.lists:
         rows = getattr(struct, name)
         if not rows or version not in versions or isinstance(rows, Encoded):
             continue
@@ -97,11 +123,11 @@ async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
             size = 1
             if row.__class__ is not bytes:
                 size += _size(row)
-                if size > AT_ONCE:
+                if size > ELEMENTS_AT_ONCE:
                     await _encode_lists(row, version, turn)
             pieces.append(row if row.__class__ is bytes else encode_element(row, version))
             seen_to += size
-            if seen_to >= AT_ONCE:
+            if seen_to >= ELEMENTS_AT_ONCE:
                 chunks.append(b"".join(pieces))
                 pieces.clear()
                 seen_to = 0

@@ -1,5 +1,7 @@
 """No request costs more than it should: work grows with what changed, not with all there is."""
 
+import random
+import sys
 import time
 from uuid import UUID, uuid4
 
@@ -13,7 +15,10 @@ from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupCoordi
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.consumer_requests import Beat
 from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.handlers.records import fetch
+from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -22,6 +27,7 @@ from kclient_quota.wire.messages import (
 )
 from kclient_quota.wire.records import Record, build_batch
 from tests.unit.broker.core_cluster import Cluster
+from tests.unit.broker.enforced_cluster import ManualScheduler
 from tests.unit.broker.handler_node import Node
 
 
@@ -71,6 +77,7 @@ def test_a_waiting_fetch_looks_at_the_partition_that_changed_only():
         max_wait_ms=500, min_bytes=1 << 20, topics=[FetchRequest.FetchTopic(topic="many", partitions=parts)]
     )
     answers = node.start(request, 12)
+    node.scheduler.pass_ms(0)
     assert not answers
     looks.clear()
     for index in (3, 700, 3):
@@ -80,6 +87,110 @@ def test_a_waiting_fetch_looks_at_the_partition_that_changed_only():
     node.scheduler.pass_ms(500)
     read = {part.partition_index: len(part.records) for part in answers[0].responses[0].partitions if part.records}
     assert set(read) == {3, 700}
+
+
+def test_no_turn_of_a_fetch_that_waits_looks_at_all_it_asks_for():
+    node, most = Node(), 20_000
+    parts = [FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)] * most
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=parts)])
+    node.scheduler = ManualScheduler()
+    calls, answers = [], []
+
+    def count(_frame, event, _given):
+        calls[-1] += event == "call"
+
+    def turn(work):
+        calls.append(0)
+        sys.setprofile(count)
+        try:
+            return work()
+        finally:
+            sys.setprofile(None)
+
+    answers = turn(lambda: node.start(request, 12))
+    while not answers:
+        turn(lambda: node.scheduler.pass_ms(10))
+    assert len(answers[0].responses[0].partitions) == most
+    # it is all read twice and watched; a generator's next step is a call
+    assert max(calls[1:]) < most * 3 // 4
+
+
+def test_no_turn_of_a_fetch_lets_go_of_all_it_asked_for(monkeypatch):
+    node, freed = Node(), [0]
+
+    class Counted(fetch._Wanted):
+        def __del__(self):
+            freed[-1] += 1
+
+    monkeypatch.setattr(fetch, "_Wanted", Counted)
+    parts = [FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)] * 5_000
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=parts)])
+    node.scheduler = ManualScheduler()
+    answers = node.start(request, 12)
+    while not answers:
+        freed.append(0)
+        node.scheduler.pass_ms(10)
+    assert sum(freed) == 2 * 5_000, "it is looked up before it waits and after"
+    assert max(freed) <= AT_ONCE
+
+
+def test_one_topic_more_is_listed_without_a_look_at_the_others():
+    node, asked = Node(), []
+
+    class Counted(list):
+        def __len__(self):
+            asked.append(1)
+            return super().__len__()
+
+    cluster = node.cluster
+    for number in range(20):
+        topic = cluster.create_topic(f"c{number}", 1)
+        topic.partitions = Counted(topic.partitions)
+    before = cluster.directory
+    assert cluster.directory is before
+    asked.clear()
+    cluster.create_topic("one", 3)
+    assert cluster.directory["one"] == (cluster.topics["one"].topic_id, 3)
+    assert not asked
+    cluster.add_partitions(cluster.topics["one"], 4)
+    cluster.add_ahead(cluster.topics["one"], [cluster.partition_ahead(cluster.topics["one"].topic_id, 4, None, 1)])
+    cluster.delete_topic("c3")
+    assert "one" not in before, "who has it keeps what was"
+    assert "c3" in before
+    assert cluster.directory == {
+        name: (topic.topic_id, len(topic.partitions)) for name, topic in cluster.topics.items()
+    }
+
+
+def test_topics_of_an_assignment_are_put_in_order_some_at_a_time(monkeypatch):
+    sorts = []
+    for module in (assignors, groups_in_steps):
+        monkeypatch.setattr(module, "AT_ONCE", 100)
+        monkeypatch.setattr(
+            module, "sorted", lambda items, **by: sorts.append(len(items)) or sorted(items, **by), raising=False
+        )
+    chance = random.Random(1)
+    ids = [UUID(int=chance.getrandbits(128)) for _ in range(2_000)]
+    found = assignors.by_topic((topic, index) for topic in ids for index in (1, 0))
+    assert found == [(topic, [0, 1]) for topic in sorted(ids)]
+    assert max(sorts) <= 100
+
+
+def test_what_a_member_says_it_owns_is_looked_at_some_at_a_time(monkeypatch):
+    node, hashed = Node(), []
+    monkeypatch.setattr(groups_in_steps, "AT_ONCE", 100)
+    plain = UUID.__hash__
+    monkeypatch.setattr(UUID, "__hash__", lambda topic_id: hashed.append(1) or plain(topic_id))
+    owned = [ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=UUID(int=9), partitions=list(range(5_000)))]
+    beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3, topic_partitions=owned)
+    node.scheduler = ManualScheduler()
+    answers, most = node.start(beat, 1), 0
+    while not answers:
+        most = max(most, len(hashed))
+        hashed.clear()
+        node.scheduler.pass_ms(0)
+    assert answers[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert 100 <= most <= 300
 
 
 def test_thousands_of_partitions_are_spread_in_no_time_and_few_move():

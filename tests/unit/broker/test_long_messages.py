@@ -5,12 +5,13 @@ from itertools import pairwise
 import pytest
 
 from kclient_quota.broker.request import long_messages
-from kclient_quota.broker.request.context import AT_ONCE
+from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE as AT_ONCE
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.errors import WireError
 from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element
 from kclient_quota.wire.messages import (
     ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -90,6 +91,33 @@ def test_very_many_names_are_as_long_as_structs():
     Drive(long_messages.written(answer, 1, turn), written.append, written.append)
     assert written == [None]
     assert len(turns) >= 20, "after each member"
+    assert encode(answer, 1) == plain
+
+
+def assigned(cls, count=4 * MANY):
+    return cls.Assignment(topic_partitions=[cls.TopicPartitions(partitions=[number]) for number in range(count)])
+
+
+@pytest.mark.parametrize("name", ["heartbeat", "heartbeat of nothing", "describe"])
+def test_a_list_in_a_struct_of_the_answer_is_written_by_and_by_as_one_in_the_answer_itself(name):
+    described = ConsumerGroupDescribeResponse
+    member = described.Member(assignment=assigned(described), target_assignment=assigned(described))
+    answer, least = {
+        "heartbeat": (
+            ConsumerGroupHeartbeatResponse(assignment=assigned(ConsumerGroupHeartbeatResponse)),
+            4 * MANY // AT_ONCE,
+        ),
+        "heartbeat of nothing": (ConsumerGroupHeartbeatResponse(), 0),
+        "describe": (described(groups=[described.DescribedGroup(members=[member])]), 8 * MANY // AT_ONCE),
+    }[name]
+    plain, turns, written = encode(answer, 1), [], []
+
+    async def turn():
+        turns.append(True)
+
+    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
+    assert written == [None]
+    assert len(turns) >= least
     assert encode(answer, 1) == plain
 
 

@@ -53,7 +53,7 @@ def turns_until_told(node):
     node.scheduler.call_at = lambda at_ms, call: plain(at_ms, lambda: turn(call))
     while node.service.topic._leaving:
         node.scheduler.pass_ms(0)
-    assert max(sizes) <= 1_000
+    assert max(sizes) <= 500
     return 1 + len(sizes)  # the first was set before
 
 
@@ -61,8 +61,8 @@ def test_a_group_of_very_many_positions_is_gone_at_once_and_told_of_in_turns(nod
     assert told_of(node, "g") == MANY
     assert node.service.delete_group("g") is ErrorCode.NONE
     assert not list(node.service.offsets.fetch_all("g"))
-    assert told_of(node, "g") == MANY - 1_000
-    assert turns_until_told(node) == 5
+    assert told_of(node, "g") == MANY, "to find them was enough for one turn"
+    assert turns_until_told(node) == 12
     assert told_of(node, "g") == 0
     assert told_of(node, "h") == MANY
 
@@ -71,7 +71,7 @@ def test_a_topic_that_went_takes_positions_along_which_are_told_of_in_turns(node
     node.cluster.delete_topic("big")
     assert node.service.committed("h", "big", 3) is None
     assert not list(node.service.offsets.fetch_all("g"))
-    assert turns_until_told(node) == 11
+    assert turns_until_told(node) == 23
     assert told_of(node, "g", "h") == 0
 
 

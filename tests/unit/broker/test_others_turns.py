@@ -4,6 +4,7 @@ import pytest
 
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers import REGISTRY
+from kclient_quota.broker.request.context import AT_ONCE
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     CreatePartitionsRequest,
@@ -107,9 +108,9 @@ def test_nothing_is_acknowledged_for_a_topic_that_is_gone_meanwhile():
     while cluster.outcome is None:
         cluster.scheduler.pass_ms(0)
     parts = cluster._response(0, 11).responses[0].partition_responses
-    later = [part.base_offset for part in parts[1_000:] if not part.error_code]
+    later = [part.base_offset for part in parts[AT_ONCE:] if not part.error_code]
     assert later == list(range(cluster.state.topics["t"].partitions[0].log.end_offset))
-    assert len(later) == MANY - 1_000
+    assert len(later) == MANY - AT_ONCE
 
 
 def test_a_member_that_a_group_has_lost_meanwhile_commits_no_more():
@@ -254,5 +255,5 @@ def test_a_topic_of_very_many_partitions_goes_by_and_by_and_is_gone_at_once():
         turns += 1
         assert turns < 10
     assert held[-1] == 0
-    assert max(before - after for before, after in zip([MANY, *held], held, strict=False)) <= 1_000
+    assert max(before - after for before, after in zip([MANY, *held], held, strict=False)) <= AT_ONCE
     assert not cluster._response(20, 6).responses[0].error_code

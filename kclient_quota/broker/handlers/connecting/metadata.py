@@ -5,7 +5,7 @@ Metadata (3) v0-13 · DescribeCluster (60) v0-2 · DescribeTopicPartitions (75) 
 Behaviour: topics asked for by name are created when the request and the broker allow it (`auto.create.topics.enable`),
 with `num.partitions`; as in Kafka the answer still says UNKNOWN_TOPIC_OR_PARTITION, and the next has them. Topic ids
 (KIP-516) are answered and accepted. What is told of a topic is encoded once and kept until it changes; long answers are
-made a thousand partitions at a time, so that nobody else waits for them.
+made some hundred partitions at a time, so that nobody else waits for them.
 Versions: Metadata 1 controller, racks, null for all topics; 2 cluster id; 3 throttle time; 4 whether to create topics;
 5 offline replicas; 6 KIP-219; 7 leader epochs; 8 authorised operations (KIP-430); 9 flexible; 10 topic ids in answers;
 11 no operations on the cluster (KIP-700); 12 topic ids in requests; 13 an error of the whole (KIP-1102).

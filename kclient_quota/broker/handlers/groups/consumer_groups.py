@@ -23,7 +23,7 @@ from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
 from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerMember
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered
+from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import AT_ONCE, Context
@@ -48,7 +48,7 @@ async def consumer_group_heartbeat(
     named = request.subscribed_topic_names or ()
     if not all(await context.in_turns(named, partial(context.may, AclOperation.DESCRIBE, ResourceType.TOPIC))):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    beat = _beat(context, request)
+    beat = await _beat(context, request)
     result = await service.one_at_a_time.done(request.group_id, _heartbeat(context, service, beat))
     response = _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
     if result.assigned is not None:
@@ -76,10 +76,11 @@ def _topic_partitions(found: tuple[UUID, list[int]]) -> ConsumerGroupHeartbeatRe
     return ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id=found[0], partitions=found[1])
 
 
-def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
+async def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Beat:
     owned: Assignment | None = None
     if request.topic_partitions is not None:
-        owned = frozenset((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
+        said = ((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
+        owned = await context.by_and_by(union(NOTHING, said))
     return Beat(
         request.group_id,
         request.member_id,

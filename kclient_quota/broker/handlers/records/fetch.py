@@ -13,10 +13,10 @@ throttled (KIP-219); 9 leader epochs (KIP-320); 10 zstd; 11 rack (KIP-392); 12 f
 Gaps: no rack awareness (KIP-392), no divergence detection: logs never diverge here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kclient_quota.broker.cluster_state import Partition, Topic
 from kclient_quota.broker.request.context import AT_ONCE, Context
@@ -54,6 +54,25 @@ class _Wanted:
     error: ErrorCode
 
 
+_All = list[tuple[FetchRequest.FetchTopic, list[_Wanted]]]
+
+
+class _Read(NamedTuple):
+    """What was read.
+
+    Attributes:
+        response: as it would be now.
+        size: bytes of records in it.
+        partitions: how many it tells of.
+        is_refused: whether one of them has an error.
+    """
+
+    response: FetchResponse
+    size: int
+    partitions: int
+    is_refused: bool
+
+
 @handler(FetchRequest, min_version=4, max_version=18)
 async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
     """Read, or wait and read again."""
@@ -65,46 +84,50 @@ async def fetch(context: Context, request: FetchRequest) -> FetchResponse:
         session_id = session.id if session.wanted else NO_SESSION
         context.emptied = lambda: FetchResponse(session_id=session_id)
         topics = session.topics()
-        response = await _read_or_wait(context, request, topics)
+        read = await _read_or_wait(context, request, topics)
         context.emptied = lambda: session.untold(session_id)
-        return await _leaders(context, await session.news(response, session_id, context.turn_after))
+        response = await session.news(read.response, session_id, context.turn_after)
+        return await _leaders(context, response) if read.is_refused else response
     if request.session_id != NO_SESSION:
         sessions.close(context.broker.id, request.session_id)
-    response = await _read_or_wait(context, request, request.topics)
+    read = await _read_or_wait(context, request, request.topics)
+    response = read.response
     if request.session_epoch == INITIAL_EPOCH and context.api_version >= _SESSIONS_SINCE and request.topics:
         opened = await sessions.open(context.broker.id, request, context.turn_after)
         if opened is not None:
             context.emptied = lambda: sessions.give_up(context.broker.id, opened)
             response = await opened.news(response, opened.id, context.turn_after)
-    return await _leaders(context, response)
+    return await _leaders(context, response) if read.is_refused else response
 
 
-async def _read_or_wait(
-    context: Context, request: FetchRequest, topics: list[FetchRequest.FetchTopic]
-) -> FetchResponse:
+async def _read_or_wait(context: Context, request: FetchRequest, topics: list[FetchRequest.FetchTopic]) -> _Read:
     wanted = [(topic, await _resolve(context, topic)) for topic in topics]
-    response, size = await _read(context, request, wanted)
-    if request.max_wait_ms <= 0 or size >= request.min_bytes or not wanted or _has_error(response):
-        return response
-    await _more(context, request, [entry for _, entries in wanted for entry in entries])
-    await context.turn_for(sum(len(entries) for _, entries in wanted))
-    await _drop(context, response)
-    for index, topic in enumerate(topics):
-        wanted[index] = topic, await _resolve(context, topic)
-    return (await _read(context, request, wanted))[0]
+    read = await _read(context, request, wanted)
+    if request.max_wait_ms > 0 and read.size < request.min_bytes and wanted and not read.is_refused:
+        await _more(context, request, wanted)
+        await context.turn_for(read.partitions)
+        if read.partitions > AT_ONCE:
+            await _let_go(context, (topic.partitions for topic in read.response.responses))
+            await _let_go(context, (entries for _, entries in wanted))
+        for index, topic in enumerate(topics):
+            wanted[index] = topic, await _resolve(context, topic)
+        read = await _read(context, request, wanted)
+    if read.partitions > AT_ONCE:
+        await _let_go(context, (entries for _, entries in wanted))
+    return read
 
 
-async def _drop(context: Context, response: FetchResponse) -> None:
-    """Let go of an answer that is not given: to free all of a long one takes a while."""
-    for topic in response.responses:
-        while topic.partitions:
-            await context.turn_after(min(len(topic.partitions), AT_ONCE))
-            del topic.partitions[-AT_ONCE:]
+async def _let_go(context: Context, lists: Iterable[list[Any]]) -> None:
+    """Empty lists that nobody needs any more: to free very much of it at once takes a while."""
+    for rows in lists:
+        while rows:
+            await context.turn_after(min(len(rows), AT_ONCE))
+            del rows[-AT_ONCE:]
 
 
 async def _leaders(context: Context, response: FetchResponse) -> FetchResponse:
     """Name the new leaders of partitions that are not led here any more, and where they are."""
-    if context.api_version < _LEADERS_SINCE or not _has_error(response):
+    if context.api_version < _LEADERS_SINCE:
         return response
     leaders = {}
     for topic in response.responses:
@@ -169,12 +192,10 @@ def _refusal(context: Context, partition: Partition, asked: FetchRequest.FetchPa
 # -- reading
 
 
-async def _read(
-    context: Context, request: FetchRequest, wanted: list[tuple[FetchRequest.FetchTopic, list[_Wanted]]]
-) -> tuple[FetchResponse, int]:
-    """The response as it would be now, and how many bytes of records it holds."""
+async def _read(context: Context, request: FetchRequest, wanted: _All) -> _Read:
     left = request.max_bytes
-    total = 0
+    total = count = 0
+    is_refused = False
     topics = []
     context.seen_to = 0
     for asked, entries in wanted:
@@ -188,10 +209,13 @@ async def _read(
             left = max(0, left - size)
             total += size
             partitions.append(data)
+            if data.error_code:
+                is_refused = True
+        count += len(entries)
         topics.append(
             FetchResponse.FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=partitions)
         )
-    return FetchResponse(responses=topics), total
+    return _Read(FetchResponse(responses=topics), total, count, is_refused)
 
 
 def _read_partition(entry: _Wanted, left: int, isolation_level: int, *, min_one_batch: bool) -> PartitionData:
@@ -231,14 +255,10 @@ def _refused(entry: _Wanted) -> PartitionData:
     )
 
 
-def _has_error(response: FetchResponse) -> bool:
-    return any(data.error_code for topic in response.responses for data in topic.partitions)
-
-
 # -- waiting
 
 
-async def _more(context: Context, request: FetchRequest, entries: list[_Wanted]) -> None:
+async def _more(context: Context, request: FetchRequest, wanted: _All) -> None:
     """Return when `min_bytes` can be read, a leader changes or `max_wait_ms` has passed."""
     promise: Promise[None] = Promise()
     committed = request.isolation_level == _READ_COMMITTED
@@ -262,7 +282,7 @@ async def _more(context: Context, request: FetchRequest, entries: list[_Wanted])
     watched: list[tuple[PartitionLog, Callable[[], None]]] = []
     turns, context.seen_to = context.turns, 0
     try:
-        for entry in entries:
+        for entry in (entry for _, entries in wanted for entry in entries):
             if entry.partition is None:
                 continue
             await context.turn_after()
