@@ -5,13 +5,16 @@ and differs by at most one partition among members that may read the same topics
 partitions of every topic. Both work in steps.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heapreplace
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import TypeVar
 from uuid import UUID
 
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, at_once, difference, gathered, ordered, parts, union
+
+CopyT = TypeVar("CopyT")
 
 TopicIdPartition = tuple[UUID, int]
 Assignment = frozenset[TopicIdPartition]
@@ -171,14 +174,14 @@ def _spread_unlike(
     numbers: Mapping[frozenset[UUID], set[int]],
 ) -> Steps[dict[str, Assignment]]:
     """Members with different subscriptions."""
-    held = {member: set(tps) for member, tps in assigned.items()}
+    held: dict[str, set[TopicIdPartition]] = yield from _copied(set, assigned)
     read = {member: numbers[topics] for member, topics in subscriptions.items()}
     readers = yield from _readers(subscriptions)
     since = _Since()
-    for topic, tps in groupby(free, _TOPIC):
+    for topic, spare in groupby(free, _TOPIC):
         loads = [(len(held[member]), member) for member in readers[topic]]
         heapify(loads)
-        for tp in tps:
+        for tp in spare:
             load, member = loads[0]
             held[member].add(tp)
             heapreplace(loads, (load + 1, member))
@@ -193,7 +196,19 @@ def _spread_unlike(
             held[taker].update(part)
             if len(part) == AT_ONCE:
                 yield
-    return {member: frozenset(tps) for member, tps in held.items()}
+    return (yield from _copied(frozenset, held))
+
+
+def _copied(
+    copy: Callable[[Collection[TopicIdPartition]], CopyT], held: Mapping[str, Collection[TopicIdPartition]]
+) -> Steps[dict[str, CopyT]]:
+    """A copy of what every member has."""
+    copies, since = dict[str, CopyT](), _Since()
+    for member, tps in held.items():
+        copies[member] = copy(tps)
+        if since.is_much(len(tps)):
+            yield
+    return copies
 
 
 def _readers(subscriptions: Subscriptions) -> Steps[dict[UUID, list[str]]]:

@@ -162,6 +162,18 @@ def test_one_topic_more_is_listed_without_a_look_at_the_others():
     }
 
 
+def test_what_members_of_unlike_subscriptions_have_is_copied_member_by_member(monkeypatch):
+    monkeypatch.setattr(assignors, "AT_ONCE", 100)
+    topics = [UUID(int=number) for number in range(20)]
+    held = {f"m{number}": frozenset((topic, number) for topic in topics) for number in range(50)}
+    copied = []
+    steps = assignors._copied(lambda tps: copied.append(len(tps)) or set(tps), held)
+    for _ in steps:
+        assert sum(copied) <= 100
+        copied.clear()
+    assert list(at_once(assignors._copied(set, held))) == list(held)
+
+
 def test_topics_of_an_assignment_are_put_in_order_some_at_a_time(monkeypatch):
     sorts = []
     for module in (assignors, groups_in_steps):
