@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kclient_quota.broker.log.record_fields import after_fields, behind_number, frame, has_no_key, more
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kclient_quota.wire.batches import Buffer
 
 _WORTH_TRYING = 8
@@ -33,16 +35,18 @@ class Passed(NamedTuple):
     """Records that were read over.
 
     Attributes:
-        number: how many.
         end: where the last of them ends.
         oldest: the least timestamp delta among them.
         newest: the largest.
     """
 
-    number: int
     end: int
     oldest: int
     newest: int
+
+
+_Passed = tuple[int, int, int, int]
+"""How many, and the same."""
 
 
 def pass_over(body: "Buffer", count: int, whole: int, *, needs_keys: bool = False) -> Passed:
@@ -60,12 +64,12 @@ def pass_over(body: "Buffer", count: int, whole: int, *, needs_keys: bool = Fals
         IndexError: the bytes end too early.
     """
     position, left, walk, is_tried = 0, count, _FIRST_WALK, True
-    oldest = newest = frame(body, 0)[1]
+    oldest = newest = 0
     while left:
-        passed = None
+        passed: _Passed | None = None
         if is_tried and left >= _WORTH_TRYING:
             passed = _columns(body, position, min(left, _MOST_AT_ONCE), whole, needs_keys=needs_keys)
-        is_tried = passed is None or passed.number >= _MANY
+        is_tried = passed is None or passed[0] >= _MANY
         if passed is None:
             steps = min(left, walk)
             if whole > 0:
@@ -76,12 +80,15 @@ def pass_over(body: "Buffer", count: int, whole: int, *, needs_keys: bool = Fals
         elif is_tried:
             walk = _FIRST_WALK
         number, position, least, largest = passed
+        if left == count:
+            oldest, newest = least, largest
+        elif least < oldest or largest > newest:
+            oldest, newest = min(oldest, least), max(newest, largest)
         left, whole = left - number, whole - number
-        oldest, newest = min(oldest, least), max(newest, largest)
-    return Passed(count, position, oldest, newest)
+    return Passed(position, oldest, newest)
 
 
-def _whole(body: "Buffer", position: int, count: int, *, needs_keys: bool) -> Passed:
+def _whole(body: "Buffer", position: int, count: int, *, needs_keys: bool) -> _Passed:
     """Read all fields of all records."""
     oldest = newest = frame(body, position)[1]
     for _ in range(count):
@@ -93,10 +100,10 @@ def _whole(body: "Buffer", position: int, count: int, *, needs_keys: bool) -> Pa
         elif delta < oldest:
             oldest = delta
         position = end
-    return Passed(count, position, oldest, newest)
+    return count, position, oldest, newest
 
 
-def _lengths(body: "Buffer", position: int, count: int) -> Passed:
+def _lengths(body: "Buffer", position: int, count: int) -> _Passed:
     """Read lengths and timestamps of all records: where messages are small, most of what a broker does."""
     oldest = newest = frame(body, position)[1]
     last = _NO_NUMBER
@@ -124,65 +131,79 @@ def _lengths(body: "Buffer", position: int, count: int) -> Passed:
             elif delta < oldest:
                 oldest = delta
         position += size >> 1
-    return Passed(count, position, oldest, newest)
+    return count, position, oldest, newest
 
 
-def _columns(body: "Buffer", start: int, most: int, whole: int, *, needs_keys: bool) -> Passed | None:
+def _columns(body: "Buffer", start: int, most: int, whole: int, *, needs_keys: bool) -> _Passed | None:
     """Read over the records, `most` of them, that are cut as the one at `start` is; None if there are hardly any."""
-    end, _, fields = frame(body, start)
-    size = end - start
+    length, low = start + 1, body[start]
+    size = low >> 1
+    if low > 0x7F:  # noqa: PLR2004 - more bytes follow
+        low, length = more(body, length, low)
+        size = low >> 1
+    size += length - start
     count = min(most, (len(body) - start) // size)
-    if fields > end or count < _WORTH_TRYING or not body[start] == body[end] == body[end + size]:
+    end = start + size
+    if low & 1 or count < _WORTH_TRYING or not body[start] == body[end] == body[end + size]:
         return None
-    stamps = behind_number(body, start) + 1
-    for place in range(start, stamps - 1):
-        count = _alike(bytes(body[place : start + size * count : size]))
+    stamps = length + 1
+    fields = behind_number(body, stamps)
+    if not 0 < fields - stamps <= _MOST_NUMBER_BYTES or fields > end:
+        return None
+    count = _alike(body, range(start, length), size, count)
     if whole > 0:
         alike = _alike_whole(body, start, fields, size, min(count, whole), needs_keys=needs_keys)
         count = count if alike >= whole else min(count, alike)
     if count < _WORTH_TRYING:
         return None
     stop = start + size * count
-    low = bytes(body[stamps:stop:size])
-    if fields - stamps == 1 and low.isascii():
-        numbers = [_decoded(byte) for byte in _distinct(low)]
+    low_bytes = bytes(body[stamps:stop:size])
+    if fields - stamps == 1:
+        if not low_bytes.isascii():
+            return None
+        numbers = [(byte >> 1) ^ -(byte & 1) for byte in _distinct(low_bytes)]
     else:
         high = bytes(body[stamps + 1 : stop : size])
-        if fields - stamps != _MOST_NUMBER_BYTES or not _are_numbers(low, high):
+        if not _are_numbers(low_bytes, high):
             return None
-        numbers = _numbers(low, high)
-    return Passed(count, stop, min(numbers), max(numbers))
+        numbers = _numbers(low_bytes, high)
+    return count, stop, min(numbers), max(numbers)
 
 
 def _alike_whole(body: "Buffer", start: int, fields: int, size: int, count: int, *, needs_keys: bool) -> int:
     """How many of `count` records have no headers, and offset delta, key and value where the first one has them."""
     key = behind_number(body, fields)
-    value = _behind_bytes(body, key)
-    headers = _behind_bytes(body, value)
+    behind_key, value = _bytes_at(body, key)
+    behind_value, headers = _bytes_at(body, value)
     if headers != start + size - 1 or body[headers] or (needs_keys and body[key] & 1):
         return 0
-    for place in (*range(key, behind_number(body, key)), *range(value, behind_number(body, value)), headers):
-        count = _alike(bytes(body[place : start + size * count : size]))
-    low = bytes(body[fields : start + size * count : size])
+    count = _alike(body, (*range(key, behind_key), *range(value, behind_value), headers), size, count)
+    stop = start + size * count
+    low = bytes(body[fields:stop:size])
     if key - fields == 1:
         return count if low.isascii() else 0
-    high = bytes(body[fields + 1 : start + size * count : size])
-    return count if key - fields == _MOST_NUMBER_BYTES and _are_numbers(low, high) else 0
+    return (
+        count if key - fields == _MOST_NUMBER_BYTES and _are_numbers(low, bytes(body[fields + 1 : stop : size])) else 0
+    )
 
 
-def _behind_bytes(body: "Buffer", position: int) -> int:
-    """The position behind bytes whose length stands at `position`; a length below 0 says that there are none."""
+def _bytes_at(body: "Buffer", position: int) -> tuple[int, int]:
+    """The positions behind the length at `position` and behind its bytes; below 0 it says that there are none."""
     size = body[position]
     position += 1
     if size > 0x7F:  # noqa: PLR2004 - more bytes follow
         size, position = more(body, position, size)
-    return position if size & 1 else position + (size >> 1)
+    return position, position if size & 1 else position + (size >> 1)
 
 
-def _alike(column: bytes) -> int:
-    """How many of these are as the first is, before another one comes."""
-    first = column[:1]
-    return len(column) if column.count(first) == len(column) else len(column) - len(column.lstrip(first))
+def _alike(body: "Buffer", places: "Iterable[int]", size: int, count: int) -> int:
+    """How many of `count` records of a size have at each of these places of the first one what that one has there."""
+    for place in places:
+        column = bytes(body[place : place + size * count : size])
+        first = column[:1]
+        if column.count(first) < count:
+            count -= len(column.lstrip(first))
+    return count
 
 
 def _are_numbers(low: bytes, high: bytes) -> bool:

@@ -168,7 +168,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._end()
             return
         while True:
-            self._write(transport)
+            if session.output:
+                self._write(transport)
             is_written = not (session.output or self._is_writing_paused or transport.is_closing())
             if not is_written or not session.written(self.node.scheduler.now_ms()):
                 break
@@ -183,8 +184,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, transport: asyncio.Transport) -> None:
         """Hand over no more than the socket takes: what it does not take at once, asyncio copies."""
         output = self.session.output
-        if output:
-            self.active_ms = self.node.scheduler.now_ms()
+        self.active_ms = self.node.scheduler.now_ms()
         while output and not self._is_writing_paused and not transport.is_closing():
             part = output.popleft()
             if len(part) > _WRITE_AT_ONCE:
