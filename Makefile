@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-for-demo
 
-.PHONY: demo test check faults soak fuzz mutants peers grids random coverage versions spark-versions lint bench bench-quick docs lock dist clean
+.PHONY: demo test check faults soak fuzz mutants peers grids nightly random coverage versions spark-versions lint bench bench-quick docs lock dist clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
@@ -41,11 +41,16 @@ mutants: $(STAMP)
 	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
 	$(BIN)/python -m tests.mutants --json benchmarks/results/mutants.json
 
-# What the simulation says in every cell of the README's tables; then, alone, figures of the embedded broker by the wall
-# clock of which `make test` has those of Apache Kafka.
+# What `make test` has one of: the simulation in every cell of the README's tables, Spark on clusters, through Spark
+# Connect and at other sizes; then, alone, figures by the wall clock of the embedded broker, and what takes minutes.
 grids: $(STAMP)
-	$(BIN)/python -m pytest -n logical tests/grids
+	$(BIN)/python -m pytest -n logical tests/grids tests/spark_grid
 	$(BIN)/python -m pytest tests/measured_grid
+
+# Everything that there is, one after the other, each to its end; hours. It fails when any of them has.
+NIGHTLY := test random grids faults fuzz soak peers mutants versions spark-versions
+nightly:
+	$(MAKE) --keep-going $(NIGHTLY)
 
 # Properties with other examples every time; `make random SEED=...` plays those of the printed seed again.
 SEED ?= $(shell date +%s)

@@ -53,4 +53,4 @@ def spark(session: nox.Session, line: str) -> None:
     session.install(f".[{everything}]", f"pyspark[connect]=={line}.*", *PROJECT["dependency-groups"]["test"])
     # PySpark before 4.3 leaves sockets open now and then, which is none of ours
     quiet = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
-    session.run("python", "-m", "pytest", *quiet, "tests/spark", *session.posargs)
+    session.run("python", "-m", "pytest", *quiet, "tests/spark", "tests/spark_grid", *session.posargs)

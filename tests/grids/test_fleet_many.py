@@ -14,7 +14,7 @@ def fleet(seed=1, **scenario):
     return figures(made, [simulate(made, part, random.Random(f"{seed}/{part.brokers}")) for part in parts(made)])
 
 
-@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("quota", [*QUOTAS, 5_242_880])
 @pytest.mark.parametrize("clients", [2, 8, 32])
 def test_who_knows_the_quota_shares_all_of_it_equally(quota, clients):
     found = fleet(quota=quota, clients=clients, seconds=180)
@@ -32,8 +32,9 @@ def test_a_crowd_that_arrives_at_once_settles_within_half_a_minute(quota):
     assert after_ms <= 15_000
 
 
-def test_newcomers_to_a_large_quota_soon_have_their_share():
-    found = fleet(101, quota=52_428_800, clients=16, seconds=90, changes=(Change(50_000, 16),))
+@pytest.mark.parametrize("quota", [5_242_880, 52_428_800])
+def test_newcomers_to_a_large_quota_soon_have_their_share(quota):
+    found = fleet(101, quota=quota, clients=16, seconds=90, changes=(Change(50_000, 16),))
     after_ms = found.settling[-1].after_ms
     assert after_ms is not None
     assert after_ms <= 20_000

@@ -3,16 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kclient_quota.broker import EmbeddedBroker
-from tests.measured.scenes import Figures, Played
+from tests.measured.scenes import EVEN, Figures, Played
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,11 +26,8 @@ FAIRNESS = partial(in_a_process, scene="fairness", byte_rate=51_200)
 TOGETHER = partial(in_a_process, scene="together", byte_rate=100_000)
 
 
-@pytest.fixture(scope="module")
-def played() -> Iterator[Played]:
-    """Both at once, each on a broker of its own."""
-    with ThreadPoolExecutor(2) as pool:
-        yield Played({FAIRNESS: None, TOGETHER: None}, pool)
+ROUND = EVEN
+ON_THEIR_OWN = [FAIRNESS, TOGETHER]
 
 
 def test_sixteen_threads_have_equal_turns(played: Played) -> None:

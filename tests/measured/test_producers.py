@@ -12,7 +12,7 @@ import pytest
 
 from kclient_quota import AIOProducer, Producer
 from kclient_quota.broker import EmbeddedBroker
-from tests.measured.scenes import Figures, Played, named, recorded
+from tests.measured.scenes import EVEN, Figures, Played, named, recorded
 
 QUOTA = 51_200
 MESSAGE = b"x" * 1_000
@@ -73,6 +73,7 @@ def sends_to_three(cluster: Any, is_keyed: bool) -> Figures:
     return {"share": share, "least": min(partitions.values()), "most": max(partitions.values())}
 
 
+ROUND = EVEN
 SCENES = [sends_alone, sends_from_three_threads]
 KEYLESS, KEYED = (partial(sends_to_three, is_keyed=is_keyed) for is_keyed in (False, True))
 ON_THREE_BROKERS = [KEYLESS, KEYED]

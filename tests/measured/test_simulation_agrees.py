@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.simulation import AGREE, Case, real, simulated
+from tests.measured.scenes import IN_EVERY_MANNER
 from tests.required import require_apache_kafka
 
 SECONDS = 20
@@ -17,9 +18,16 @@ CASES = (
 )
 
 
-def disagreements(cases, *, kafka=False):
+def on_the_embedded_broker(_cluster):
+    return real(CASES, SECONDS)
+
+
+ROUND = IN_EVERY_MANNER
+ON_THEIR_OWN = [on_the_embedded_broker]
+
+
+def disagreements(cases, found, *, kafka=False):
     """What the real ones of these cases did otherwise than the simulated ones, by case."""
-    found = real(cases, SECONDS, kafka=kafka)
     told = {}
     for case in cases:
         ours, theirs = simulated(case, SECONDS), found[case.name]
@@ -36,11 +44,12 @@ def disagreements(cases, *, kafka=False):
 
 
 @pytest.mark.timeout(400)
-def test_the_embedded_broker_agrees_with_the_simulation():
-    assert disagreements(CASES) == {}
+def test_the_embedded_broker_agrees_with_the_simulation(played):
+    assert disagreements(CASES, played(on_the_embedded_broker)) == {}
 
 
 @pytest.mark.timeout(400)
 def test_apache_kafka_agrees_with_the_simulation():
     require_apache_kafka()
-    assert disagreements((CASES[1], CASES[-2]), kafka=True) == {}
+    cases = (CASES[1], CASES[-2])
+    assert disagreements(cases, real(cases, SECONDS, kafka=True), kafka=True) == {}

@@ -1,4 +1,4 @@
-"""What `tests/measured` measures on Apache Kafka, on the embedded broker: part of `make grids`."""
+"""What `tests/measured` measures on Apache Kafka, on the embedded broker, and what takes longer; by `make grids`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ if not IS_INSTALLED:  # tests/spark says so
     collect_ignore = ["test_closed_loop.py"]
 
 
-@pytest.fixture(scope="module", params=["embedded"])
+@pytest.fixture(scope="session", params=["embedded"])
 def broker_kind(request: pytest.FixtureRequest) -> str:
     """The kind that stands in `tests/measured` only where Apache Kafka cannot run."""
     return str(request.param)

@@ -2,8 +2,8 @@
 
 from tests.measured.test_consumers import (
     ON_THREE_BROKERS,
+    ROUND,
     SCENES,
-    test_a_quota_that_comes_late_is_followed,
     test_every_broker_gives_what_its_own_quota_allows,
     test_four_consumers_of_one_process_share_its_quota,
     test_the_quota_is_used_evenly,
@@ -12,8 +12,8 @@ from tests.measured.test_consumers import (
 
 __all__ = [
     "ON_THREE_BROKERS",
+    "ROUND",
     "SCENES",
-    "test_a_quota_that_comes_late_is_followed",
     "test_every_broker_gives_what_its_own_quota_allows",
     "test_four_consumers_of_one_process_share_its_quota",
     "test_the_quota_is_used_evenly",

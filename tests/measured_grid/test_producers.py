@@ -2,6 +2,7 @@
 
 from tests.measured.test_producers import (
     ON_THREE_BROKERS,
+    ROUND,
     SCENES,
     test_the_quota_is_used,
     test_the_quota_of_every_broker_is_used,
@@ -10,6 +11,7 @@ from tests.measured.test_producers import (
 
 __all__ = [
     "ON_THREE_BROKERS",
+    "ROUND",
     "SCENES",
     "test_the_quota_is_used",
     "test_the_quota_of_every_broker_is_used",

@@ -5,14 +5,15 @@
 
 WAITLESS = ("unit", "property")
 TESTED = (*WAITLESS, "contract", "integration", "spark", "examples", "package", "measured")
-MEASURED, MEASURED_GRID, SPARK, KAFKA = "measured", "measured_grid", "spark", "kafka"
+MEASURED, MEASURED_GRID, SPARK, SPARK_GRID, KAFKA = "measured", "measured_grid", "spark", "spark_grid", "kafka"
 ON_REQUEST = {
     **{name: name for name in ("certify", "faults", "fuzz", "grids", "peers", "soak", "versions")},
     MEASURED_GRID: "grids",
+    SPARK_GRID: "grids",
 }
 """Directories and their make targets; where there is none there are no such tests yet."""
 
-WORKERS = {MEASURED: 1, SPARK: 3, KAFKA: 2}
+WORKERS = {MEASURED: 1, SPARK: 2, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {
@@ -20,10 +21,10 @@ CPU_BUDGET_S = {
     "property": 240,
     "contract": 300,
     "integration": 720,
-    "spark": 600,
+    "spark": 400,
     "examples": 240,
     "package": 120,
-    "measured": 480,
+    "measured": 300,
 }
 """Seconds of CPU by directory: what its tests use in their worker and in processes that they start and await, about
 twice what they use on a quiet machine. By the wall clock the same tests take twice or ten times as long when something
@@ -59,8 +60,10 @@ def unit_of(nodeid: str) -> str:
 def room_of(unit: str) -> str | None:
     """What a unit of work keeps for the session of its worker, if that is costly."""
     directory = directory_of(unit)
-    if directory in {MEASURED, SPARK}:
-        return directory
+    if directory == MEASURED:
+        return MEASURED
+    if directory in {SPARK, SPARK_GRID}:
+        return SPARK
     return KAFKA if unit.endswith(f"@{KAFKA}") else None
 
 

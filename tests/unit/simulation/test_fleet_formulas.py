@@ -28,8 +28,7 @@ def spread(partitions):
     return tuple(number % BROKERS for number in range(partitions))
 
 
-@pytest.mark.parametrize("partitions", [1, 3, 6])
-@pytest.mark.parametrize("clients", [1, 2, 4])
+@pytest.mark.parametrize(("partitions", "clients"), [(1, 1), (3, 1), (1, 2), (3, 2)])
 def test_the_smaller_of_brokers_and_partitions_times_the_quota_by_clients(partitions, clients):
     had = rates(clients=clients, leaders=(spread(partitions),))
     planned = effective_rate(QUOTA, BROKERS, partitions, clients=clients)

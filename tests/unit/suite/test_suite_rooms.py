@@ -36,6 +36,7 @@ def test_what_make_test_runs_is_what_pytest_runs_by_itself():
         ("tests/contract/test_log.py::test_one[apache-kafka]", "tests/contract/test_log.py@kafka", KAFKA),
         ("tests/spark/test_jobs.py::test_one", "tests/spark/test_jobs.py", SPARK),
         ("tests/spark/test_loop.py::test_one[apache-kafka]", "tests/spark/test_loop.py@kafka", SPARK),
+        ("tests/spark_grid/test_fleet.py::test_one", "tests/spark_grid/test_fleet.py", SPARK),
         ("tests/measured/test_a.py::test_one[apache-kafka-x]", "tests/measured/", MEASURED),
         ("tests/measured/test_b.py::test_one", "tests/measured/", MEASURED),
     ],

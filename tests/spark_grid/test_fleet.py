@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.spark_fleet import measure, pushes
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def test_a_fleet_is_counted_as_a_whole_and_none_of_it_comes_to_the_driver(spark, tmp_path):
     """Half of the clients share one quota; the rest has a user for every thousandth."""

@@ -10,9 +10,8 @@ from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from benchmarks.spark_processes import shuffled
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.streaming.progress import Totals
 from tests.spark.receiving import Client, ToFiles, receive
-from tests.spark.standalone import Standalone
+from tests.spark_grid.standalone import Standalone
 
 DRIVER = Path(__file__).with_name("scale_driver.py")
 COLUMNS = ("window_start", "client_id", "broker", "byte_rate", "clients")
@@ -71,21 +70,3 @@ def test_a_job_on_executors_of_their_own_is_the_job(spark, pushes, wanted, tmp_p
     assert (said[0], said[2]) == ("executors", "shuffled")
     assert int(said[1]) == 2
     assert int(said[3]) > 0
-
-
-def test_sizes_out_of_a_progress():
-    operators = [
-        {"numRowsTotal": 5, "memoryUsedBytes": 70, "numRowsDroppedByWatermark": 4},
-        {"numRowsTotal": 2, "memoryUsedBytes": 30, "numRowsDroppedByWatermark": 0},
-    ]
-    metrics = {"kclient_quota": {"bytes": 10, "throttle_ms": None}, "dead_letters": {"letters": 2}}
-    progress = [
-        {"stateOperators": operators, "observedMetrics": metrics},
-        {"stateOperators": [], "observedMetrics": {"kclient_quota": {"bytes": 5, "throttle_ms": 300}}},
-        {"stateOperators": operators[:1], "observedMetrics": {}},
-    ]
-    totals = Totals()
-    for each in progress:
-        totals.add({"numInputRows": 3, **each})
-    assert totals == Totals(9, 3, 7, 100, dropped=8, letters=2, bytes=15, throttle_ms=300)
-    assert "8 rows came too late" in totals.told()

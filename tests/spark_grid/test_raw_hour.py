@@ -7,6 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 
 from benchmarks.spark_raw_hour import INTERVAL_S, KINDS, PARTITIONS, TOPIC, TURNS, Hour, broker, fill, push
 
+pytestmark = pytest.mark.timeout(600)
+
 CLIENTS = 60
 BYTES = {"java-accept-none-producer-c0": "outgoing", "java-accept-none-consumer-c0": "incoming"}
 
