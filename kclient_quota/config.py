@@ -136,7 +136,8 @@ def split(conf: Mapping[str, Any]) -> tuple[dict[str, Any], QuotaConfig]:
         ConfigError: a value that cannot be used, keys that contradict each other, or a slip of one of ours.
     """
     for key in conf:
-        _refuse_slip(key)
+        if isinstance(key, str):  # librdkafka refuses others
+            _refuse_slip(key)
     rest = {key: value for key, value in conf.items() if key not in QUOTA_KEYS}
     ours = QuotaConfig(
         backoff=_choice(conf, "quota.backoff", Backoff, Backoff.BLOCK),

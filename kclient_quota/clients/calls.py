@@ -1,10 +1,11 @@
-"""Calls of confluent_kafka's: which numbers they take, and what a Ctrl-C does that comes into one.
+"""Calls of confluent_kafka's: which arguments they take, and what a Ctrl-C does that comes into one.
 
 In one of its callbacks, or while it waits without limit.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import isnan
 from threading import Event, Thread
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -16,11 +17,37 @@ def seconds(timeout: Any) -> Any:
     return float(timeout)
 
 
+def real(timeout: Any) -> Any:
+    """The same; what is none is refused, in the words of C."""
+    timeout = seconds(timeout)
+    isnan(timeout)  # which has these words
+    return timeout
+
+
 def whole(count: Any) -> Any:
     """A count as an int; what is none stays what it is, for confluent_kafka to refuse."""
     if type(count) is int or not isinstance(count, SupportsIndex):
         return count
     return int(operator.index(count))
+
+
+def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as confluent_kafka's constructors take it: one dict, keywords, or both.
+
+    Raises:
+        TypeError: it is none, in confluent_kafka's words.
+    """
+    if len(args) > 1:
+        raise TypeError("expected tuple containing single dict")
+    given = args[0] if args else {}
+    if not isinstance(given, dict) or not (args or kwargs):
+        raise TypeError("expected configuration dict")
+    return {**given, **kwargs}
+
+
+def refused_callbacks(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands where a callback should, in whose place ours are put: confluent_kafka says what is wrong with it."""
+    return {key: conf[key] for key in ("stats_cb", "throttle_cb") if key in conf and not callable(conf[key])}
 
 
 def lost_interrupt(error: SystemError) -> BaseException:

@@ -188,7 +188,8 @@ class LimitFinder:
         )
 
     def _principal(self) -> str | None:
-        return self._ours.user or self._conf.get("sasl.username") or None
+        user = self._ours.user or self._conf.get("sasl.username")
+        return str(user) if user else None
 
     def _client_id(self) -> str:
         return str(self._conf.get("client.id", DEFAULT_CLIENT_ID))
@@ -208,7 +209,7 @@ def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallbac
 def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
     """Whether the broker derives the user from a certificate or a token, so that we cannot know its name."""
     mechanism = str(conf.get("sasl.mechanisms", conf.get("sasl.mechanism", ""))).upper()
-    certificate = any(key.startswith("ssl.certificate") for key in conf) and "sasl" not in _protocol(conf)
+    certificate = any(str(key).startswith("ssl.certificate") for key in conf) and "sasl" not in _protocol(conf)
     return certificate or mechanism == "OAUTHBEARER"
 
 

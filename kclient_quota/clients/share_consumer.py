@@ -18,7 +18,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
-from kclient_quota.clients.calls import interruptible
+from kclient_quota.clients.calls import interruptible, merged, refused_callbacks
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
@@ -86,7 +86,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = settings.merged(args, kwargs)
+        given = merged(args, kwargs)
         conf, ours = split(given)
         self._asks_with = dict(conf)
         finder = settings.limit_finder(ours, self._asks_with)
@@ -96,7 +96,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         self._limit = limit
         self._paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()
-        key = conf.get("bootstrap.servers"), conf.get("sasl.username"), self._client_id, limit.source
+        key = conf.get("bootstrap.servers"), str(conf.get("sasl.username")), self._client_id, limit.source
         self._pace = _pace_of(key, limit)
         self._leaders = PartitionLeaders(self._asks_with)
         self._interval_ms = settings.max_poll_interval_ms(conf)
@@ -112,6 +112,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
         final = {
             **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
             "throttle_cb": self._events.append,
+            **refused_callbacks(conf),
         }
         self._fetch_bytes = int(final.get("fetch.max.bytes", MOST_FETCH_BYTES))
         # Threads that look after a consumer must not keep it alive.

@@ -87,7 +87,7 @@ def asking(conf: Mapping[str, Any]) -> Asking:
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    key = frozenset((name, _hashable(value)) for name, value in conf.items() if name.startswith(_CONNECTING))
+    key = frozenset((name, _hashable(value)) for name, value in conf.items() if str(name).startswith(_CONNECTING))
     with _lock:
         found = _all.get(key)
         if found is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import operator
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,6 +12,7 @@ import confluent_kafka.aio
 from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
+from kclient_quota.clients.calls import real
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
 from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
@@ -104,6 +106,9 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     async def subscribe(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; callbacks are coroutine functions, given by position or by name."""
         loop = asyncio.get_running_loop()
+        for name in _REBALANCE_CALLBACKS:
+            if kwargs.get(name, self) is None:  # which confluent_kafka takes in its asyncio clients, by name, only
+                del kwargs[name]
         kwargs.update(zip(_REBALANCE_CALLBACKS, args[1:], strict=False))
         for name in _REBALANCE_CALLBACKS:
             if callable(kwargs.get(name)):
@@ -213,9 +218,9 @@ def _abandon(done: "asyncio.Future[Any]", turn: asyncio.Lock, unreceived: Callab
         turn.release()
 
 
-def _poll_arguments(timeout: float | None = -1) -> tuple[None, float]:
-    return None, -1 if timeout is None else timeout
+def _poll_arguments(timeout: float = -1) -> tuple[None, float]:
+    return None, real(timeout)
 
 
-def _consume_arguments(num_messages: int = 1, timeout: float | None = -1) -> tuple[int, float]:
-    return num_messages, -1 if timeout is None else timeout
+def _consume_arguments(num_messages: int = 1, timeout: float = -1) -> tuple[int, float]:
+    return operator.index(num_messages), real(timeout)

@@ -22,6 +22,7 @@ from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
 from kclient_quota.clients.aio.transactions import AIOTransactions
+from kclient_quota.clients.calls import real
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
@@ -100,9 +101,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._full: Mapping[Place, BufferError] = {}  # those that the pump had no room for
         self._has_news = asyncio.Event()
         self._abort_turn = asyncio.Lock()
-        self._refused = False
-        self._purged = False
-        self._is_closed = False
+        self._refused = self._purged = self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -394,7 +393,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             raise RuntimeError("Producer has been closed")
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
-        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
+        return self._clock.now_ms() + round(timeout * 1000) if 0 <= real(timeout) < inf else None
 
     def _slice_ms(self, deadline_ms: int | None) -> int:
         return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))

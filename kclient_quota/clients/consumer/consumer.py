@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.agents import CConsumer, place, with_methods
-from kclient_quota.clients.calls import interruptible
+from kclient_quota.clients.calls import interruptible, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.held import key_of
@@ -31,13 +31,15 @@ from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetch_sizes import with_sizes
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
+LEFT_OUT: Any = ...
+"""In place of an argument: confluent_kafka takes no None for a callback."""
 
 
 class PacedConsumer(Storing, TelemetryMethods):
     """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        given = settings.merged(args, kwargs)
+        given = merged(args, kwargs)
         conf, ours = split(given)
         self._asks_with = dict(conf)
         finder = settings.limit_finder(ours, self._asks_with)
@@ -111,9 +113,9 @@ class PacedConsumer(Storing, TelemetryMethods):
     def subscribe(
         self,
         topics: list[str],
-        on_assign: RebalanceCallback | None = None,
-        on_revoke: RebalanceCallback | None = None,
-        on_lost: RebalanceCallback | None = None,
+        on_assign: RebalanceCallback | None = LEFT_OUT,
+        on_revoke: RebalanceCallback | None = LEFT_OUT,
+        on_lost: RebalanceCallback | None = LEFT_OUT,
     ) -> None:
         """Join the group for these topics (a pattern begins with ^); callbacks hear of partitions that come and go."""
         given: dict[str, Any] = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
@@ -121,7 +123,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         callbacks = {
             name: partial(ours[name], call) if callable(call) else call
             for name, call in given.items()
-            if call is not None
+            if call is not LEFT_OUT
         }
         callbacks.setdefault("on_assign", partial(_on_assign, None))
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
@@ -137,7 +139,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         super().unsubscribe()
         WATCHING.remove(self._poll_watch)
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
         self._store_received()
         self._no_more_of(super().assignment())
@@ -147,7 +149,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._begin_at(partitions)
         self._assign_anew(partitions)
 
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions, too."""
         super().incremental_assign(partitions)
         self._received.begin(partitions)
@@ -162,7 +164,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._forget(None)
         self._follow_assignment()
 
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions no more."""
         self._store_received(partitions)
         super().incremental_unassign(partitions)
@@ -245,6 +247,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         exc_type: type[BaseException] | None,
         exc_value: BaseException | None,
         exc_traceback: TracebackType | None,
+        /,
     ) -> None:
         self.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
@@ -71,6 +72,7 @@ class Listener:
         out["statistics.interval.ms"], self._tell_statistics = schedule(conf, ours_ms, self.clock)
         self._tell_throttle = conf.get("throttle_cb")
         out["stats_cb"] = out["throttle_cb"] = self.events.append
+        out.update(refused_callbacks(conf))
         if interceptors or callable(conf.get("on_commit")):
             out["on_commit"] = partial(_on_commit, self, interceptors, conf.get("on_commit"))
         if callable(conf.get("error_cb")):

@@ -320,12 +320,16 @@ class Receiving(Recovering):
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Receive of them again."""
-        if not self._is_open:
-            super().resume(partitions)
+        if not self._is_open or not _are_partitions(partitions):
+            super().resume(partitions)  # which says what is wrong
         self._paused.difference_update((part.topic, part.partition) for part in partitions)
         ours = {(part.topic, part.partition) for part in self._paused_by_us}
         mine = [part for part in partitions if (part.topic, part.partition) not in ours]
         self._pause_source(mine, is_paused=False)
+
+
+def _are_partitions(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(part, TopicPartition) for part in given)
 
 
 def _is_sane(count: object, timeout: object) -> bool:

@@ -22,20 +22,6 @@ NO_LIMIT: Final = Limit(None, None, LimitSource.CONFIG)
 """What applies to a client that is not to be paced: by its own word, nothing."""
 
 
-def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration as confluent_kafka takes it: one dict, keywords, or both.
-
-    Raises:
-        TypeError: it is none, in confluent_kafka's words.
-    """
-    if len(args) > 1:
-        raise TypeError("expected tuple containing single dict")
-    given = args[0] if args else dict(kwargs)
-    if not isinstance(given, dict) or not (args or kwargs):
-        raise TypeError("expected configuration dict")
-    return {**given, **kwargs}
-
-
 def stores_offsets(conf: Mapping[str, Any]) -> bool:
     """Whether the user leaves storing offsets to the client, which is the default."""
     return is_true(conf.get(STORE_KEY, True))

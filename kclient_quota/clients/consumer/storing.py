@@ -69,7 +69,7 @@ class Storing(Receiving):
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark offsets for the next commit; confluent_kafka refuses it unless `enable.auto.offset.store` is false."""
-        if self._stores:
+        if self._stores and self._is_open:
             raise KafkaException(
                 KafkaError(
                     KafkaError._INVALID_ARG,

@@ -63,6 +63,6 @@ def explained(error: KafkaException) -> KafkaException:
         return error
     key = cause.str().partition('"')[2].rstrip('"')
     nearest = nearest_key(key, KNOWN_KEYS)
-    if nearest is None:
+    if nearest in {None, key}:  # the other way round it would be known
         return error
     return KafkaException(KafkaError(cause.code(), f"{cause.str()} (did you mean {nearest!r}?)"))

@@ -1,12 +1,16 @@
 """How often librdkafka tells statistics: as often as we need, and the user no more often than they asked for."""
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kclient_quota.clock import Clock
 
+KEY: Final = "statistics.interval.ms"
+_INTERVAL: Final = re.compile(r"\s*[0-9]{1,8}\s*", re.ASCII)
 
-def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[int, Callable[[str], Any] | None]:
+
+def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, Callable[[str], Any] | None]:
     """Reconcile the user's wish with ours.
 
     Args:
@@ -17,21 +21,14 @@ def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[int, 
     Returns:
         `statistics.interval.ms` for librdkafka, and what tells the user, or None where they do not want to be told.
     """
-    theirs_ms = _statistics_ms(conf)
+    wish = conf.get(KEY, 0)
+    if not _INTERVAL.fullmatch(str(wish)):
+        return wish, conf.get("stats_cb")  # for librdkafka to refuse, or to read in its own way
+    theirs_ms = int(wish) if callable(conf.get("stats_cb")) else 0
     if not theirs_ms:
         return ours_ms, None
     period_ms = min(theirs_ms, ours_ms)
     return period_ms, _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock)
-
-
-def _statistics_ms(conf: Mapping[str, Any]) -> int:
-    """How often the user wants statistics; 0 for never."""
-    if not callable(conf.get("stats_cb")):
-        return 0
-    try:
-        return max(0, int(conf.get("statistics.interval.ms", 0)))
-    except (TypeError, ValueError):
-        return 0
 
 
 def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:

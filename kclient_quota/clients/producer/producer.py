@@ -20,7 +20,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
-from kclient_quota.clients.calls import lost_interrupt, seconds
+from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
@@ -55,9 +55,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _abandoned = False
 
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
-        if len(config) > 1 or not (config or kwargs) or (config and not isinstance(config[0], Mapping)):
-            raise TypeError("expected configuration dict")  # as confluent_kafka says
-        given = {**(config[0] if config else {}), **kwargs}
+        given = merged(config, kwargs)
         # What a producer is made of is loaded with the first one, not with the class.
         from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
@@ -245,7 +243,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         direct = with_librdkafka - max(before, outbox.in_flight)
         return len(outbox) + len(outbox.reports) + max(0, direct)
 
-    def close(self) -> bool:
+    def close(self, *_args: Any, **_kwargs: Any) -> bool:
         """Deliver what there is and close; takes little more than `max.block.ms`.
 
         What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
@@ -295,7 +293,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             return super().close()
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
         self.close()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
@@ -65,7 +66,7 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     if conf.get("transactional.id"):
         out.setdefault("metadata.recovery.strategy", "none")
         out.setdefault("connections.max.idle.ms", IDLE_MS)
-    everything = {**conf, **(conf.get("default.topic.config") or {})}
+    everything = _everything(conf)
     if allows_idempotence(everything):
         out["enable.idempotence"] = True
     if not any(key in everything for key in _LINGER) and message_timeout_ms(everything) > LINGER_MS:
@@ -82,7 +83,7 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
 
 def message_timeout_ms(conf: Mapping[str, Any]) -> int:
     """For how long a message is worth sending; librdkafka wants it longer than it lingers."""
-    everything = {**conf, **(conf.get("default.topic.config") or {})}
+    everything = _everything(conf)
     return whole_number(everything, MESSAGE_TIMEOUT, MESSAGE_TIMEOUT_MS) or NO_TIMEOUT_MS
 
 
@@ -103,8 +104,7 @@ def is_compressed(conf: Mapping[str, Any]) -> bool:
 
 def codec(conf: Mapping[str, Any]) -> str:
     """`compression.type`."""
-    everything = {**conf, **(conf.get("default.topic.config") or {})}
-    return _first(everything, ("compression.type", "compression.codec"), "none")
+    return _first(_everything(conf), ("compression.type", "compression.codec"), "none")
 
 
 def linger_ms(conf: Mapping[str, Any]) -> int:
@@ -126,6 +126,12 @@ def allows_idempotence(conf: Mapping[str, Any]) -> bool:
     retries = _first(conf, _RETRIES, 1)
     fifo = str(conf.get("queuing.strategy", "fifo")).lower() == "fifo"
     return acks in {"all", "-1"} and _number(in_flight) <= _MOST_IN_FLIGHT and _number(retries) > 0 and fifo
+
+
+def _everything(conf: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With what is said of topics."""
+    topics = conf.get("default.topic.config")
+    return {**conf, **topics} if isinstance(topics, Mapping) else conf
 
 
 def _first(conf: Mapping[str, Any], keys: tuple[str, ...], default: object) -> str:
@@ -163,7 +169,8 @@ def with_callbacks(
     heard = [hearing.on_statistics] if telemetry is None else [hearing.on_statistics, telemetry.on_statistics]
     out["stats_cb"] = _both(heard, None if tell_user is None else later(tell_user))
     throttle_cb = conf.get("throttle_cb")
-    out["throttle_cb"] = _both([hearing.on_throttle], later(throttle_cb) if callable(throttle_cb) else throttle_cb)
+    out["throttle_cb"] = _both([hearing.on_throttle], later(throttle_cb) if callable(throttle_cb) else None)
+    out.update(refused_callbacks(conf))
     if callable(conf.get("error_cb")):
         out["error_cb"] = later(conf["error_cb"])
     if telemetry is not None:

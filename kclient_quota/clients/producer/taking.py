@@ -75,8 +75,6 @@ class TakingProducer(TransactingProducer):
         if outbox.is_forked:
             self._lose()
             return
-        if isinstance(value, memoryview) and value.readonly:
-            value = value.tobytes()
         partition, timestamp = whole(partition), whole(timestamp)
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kclient_quota.clients.calls import CallApart
+from kclient_quota.clients.calls import CallApart, real
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
@@ -41,7 +41,7 @@ class TransactingProducer(WaitingProducer):
             text = "this producer was made before the process was forked, whose parent has its transactions"
             raise KafkaException(KafkaError(KafkaError._STATE, f"{text}: make a producer in each process"))  # noqa: SLF001 - its name
 
-    def init_transactions(self, timeout: float = -1) -> None:
+    def init_transactions(self, timeout: float = -1, /) -> None:
         """As confluent_kafka's.
 
         Raises:
@@ -79,7 +79,7 @@ class TransactingProducer(WaitingProducer):
         return max(0, self._throttled_for_ms(min, busy=False) - self._transaction.most_wait_ms)
 
     def send_offsets_to_transaction(
-        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1, /
     ) -> None:
         """Have a consumer's offsets committed with the transaction; `timeout` in seconds.
 
@@ -121,7 +121,7 @@ class TransactingProducer(WaitingProducer):
             self._sending_offsets = None
         return True
 
-    def commit_transaction(self, timeout: float = -1) -> None:
+    def commit_transaction(self, timeout: float = -1, /) -> None:
         """Deliver what there is and commit; does not wait for the quota until the transaction times out.
 
         Raises:
@@ -143,7 +143,7 @@ class TransactingProducer(WaitingProducer):
         self._inside(super().commit_transaction, self._left_s(deadline_ms))
         self._transaction.on(Event.COMMIT)
 
-    def abort_transaction(self, timeout: float = -1) -> None:
+    def abort_transaction(self, timeout: float = -1, /) -> None:
         """Abort the transaction; does nothing when an error has told that it was ended already.
 
         Raises:
@@ -202,6 +202,7 @@ class TransactingProducer(WaitingProducer):
             self._transaction.insist(era)
 
     def _deadline_ms(self, timeout: float) -> int | None:
+        timeout = real(timeout)
         return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
 
     def _left_s(self, deadline_ms: int | None) -> float:

@@ -410,10 +410,10 @@ def callbacks_of(conf: dict[str, Any], driven: Driven) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("theirs", "byte_rate", "period_ms"),
-    [(None, QUOTA, 250), (None, None, 1_000), (100, QUOTA, 100), (60_000, QUOTA, 250), ("oops", QUOTA, 250)],
+    [(None, QUOTA, 250), (None, None, 1_000), (100, QUOTA, 100), (60_000, QUOTA, 250), ("oops", QUOTA, "oops")],
 )
 def test_statistics_come_as_often_as_the_quicker_of_us_needs(
-    theirs: Any, byte_rate: float | None, period_ms: int
+    theirs: Any, byte_rate: float | None, period_ms: Any
 ) -> None:
     conf = {} if theirs is None else {"statistics.interval.ms": theirs, "stats_cb": lambda text: None}
     driven = gate_of(ManualClock(), byte_rate)
