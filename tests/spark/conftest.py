@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.required import require_java_of_its_own
 from tests.spark_session import IS_INSTALLED, spark
 
 __all__ = ["spark"]
@@ -23,7 +24,15 @@ else:
     if not importlib.metadata.version("pyspark").startswith(("4.1.", "4.2.")):  # Delta has no release for it
         collect_ignore.append("test_delta.py")
 
+PLAYED_ON_ANY_JAVA = {"test_decode_job.py", "test_pipeline_command.py", "test_session.py", "test_spark_installed.py"}
+"""What a machine without a Java of its own plays: on pip's the jobs are the same, and take half of the suite's time."""
 NEEDS_42 = "streams of topics need Spark 4.2"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if item.path.parent == Path(__file__).parent and item.path.name not in PLAYED_ON_ANY_JAVA:
+        require_java_of_its_own()
 
 
 @pytest.hookimpl(wrapper=True)

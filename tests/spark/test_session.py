@@ -1,5 +1,6 @@
 """What a session needs of the machine."""
 
+import os
 import subprocess
 import sys
 
@@ -14,6 +15,18 @@ def test_the_packaged_java_takes_the_flag_that_sparks_launcher_gives():
     flags = ["-Da=b c", "--add-modules=jdk.incubator.vector", "-version"]
     done = subprocess.run([str(java), *flags], capture_output=True, text=True, check=False)
     assert (done.returncode, 'version "21' in done.stderr) == (0, True)
+
+
+def test_nothing_is_left_of_the_packaged_java_when_the_process_ends(tmp_path):
+    code = (
+        "import os; from kclient_quota.spark.session import packaged_java_home as home; made = home()\n"
+        "if os.fork() == 0: raise SystemExit\n"
+        "os.wait(); print(made, (made / 'bin' / 'java').is_file())"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split()[1:] == ["True"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_java_on_the_machine_the_packaged_one_is_taken(monkeypatch, tmp_path):
