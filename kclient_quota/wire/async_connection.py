@@ -108,7 +108,7 @@ class AsyncConnection(Speaker):
                 )
         except TimeoutError:
             raise deadline.expired() from None
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:
             self._check_address(error)
         except OSError as error:
             raise deadline.failed(error) from error

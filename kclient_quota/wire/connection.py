@@ -157,7 +157,7 @@ class Connection(Speaker):
         def look_up() -> None:
             try:
                 answer.put(socket.getaddrinfo(self.settings.host, self.settings.port, type=socket.SOCK_STREAM))
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # a label that is empty, too long or not to be encoded
                 answer.put(error)
 
         Thread(target=look_up, name="kclient-quota-resolver", daemon=True).start()

@@ -136,7 +136,7 @@ class Speaker:
         return Deadline(self._clock, timeout_ms, self.settings.peer, action)
 
     def _check_address(self, found: Any) -> None:
-        if isinstance(found, OSError):
+        if isinstance(found, OSError | UnicodeError):
             raise ClusterError(
                 f"the host name of {self.settings.peer} does not resolve: {found}; check bootstrap.servers"
             ) from found

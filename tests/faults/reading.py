@@ -72,7 +72,9 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
         cluster.create_topic(app, PARTITIONS, replication=3)
         cluster.set_quota(client_id=app, consumer_byte_rate=RATE, producer_byte_rate=RATE)
         run = _consume if workload == "consumer" else _transform
-        threads.append(threading.Thread(target=run, args=(cluster.bootstrap_servers, source, app, kind, one, until)))
+        arguments = (cluster.bootstrap_servers, source, app, kind, one, until)
+        # A daemon: an application that is stuck is told of, and keeps nobody from ending.
+        threads.append(threading.Thread(target=run, args=arguments, daemon=True))
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + 60

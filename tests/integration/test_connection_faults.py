@@ -194,6 +194,21 @@ async def test_a_name_that_does_not_resolve_with_asyncio():
         await AsyncConnection(settings, SYSTEM_CLOCK).open(timeout_ms=3000)
 
 
+NO_NAMES = pytest.mark.parametrize("host", ["a..b", "x" * 70, "\udcff"], ids=["empty label", "long label", "no text"])
+
+
+@NO_NAMES
+def test_what_cannot_be_a_name_is_said_at_once(host):
+    with pytest.raises(ClusterError, match="does not resolve"):
+        Connection(ConnectionSettings(host, 9092), SYSTEM_CLOCK).open(timeout_ms=60_000)
+
+
+@NO_NAMES
+async def test_what_cannot_be_a_name_is_said_at_once_with_asyncio(host):
+    with pytest.raises(ClusterError, match="does not resolve"):
+        await AsyncConnection(ConnectionSettings(host, 9092), SYSTEM_CLOCK).open(timeout_ms=60_000)
+
+
 def test_a_deadline_that_is_over_before_it_starts():
     with broker(silent_after_versions) as settings, pytest.raises(ClusterError, match="within 0 ms"):
         Connection(settings, SYSTEM_CLOCK).open(timeout_ms=0)
