@@ -9,6 +9,7 @@ TELEMETRY = tuple(
     for name in (
         "collector",
         "connections",
+        "edges",
         "manager",
         "messages",
         "metric",

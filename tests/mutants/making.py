@@ -81,7 +81,9 @@ def _meaning(code: str) -> str:
             case ast.arguments():  # the star or slash between them is no operator
                 node.args, node.posonlyargs, node.kwonlyargs = node.posonlyargs + node.args + node.kwonlyargs, [], []
                 node.defaults, node.kw_defaults = node.defaults + [each for each in node.kw_defaults if each], []
-            case ast.Call(func=ast.Name("zip")):  # it forbids what would be a fault elsewhere
+            # strict forbids what would be a fault elsewhere: the lengths of what the cores pair agree by construction
+            # (lists that grow and shrink together, tuples of one length), so that without it nothing changes.
+            case ast.Call(func=ast.Name("zip")):
                 node.keywords = []
             case ast.arg():
                 node.annotation = None

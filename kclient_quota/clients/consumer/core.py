@@ -276,7 +276,8 @@ class ConsumerCore:
         before, self._only = self._only, next(iter(nodes)) if len(nodes) == 1 else None
         if self._only != before and before in self._taken:
             heir = self._only if self._only is not None else next(iter(nodes))
-            self._taken[heir] = self._taken.get(heir, 0) + self._taken.pop(before)
+            charged = self._taken.pop(before)  # first: the heir may be the same broker, which pays once
+            self._taken[heir] = self._taken.get(heir, 0) + charged
 
     def _made_at_ms(self, statistics: Mapping[str, Any], now_ms: int) -> int:
         """When an event was made, by our clock: the shortest way that one has taken is taken for no time at all."""
