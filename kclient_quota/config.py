@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kclient_quota.errors import ConfigError
 
 _QUANTITY = re.compile(r"([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?:([kKMGT]?)(i?)B)?(/s)?", re.ASCII)
+_C_NUMBER = re.compile(r"\s*([+-]?)(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -298,10 +299,15 @@ def is_true(value: object) -> bool:
 
 
 def whole_number(conf: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
-    """A number of librdkafka's own, by the first of `keys` that holds one; what is none is for librdkafka to refuse."""
+    """A number of librdkafka's own, by the first of `keys` that holds one; what is none is for librdkafka to refuse.
+
+    It is read as librdkafka reads it, which is C's way: what stands behind the number does not count (`30000.0`), and
+    it may be hexadecimal or octal.
+    """
     for key in keys:
-        try:
-            return int(conf[key])
-        except (KeyError, TypeError, ValueError):
-            continue
+        found = _C_NUMBER.match(str(conf.get(key)).lower())
+        if found:
+            digits = found[2]
+            base = 16 if "x" in digits else 8 if digits.startswith("0") else 10
+            return int(found[1] + digits, base)
     return default

@@ -28,7 +28,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
-from kclient_quota.config import Backoff, LimitSource, split
+from kclient_quota.config import Backoff, LimitSource, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
 from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
@@ -114,7 +114,7 @@ class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
             "throttle_cb": self._events.append,
             **refused_callbacks(conf),
         }
-        self._fetch_bytes = int(final.get("fetch.max.bytes", MOST_FETCH_BYTES))
+        self._fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
         # Threads that look after a consumer must not keep it alive.
         me = ref(self)
         self._telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))

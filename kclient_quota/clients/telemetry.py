@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kclient_telemetry.kind import MetricKind
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import is_true, whole_number
+from kclient_quota.config import is_true
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ClientTelemetry:
         import random  # noqa: PLC0415
 
         from kclient_telemetry.client.collector import Collector  # noqa: PLC0415
-        from kclient_telemetry.client.reporter import REQUEST_TIMEOUT_MS, TelemetryReporter  # noqa: PLC0415
+        from kclient_telemetry.client.reporter import TelemetryReporter  # noqa: PLC0415
         from kclient_telemetry.client.runner import TelemetryRunner  # noqa: PLC0415
         from kclient_telemetry.naming import resource_labels  # noqa: PLC0415
 
@@ -86,9 +86,7 @@ class ClientTelemetry:
         self._rebalancing_since_ms: int | None = None
         self._collector = Collector(resource_labels(f"kafka.{kind.partition('-')[0]}", conf))
         self._collector.add_source(self._points)
-        # whoever is less patient with a silent broker than we are does not want to wait longer for telemetry either
-        timeout_ms = min(REQUEST_TIMEOUT_MS, whole_number(conf, ["socket.timeout.ms"], REQUEST_TIMEOUT_MS))
-        self._reporter = TelemetryReporter(self._collector, uniform=random.random, request_timeout_ms=timeout_ms)
+        self._reporter = TelemetryReporter(self._collector, uniform=random.random)
         # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
         self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
         self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock))

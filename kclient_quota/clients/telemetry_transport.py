@@ -15,6 +15,7 @@ from kclient_telemetry.messages import (
 )
 
 from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
+from kclient_quota.config import whole_number
 from kclient_quota.errors import ClusterError, KclientQuotaError
 from kclient_quota.wire import messages as wire
 from kclient_quota.wire.connection import Connection
@@ -36,6 +37,7 @@ _POINTLESS: Final = frozenset(
     }
 )
 _METADATA_MS: Final = 5_000
+_PATIENCE_MS: Final = 30_000
 
 
 class BrokerTransport:
@@ -52,6 +54,9 @@ class BrokerTransport:
         self._addresses: list[Address] = []
         self._connection: Connection | None = None
         self._closed = False
+        # as for librdkafka, one is for a request, the other for a connection with its log-in, which takes more of them
+        self._answer_ms = whole_number(conf, ["socket.timeout.ms"], _PATIENCE_MS)
+        self._setup_ms = whole_number(conf, ["socket.connection.setup.timeout.ms"], _PATIENCE_MS)
 
     def send(self, request: TelemetryRequest, timeout_ms: int) -> TelemetryResponse:
         """Ask the broker; the next one is asked next time if it fails.
@@ -62,7 +67,8 @@ class BrokerTransport:
         end_ms = self._clock.now_ms() + timeout_ms
         try:
             connection = self._connected(timeout_ms)
-            answer = connection.send(_to_wire(request), timeout_ms=max(1, end_ms - self._clock.now_ms()))
+            left_ms = min(self._answer_ms, end_ms - self._clock.now_ms())
+            answer = connection.send(_to_wire(request), timeout_ms=max(1, left_ms))
         except KclientQuotaError as error:
             raise self._failed(error) from error
         except Exception as error:  # an application's oauth_cb may raise anything
@@ -88,7 +94,7 @@ class BrokerTransport:
             self._connection = connection
             if self._closed:
                 raise ClusterError("telemetry is closed")
-            connection.open(timeout_ms)
+            connection.open(min(self._setup_ms, timeout_ms))
             self._learn(connection)
         return connection
 

@@ -96,9 +96,13 @@ KEYS = (
     *("client.id", "statistics.interval.ms", "stats_cb", "throttle_cb", "error_cb", "oauth_cb", "linger.ms"),
     *("message.timeout.ms", "max.poll.interval.ms", "fetch.max.bytes", "enable.auto.offset.store", "partitioner"),
     *("enable.auto.commit", "compression.type", "default.topic.config", "sasl.username", "group.protocol"),
+    *("max.in.flight", "retries", "socket.timeout.ms"),
     *("enable.idempotence", "acks", "queued.max.messages.kbytes", "on_delivery", "on_commit", "logger"),
 )
-VALUES = (None, 5, -5, 5.5, True, False, Five.FIVE, "5", "x", "", [1], {"acks": "1"}, b"5", print, 2**70, " 5 ")
+VALUES = (
+    *(None, 5, -5, 5.5, True, False, Five.FIVE, "5", "x", "", [1], {"acks": "1"}, b"5", print, 2**70, " 5 "),
+    *("5e3", "0x10", "+5", "99999999"),
+)
 GIVEN: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda cls: cls(),
     "keywords": lambda cls: cls(**BASE),

@@ -73,6 +73,18 @@ def test_a_connection_that_has_gone_silent_is_replaced_after_socket_timeout_ms(c
             assert time.monotonic() - since < 20
 
 
+def test_a_slow_connection_is_kept_as_long_as_every_request_is_answered_within_socket_timeout_ms(cluster):
+    """To connect and to ask takes several of them together."""
+    cluster.set_client_metrics("all", interval_ms=300)
+    with Proxies(1) as proxies:
+        proxies.stand_before(cluster)
+        proxies[1].delay(to_client_ms=600)
+        conf = {"bootstrap.servers": proxies.bootstrap_servers, "client.id": "slow", "socket.timeout.ms": 1_000}
+        with Producer(conf) as producer:
+            producer.poll(0)
+            assert wait_until(lambda: pushes(cluster, "slow"), timeout_s=20)
+
+
 def test_a_producer_pushes_what_is_required_and_what_throttles_it(cluster):
     cluster.set_client_metrics("all", interval_ms=300)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "ours"}) as producer:

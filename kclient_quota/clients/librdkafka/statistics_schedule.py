@@ -1,13 +1,13 @@
 """How often librdkafka tells statistics: as often as we need, and the user no more often than they asked for."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kclient_quota.clock import Clock
+from kclient_quota.config import whole_number
 
 KEY: Final = "statistics.interval.ms"
-_INTERVAL: Final = re.compile(r"\s*[0-9]{1,8}\s*", re.ASCII)
+_LONGEST_MS: Final = 86_400_000
 
 
 def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, Callable[[str], Any] | None]:
@@ -21,11 +21,10 @@ def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, 
     Returns:
         `statistics.interval.ms` for librdkafka, and what tells the user, or None where they do not want to be told.
     """
-    wish = conf.get(KEY, 0)
-    if not _INTERVAL.fullmatch(str(wish)):
-        return wish, conf.get("stats_cb")  # for librdkafka to refuse, or to read in its own way
-    theirs_ms = int(wish) if callable(conf.get("stats_cb")) else 0
-    if not theirs_ms:
+    theirs_ms = whole_number(conf, [KEY], -1 if KEY in conf else 0)
+    if not 0 <= theirs_ms <= _LONGEST_MS:
+        return conf[KEY], conf.get("stats_cb")  # for librdkafka to refuse
+    if not theirs_ms or not callable(conf.get("stats_cb")):
         return ours_ms, None
     period_ms = min(theirs_ms, ours_ms)
     return period_ms, _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock)

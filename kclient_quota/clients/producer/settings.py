@@ -114,7 +114,7 @@ def linger_ms(conf: Mapping[str, Any]) -> int:
 
 def in_flight(conf: Mapping[str, Any]) -> int:
     """How many requests librdkafka may have on their way to one broker; no more than an idempotent producer may."""
-    return max(1, min(_MOST_IN_FLIGHT, int(_number(_first(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)))))
+    return max(1, min(_MOST_IN_FLIGHT, whole_number(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)))
 
 
 def allows_idempotence(conf: Mapping[str, Any]) -> bool:
@@ -122,10 +122,10 @@ def allows_idempotence(conf: Mapping[str, Any]) -> bool:
     if "enable.idempotence" in conf:
         return False
     acks = _first(conf, _ACKS, "all")
-    in_flight = _first(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)
-    retries = _first(conf, _RETRIES, 1)
+    in_flight = whole_number(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)
+    retries = whole_number(conf, _RETRIES, 1)
     fifo = str(conf.get("queuing.strategy", "fifo")).lower() == "fifo"
-    return acks in {"all", "-1"} and _number(in_flight) <= _MOST_IN_FLIGHT and _number(retries) > 0 and fifo
+    return acks in {"all", "-1"} and in_flight <= _MOST_IN_FLIGHT and retries > 0 and fifo
 
 
 def _everything(conf: Mapping[str, Any]) -> Mapping[str, Any]:
