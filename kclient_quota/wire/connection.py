@@ -148,6 +148,9 @@ class Connection(Speaker):
             except OSError as error:
                 raw.close()
                 failure = error
+            except BaseException:  # no time was left for this address
+                raw.close()
+                raise
         raise deadline.failed(failure) from failure
 
     def _resolve(self, deadline: Deadline) -> list[Any]:

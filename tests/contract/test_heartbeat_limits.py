@@ -112,7 +112,11 @@ def test_a_quota_lowered_in_mid_transaction_has_it_aborted_in_time_and_nothing_r
     with pytest.raises(KafkaException, match="it was aborted"):
         producer.commit_transaction()
     assert time.monotonic() - begin < 11
-    assert reports == {"ok": 401, "_MSG_TIMED_OUT": 3}
+    # The abort drops what librdkafka has not sent yet: on a busy machine the last of the three.
+    assert reports.pop("ok") == 401
+    assert set(reports) <= {"_MSG_TIMED_OUT", "_PURGE_QUEUE"}
+    assert reports["_MSG_TIMED_OUT"] >= 1
+    assert reports.total() == 3
     producer.abort_transaction()
     producer.begin_transaction()
     producer.produce(topic, b"kept")

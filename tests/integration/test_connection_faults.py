@@ -214,6 +214,25 @@ def test_a_deadline_that_is_over_before_it_starts():
         Connection(settings, SYSTEM_CLOCK).open(timeout_ms=0)
 
 
+def test_no_socket_is_left_when_the_time_is_up_with_an_address_to_try(monkeypatch):
+    class Watched(socket.socket):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            opened.append(self)
+
+    def resolve_slowly(connection, deadline):
+        clock.sleep_ms(400)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 9))]
+
+    opened = []
+    clock = ManualClock(1000)
+    monkeypatch.setattr(Connection, "_resolve", resolve_slowly)
+    monkeypatch.setattr(socket, "socket", Watched)
+    with pytest.raises(ClusterError, match="within 400 ms"):
+        Connection(ConnectionSettings("127.0.0.1", 9), clock).open(timeout_ms=400)
+    assert [each.fileno() for each in opened] == [-1]
+
+
 def test_closed_by_another_thread_while_it_is_opened(monkeypatch):
     connect = Connection._connect
 

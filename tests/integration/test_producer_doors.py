@@ -203,6 +203,23 @@ def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: 
     producer.close()
 
 
+def test_an_event_of_the_last_moment_is_heard_and_nothing_is_left_then(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    producer = made(conf(broker, stats_cb=heard.append))
+    stop = producer._stop_sender
+
+    def hear_and_stop() -> None:
+        producer._outbox.reports.append((heard.append, "statistics"))
+        stop()
+
+    monkeypatch.setattr(producer, "_stop_sender", hear_and_stop)
+    producer.close()
+    assert heard == ["statistics"]
+    assert len(producer) == 0
+
+
 def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: EmbeddedBroker) -> None:
     producer = made(conf(broker, **{"max.block.ms": 300}))
     broker.throttle_next(PRODUCE, 3_600_000)

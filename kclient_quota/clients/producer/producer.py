@@ -286,12 +286,14 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if self._abandoned:
             return False
         try:
-            return cast("bool", self._inside(super().close))
+            is_closed = cast("bool", self._inside(super().close))
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
-            return super().close()
+            is_closed = super().close()
+        self._outbox.serve()  # events of the last moment
+        return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
         self.close()
