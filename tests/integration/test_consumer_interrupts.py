@@ -1,6 +1,7 @@
 """Signals at random moments of poll() and consume(): every later call works, nothing is lost, nothing comes twice."""
 
 import json
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +10,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.consumer.fetching import made_apart
 
 INTERRUPTS = 500
 PARTITIONS = 3
@@ -88,3 +90,34 @@ def test_interrupts_lose_nothing_and_double_nothing(broker: EmbeddedBroker, how:
     interrupts, is_whole = json.loads(done.stdout)
     assert is_whole
     assert interrupts >= INTERRUPTS
+
+
+class HandlerError(Exception):
+    """What a handler raises."""
+
+
+class ReadWhileASignalComes:
+    """A value of a configuration."""
+
+    def __str__(self) -> str:
+        signal.raise_signal(signal.SIGUSR1)
+        return "g"
+
+
+def test_a_signal_that_comes_while_a_client_is_made_is_heard() -> None:
+    """confluent_kafka itself would say that a name or a value is no text."""
+
+    def stop(*_: object) -> None:
+        raise HandlerError
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(HandlerError):
+            made_apart({"bootstrap.servers": "127.0.0.1:1", "group.id": ReadWhileASignalComes()})
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_is_wrong_with_the_configuration_of_such_a_client_is_said() -> None:
+    with pytest.raises(confluent_kafka.KafkaException, match="No such configuration property"):
+        made_apart({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "no.such": 1})

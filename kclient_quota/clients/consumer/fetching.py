@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 
 from kclient_quota.clients.agents import CConsumer
-from kclient_quota.clients.calls import interruptible
+from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.pacing.fetch_sizes import FetchSizes
 
@@ -34,6 +34,20 @@ EARLIEST: Final = {"earliest", "smallest", "beginning"}
 LATEST: Final = {"latest", "largest", "end"}
 STATISTICS_MS: Final = 250
 _MEMBERS_OWN: Final = ("on_commit", "group.instance.id", "statistics.interval.ms", "error_cb")
+
+
+def made_apart(conf: dict[str, Any]) -> CConsumer:
+    """A plain consumer, made in a thread of its own, where no signal's handler runs.
+
+    While it reads a configuration confluent_kafka takes a handler's exception for a wrong name or value, and says
+    TypeError: the Ctrl-C would be lost, and the application's `poll()` fail with an error that is none.
+    """
+    made: list[CConsumer] = []
+    call = CallApart("kclient-quota-fetcher", lambda: made.append(CConsumer(conf)))
+    while not call.wait(1):
+        logger.debug("A client that fetches is still being made")
+    call.raise_error()
+    return made.pop()
 
 
 class Fetching(CConsumer):
@@ -182,7 +196,7 @@ class Fetching(CConsumer):
         )
         unread = self._unread(assigned, expected)
         starts = {**unread, **expected}
-        fetcher = CConsumer(conf)
+        fetcher = made_apart(conf)
         for part in assigned:
             part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:
