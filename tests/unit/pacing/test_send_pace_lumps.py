@@ -1,0 +1,342 @@
+"""How large batches are, and what is learnt of their cost, in exact numbers."""
+
+from math import inf, sqrt
+
+import pytest
+
+from tests.unit.pacing.told_pacer import NotedCost, come_and_gone, pace_of
+
+T0 = 1_000_000
+ENDLESS = float("inf")
+
+
+def exactly(number):
+    return pytest.approx(number, rel=1e-9)
+
+
+def cheapest(overhead, rate, places=1.0, worth_ms=1_000.0, worth=0.006):
+    """The shortest lump that leaves all of the quota that is worth something but so much: halved again and again."""
+    seconds = overhead / rate
+    most = worth_ms / 1000 / places
+
+    def lost(lump):
+        return lump / 11 + seconds / lump
+
+    best = min(sqrt(11 * seconds), most)
+    goal = lost(best) + worth * max(1 - lost(best), 0.0)
+    low, high = 1e-12, sqrt(11 * seconds)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if lost(middle) > goal else (low, middle)
+    return min(1000 * high, 1000 * most)
+
+
+# How large --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overhead", "rate", "places", "lump_ms"),
+    [
+        (150, 100_000, 1, 64.14881750322944),
+        (150, 100_000, 0, 64.14881750322944),
+        (150, 51_200, 12, 69.49290893621392),
+        (150, 51_200, 3, 99.72426127689974),
+        (350, 1_000_000, 1, 23.166919520715805),
+        (150, 1_000, 1, 934.5563147290923),
+        (150, 1_000, 4, None),
+        (150, 100, 1, 1000.0),
+        (150, 100, 4, 250.0),
+    ],
+)
+def test_the_lump_that_costs_little_more_than_the_best_one(overhead, rate, places, lump_ms):
+    pace, _ = pace_of(cost=NotedCost(overhead=overhead), byte_rate=rate)
+    assert pace.lump_ms(places) == pytest.approx(cheapest(overhead, rate, max(places, 1)), rel=1e-6)
+    assert lump_ms is None or pace.lump_ms(places) == exactly(lump_ms)
+
+
+@pytest.mark.parametrize(("max_delay_ms", "places"), [(50, 1), (100, 2), (100, 3), (40, 2), (999, 1), (1_000, 7)])
+def test_no_message_waits_for_longer_than_is_allowed(max_delay_ms, places):
+    pace, _ = pace_of(max_delay_ms=max_delay_ms)
+    found = pace.lump_ms(places)
+    assert found == pytest.approx(cheapest(150, 100_000, places, max_delay_ms), rel=1e-6)
+    assert found <= max_delay_ms / places
+
+
+@pytest.mark.parametrize(("part", "worth"), [(1.0, 0.003), (0.5, 0.006), (0.6, 0.006), (0.65, 0.003)])
+def test_where_few_messages_fit_half_as_much_is_given_up(part, worth):
+    """The best lump has 12,845 bytes: ten messages of 2,000 are more than that where each takes 0.642 of itself."""
+    pace, pacer = pace_of(cost=NotedCost(compressed=True, part=part))
+    pace.on_granted(4_000, T0, messages=2)
+    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000, worth=worth), rel=1e-6)
+    pacer.usual = 1e9
+    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
+    pacer.usual = 1.0
+    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000, worth=0.003), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("message_raw", "max_delay_ms", "compressed", "worth_ms"),
+    [
+        (1_350, 1_000, False, 250.0),  # a tenth is framing
+        (1_350, 4_000, False, 1_000.0),
+        (1_350, 200, False, 200.0),
+        (1_350, 250, False, 250.0),
+        (1_350, 251, False, 250.0),
+        (14_850, 1_000, False, 25.0),
+        (350, 1_000, False, 750.0),
+        (75, 1_000, False, 1_000.0),
+        (1_350, 1_000, True, 1_000.0),
+        (0, 1_000, False, 1_000.0),
+    ],
+)
+def test_a_message_waits_for_what_frames_it_as_long_as_that_is_worth(message_raw, max_delay_ms, compressed, worth_ms):
+    pace, _ = pace_of(cost=NotedCost(compressed=compressed), max_delay_ms=max_delay_ms)
+    if message_raw:
+        pace.on_granted(2 * message_raw, T0, messages=2)
+    assert pace._worth_waiting_ms == exactly(worth_ms)
+    is_coarse = message_raw * 10 > sqrt(11 * 150 * 100_000)
+    for places in (4, 40):
+        expected = cheapest(150, 100_000, places, worth_ms, worth=0.003 if is_coarse else 0.006)
+        assert pace.lump_ms(places) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_best_lump_is_taken_where_a_batch_costs_more_than_may_be_given_up():
+    for rate in range(1, 54):
+        pace, _ = pace_of(byte_rate=float(rate), max_delay_ms=10**6)
+        assert pace.lump_ms(1) == pytest.approx(1000 * sqrt(11 * 150 / rate), rel=1e-6)
+
+
+def test_a_limit_that_nobody_told_is_used_in_requests_at_least():
+    """10,000 bytes at 100,000 a second."""
+    pace, pacer = pace_of(None)
+    assert pace.lump_ms(1) == exactly(100.0)
+    pacer.request_bytes = 100
+    assert pace.lump_ms(1) == exactly(64.14881750322944)
+    told, _ = pace_of()
+    assert told.lump_ms(1) == exactly(64.14881750322944)
+
+
+@pytest.mark.parametrize(("limit", "lump_ms"), [(None, 100.0), (100_000.0, 0.0)])
+def test_without_any_delay_a_lump_is_a_request_or_nothing(limit, lump_ms):
+    pace, _ = pace_of(limit, max_delay_ms=0)
+    assert pace.lump_ms(1) == exactly(lump_ms)
+    assert pace.lump_bytes(1) == (9_850 if limit is None else 1)
+
+
+def test_without_any_rate_a_lump_takes_no_time():
+    pace, _ = pace_of(None, byte_rate=ENDLESS)
+    assert pace.lump_ms(1) == 0.0
+    assert (pace.room_bytes(1), pace.time_of_ms(1e9)) == (inf, 0)
+
+
+def test_as_many_lumps_as_may_be_on_their_way_last_for_the_way():
+    pace, pacer = pace_of(in_flight=4)
+    come_and_gone(pace, 400, T0)
+    assert pace.lump_ms(1) == exactly(100.0)
+    pacer.every_ms = 101.0
+    assert pace.lump_ms(1) == exactly(101.0)
+    pacer.every_ms = 99.0
+    assert pace.lump_ms(1) == exactly(100.0)
+    near, _ = pace_of(in_flight=4)
+    come_and_gone(near, 200, T0)
+    assert near.lump_ms(1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
+
+
+@pytest.mark.parametrize(("places", "lump_bytes"), [(1, 6_264), (3, 6_264), (36, 5_570), (60, 3_946), (4, 6_264)])
+def test_three_times_an_even_share_of_a_round_may_leave_for_one_partition(places, lump_bytes):
+    pace, _ = pace_of()
+    assert pace.lump_bytes(places) == lump_bytes
+    assert lump_bytes == int(cheapest(150, 100_000, max(places / 3, 1)) * 100 - 150)
+
+
+def test_a_lump_is_what_its_time_is_worth_of_raw_bytes_and_one_at_least():
+    pace, _ = pace_of(cost=NotedCost(part=0.5))
+    assert pace.lump_bytes(1) == 12_529
+    tiny, _ = pace_of(byte_rate=100.0)
+    assert tiny.lump_bytes(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "outstanding", "lump_bytes"), [(10_000, 19_999.0, 9_999), (10_000, 20_002.0, 10_000), (7, 9.0, 4)]
+)
+def test_while_nothing_limits_half_of_what_may_be_on_its_way_leaves_at_once(request_bytes, outstanding, lump_bytes):
+    pace, _ = pace_of(None, byte_rate=ENDLESS, request_bytes=request_bytes, outstanding_bytes=outstanding)
+    assert pace.lump_bytes(1) == 1
+    come_and_gone(pace, 5, T0)
+    assert pace.lump_bytes(1) == pace.lump_bytes(9) == lump_bytes
+
+
+@pytest.mark.parametrize(("places", "times"), [(0, 1.0), (1, 1.0), (2, 1.65), (3, 2.2), (6, 3.85)])
+def test_as_much_may_wait_as_fills_batches(places, times):
+    pace, _ = pace_of()
+    assert pace.room_bytes(places) == exactly(times * pace._lump_bytes(places))
+
+
+def test_how_long_bytes_take_and_how_many_leave_within_a_time():
+    pace, pacer = pace_of(cost=NotedCost(part=0.5), usual=200_000.0, owed=7)
+    assert [pace.time_of_ms(raw) for raw in (0, 399, 400, 401, 8_000)] == [0, 0, 1, 1, 20]
+    assert pace.raw_in(20.0) == 4_000.0
+    assert [pace.room_in_ms(raw, T0) for raw in (0, 400, 8_000)] == [7, 8, 27]
+    pacer.throttled_until_ms = T0 + 26
+    assert [pace.room_in_ms(raw, T0) for raw in (0, 8_000)] == [26, 27]
+    pacer.owed = pacer.throttled_until_ms = 0
+    assert pace.room_in_ms(0, T0) == 1
+    assert set(pacer.heard) == {("owed", T0)}
+
+
+@pytest.mark.parametrize(("raw_bytes", "wire"), [(0, 151), (1, 151), (2, 152), (1_000, 651)])
+def test_a_batch_is_taken_for_a_byte_more_than_it_costs(raw_bytes, wire):
+    pace, _ = pace_of(cost=NotedCost(part=0.5))
+    assert pace.wire_of(raw_bytes) == wire
+
+
+# What batches cost ------------------------------------------------------------------------------------------------
+
+
+def test_names_are_known_from_the_first_batch_and_followed_by_an_eighth():
+    pace, pacer = pace_of(client_bytes=10)
+    pace.on_granted(1_000, T0, topic="größe")  # seven bytes
+    assert pace._cost.names_bytes == 17.0
+    assert pacer.heard == [("on_sent", 1_151, T0)]
+    pace.on_granted(1_000, T0, topic="t" * 15)
+    assert pace._cost.names_bytes == 18.0
+    pace.on_granted(1_000, T0)
+    assert pace._cost.names_bytes == 18.0
+
+
+def test_a_message_s_size_is_followed_by_an_eighth():
+    pace, _ = pace_of()
+    assert pace._message_raw == 0.0
+    pace.on_granted(1_000, T0)
+    assert pace._message_raw == 1_000.0
+    pace.on_granted(3_600, T0, messages=2)
+    assert pace._message_raw == 1_100.0
+    assert (pace.granted, pace._granted_batches) == (4_600, 2)
+
+
+def late_counts(pacer):
+    return [told[1:] for told in pacer.heard if told[0] == "on_late_count"]
+
+
+def test_what_took_more_than_was_foretold_is_charged_for():
+    pace, pacer = pace_of()
+    pace.on_granted(1_000, T0)
+    pace.on_wire(1_151, T0 + 1)
+    assert late_counts(pacer) == []
+    pace.on_wire(1, T0 + 2)
+    pace.on_wire(7, T0 + 3)
+    pace.on_wire(0, T0 + 4)
+    assert late_counts(pacer) == [(1, T0 + 2), (7, T0 + 3)]
+
+
+def test_what_took_less_makes_up_for_a_batch_s_worth_and_what_is_on_its_way():
+    pace, pacer = pace_of()
+    for _ in range(3):
+        pace.on_granted(1_000, T0)
+    pace.on_delivered(2_000, T0)
+    pace.on_wire(0, T0)
+    assert pace._owed == -2_151.0  # a thousand on their way without what frames them, and the last batch
+    pace.on_delivered(1_000, T0)
+    pace.on_wire(0, T0)
+    assert pace._owed == -1_151.0
+    pace.on_wire(1_153, T0)
+    assert late_counts(pacer) == [(2, T0)]
+
+
+def learning(is_learnt=False):
+    cost = NotedCost(is_learnt=is_learnt)
+    pace, _ = pace_of(cost=cost)
+    return pace, cost.noted
+
+
+def test_what_has_arrived_tells_what_it_took():
+    pace, noted = learning()
+    come_and_gone(pace, 1, T0)
+    come_and_gone(pace, 1, T0, raw_bytes=200)
+    pace.on_wire(1_500, T0)
+    assert noted == [("dear?", 1_500, 1_200, 2.0), (2, 1_200, 1_500, 900.0, 1)]
+    noted.clear()
+    pace.on_wire(0, T0)
+    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 900.0, 1)]
+
+
+def test_before_any_message_is_known_one_is_taken_for_200_bytes():
+    pace, noted = learning()
+    pace.on_wire(0, T0)
+    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 200.0, 1)]
+
+
+def test_of_what_is_on_its_way_four_times_as_much_must_have_been_granted():
+    pace, noted = learning()
+    for _ in range(3):
+        pace.on_granted(1_000, T0)
+    pace.on_delivered(2_000, T0)
+    pace.on_wire(3_000, T0)
+    assert noted == [("dear?", 3_000, 3_000, 3.0)]
+    pace.on_granted(1_000, T0)
+    pace.on_delivered(1_000, T0)
+    noted.clear()
+    pace.on_wire(400, T0)
+    assert noted == [("dear?", 3_400, 4_000, 4.0), (4, 4_000, 3_400, 1_000.0, 2)]
+    noted.clear()
+    pace.on_granted(1_000, T0)
+    pace.on_delivered(2_000, T0)
+    pace.on_wire(2_300, T0)  # a quarter of the four before, and one more, may be among them
+    assert noted == [("dear?", 2_300, 2_000, 3.0), (1, 1_000, 2_300, 1_000.0, 1)]
+
+
+def test_once_it_has_learnt_eight_statistics_are_waited_for():
+    pace, noted = learning(is_learnt=True)
+    for _ in range(8):
+        pace.on_granted(1_000, T0)
+    pace.on_delivered(7_000, T0)
+    for _ in range(7):
+        pace.on_wire(1_000, T0)
+    assert [each[0] for each in noted] == ["dear?"] * 7
+    pace.on_wire(500, T0)
+    assert noted[7:] == [("dear?", 7_500, 8_000, 8.0), (8, 8_000, 7_500, 1_000.0, 8)]
+    noted.clear()
+    pace.on_delivered(1_000, T0)
+    pace.on_wire(100, T0)
+    assert noted == [("dear?", 100, 1_000, 2.0)], "what began in doubt begins anew where it can be told exactly"
+    come_and_gone(pace, 1, T0)
+    pace.on_wire(1_150, T0)
+    assert noted[1:] == [("dear?", 1_150, 1_000, 1.0), (1, 1_000, 1_150, 1_000.0, 1)]
+
+
+def test_where_others_bytes_are_among_them_nothing_is_learnt():
+    pace, noted = learning()
+    pace.on_granted(1_000, T0)
+    pace.on_wire(9_000, T0, learns=False)
+    assert noted == []
+    pace.on_wire(9_000, T0)
+    assert noted == [], "it is on its way since then"
+    pace.on_delivered(1_000, T0)
+    pace.on_wire(9_000, T0)
+    assert noted == []
+    come_and_gone(pace, 1, T0)
+    pace.on_wire(1_000, T0)
+    assert noted == [("dear?", 1_000, 1_000, 1.0), (1, 1_000, 1_000, 1_000.0, 1)]
+
+
+def test_what_took_twice_as_much_as_was_foretold_is_other_data_at_once():
+    pace, noted = learning(is_learnt=True)
+    pace.on_granted(1_000, T0)
+    pace.on_wire(2_300, T0)
+    assert noted == [("dear?", 2_300, 1_000, 1.0)]
+    noted.clear()
+    pace.on_wire(1, T0)
+    assert noted == [("dear?", 2_301, 1_000, 1.0), "forget", (1, 1_000, 2_301, 1_000.0, 2)]
+    noted.clear()
+    pace.on_wire(4_601, T0)  # of what was granted before, and of it and one more batch
+    assert noted == [("dear?", 4_601, 1_000, 2.0), "forget", (1, 1_000, 4_601, 1_000.0, 1)]
+
+
+def test_what_was_not_taken_after_all_is_not_divided_by():
+    pace, noted = learning()
+    pace.on_granted(1_000, T0)
+    pace.on_wire(9_000, T0)
+    pace.give_back(1_000)
+    noted.clear()
+    pace.on_wire(0, T0)
+    assert noted == [("dear?", 0, 0, 1_001.0), (0, -1_000, 0, 1_000.0, 1)]
