@@ -46,6 +46,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _outbox = Outbox()
     _outbox.is_open = True
     _chain = cast("ProducerInterceptors", ())
+    _asks_produce = _is_straight = False
     _clock: Clock = SYSTEM_CLOCK
     _transaction = Transaction({})
     _max_block_ms = 0
@@ -88,6 +89,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = _is_watched(super().produce)
+        self._is_straight = not (self._asks_produce or self._chain)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
         self._stop_watch = weakref.finalize(self, parts.watch().close)
@@ -115,10 +117,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         if callback is None:
             callback = on_delivery
-        if self._outbox.is_open and not self._chain:
-            super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
+        if self._is_straight and self._outbox.is_open:
+            # Arguments by position: their names would cost as much as all the rest.
+            super().produce(topic, value, key, partition, callback, None, timestamp, headers)
         elif self._chain:
             self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
+        elif self._outbox.is_open:
+            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
         else:
             self._produce(topic, value, key, partition, callback, timestamp, headers)
 

@@ -40,7 +40,6 @@ class TakingProducer(TransactingProducer):
     _client_id: str
     _most_bytes: int
     _most_messages: int
-    _asks_produce: bool
     _closed: bool
     _said: set[str]
 
@@ -57,7 +56,7 @@ class TakingProducer(TransactingProducer):
         )
         try:
             if self._outbox.is_open:
-                super().produce(*args, callback, timestamp=record.timestamp, headers=record.headers)
+                self._pass_on(*args, callback, record.timestamp, record.headers)
             else:
                 self._produce(*args, callback, record.timestamp, record.headers)
         except Exception as error:
@@ -79,7 +78,7 @@ class TakingProducer(TransactingProducer):
         if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
-            super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
+            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
             return
         if len(outbox.reports) >= self._most_messages:
             raise BufferError("Local: Queue full")
@@ -123,7 +122,7 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """As plain confluent_kafka does, while most of the quota is to spare."""
-        super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
+        self._pass_on(topic, value, key, partition, callback, timestamp, headers)
         self._outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
         self._outbox.is_mixed = True
 

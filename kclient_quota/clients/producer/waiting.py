@@ -52,6 +52,7 @@ class WaitingProducer(CProducer):
     _raises: bool
     _wait_log: "WaitLog"
     _waiting: dict[int, Handed]
+    _asks_produce: bool
     _hasty_s = HASTY_S
 
     # What the sender calls ----------------------------------------------------------------------------------------
@@ -74,14 +75,29 @@ class WaitingProducer(CProducer):
 
     def hand_to_librdkafka(self, topic: str, partition: int, handed: Handed) -> None:
         """Hand a message over, in its caller's context where somebody wants to see that."""
-        produce = super().produce
-        args = topic, handed.value, handed.key, partition, handed.report.__setitem__
-        # OpenTelemetry's instrumentation finds headers by their keyword, and takes a seventh argument for them
-        more = {"timestamp": handed.timestamp, "headers": handed.headers}
+        args = handed.value, handed.key, partition, handed.report.__setitem__, handed.timestamp, handed.headers
         if handed.context is None:
-            produce(*args, **more)
+            self._pass_on(topic, *args)
         else:
-            handed.context.run(produce, *args, **more)
+            handed.context.run(self._pass_on, topic, *args)
+
+    def _pass_on(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        callback: Callable[..., Any] | None,
+        timestamp: int,
+        headers: Any,
+    ) -> None:
+        """What confluent_kafka's `produce()` does."""
+        if self._asks_produce:
+            # OpenTelemetry's instrumentation finds headers by their keyword, and takes a seventh argument for them
+            super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
+        else:
+            # In C names cost as much as all the rest.
+            super().produce(topic, value, key, partition, callback, None, timestamp, headers)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
