@@ -100,7 +100,7 @@ def test_a_throttle_of_another_limit_shows_what_our_share_of_it_is(
 
 
 def test_the_bound_is_eighty_five_hundredths_itself() -> None:
-    for learnt, cap in ((85_000.0, 98_000.0), (84_999.0, 50_000.0)):
+    for learnt, cap in ((85_000.0, 98_000.0), (90_000.0, 98_000.0), (84_999.0, 50_000.0)):
         share = share_of(20_000.0, 50_000.0)
         share.learnt = learnt
         share.change(LIMIT, 0)

@@ -18,7 +18,8 @@ def test_a_lane_of_which_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize("full", list(Full))
-def test_only_what_drops_drops(full: Full) -> None:
+def test_only_what_drops_drops_and_only_what_raises_raises(full: Full) -> None:
+    assert Lane(full=full).raises is (full is Full.RAISE)
     assert Lane(full=full).drops is (full in {Full.DROP_OLDEST, Full.DROP_NEWEST})
     assert [each.value for each in Full] == ["block", "raise", "drop-oldest", "drop-newest"]
 
