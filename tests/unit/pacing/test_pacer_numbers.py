@@ -14,6 +14,8 @@ from tests.unit.pacing.told_pacer import ToldShare, still
 T0 = 1_000_000
 
 
+ENDLESS = float("inf")
+
 # What is asked ----------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +107,7 @@ def test_what_the_share_says_is_told():
 def test_what_is_owed_takes_as_long_as_it_usually_does(bank, owed_ms):
     assert still(bank=bank, usual_pace=50.0).owed_ms(T0) == owed_ms
     assert still(bank=bank - 1_000.0, usual_pace=50.0).owed_ms(T0 + 10) == owed_ms
-    assert still(bank=bank, pace=inf).owed_ms(T0) == 0
+    assert still(bank=bank, pace=ENDLESS).owed_ms(T0) == 0
 
 
 # The bank -----------------------------------------------------------------------------------------------------------
@@ -137,6 +139,7 @@ def test_time_is_banked_up_to_a_ceiling(bank, after_ms, settled, idle_since_ms):
     [
         (12_000.0, False, 0, 11_000.0, 14_000.0),
         (12_000.0, False, T0, 11_000.0, 14_000.0),
+        (11_000.5, False, 0, 10_000.5, 13_000.5),
         (12_000.0, False, T0 + 1, 10_000.0, 13_000.0),
         (12_000.0, True, 0, 10_000.0, 13_000.0),
         (11_000.0, False, 0, 10_000.0, 13_000.0),
@@ -160,12 +163,23 @@ def test_a_lump_does_not_shrink_for_who_comes_late():
     assert (pacer._lump, pacer._ceiling) == (20_000.0, 23_000.0)
 
 
+def test_a_lump_that_was_larger_than_five_requests_is_not_looked_at_before_it_is_there():
+    pacer = still(bank=60_999.5, lump=60_000.0, ceiling=63_000.0)
+    assert pacer._settle(T0 + 20) == 62_999.5
+    assert pacer._lump == 60_000.0
+
+
+def test_time_is_what_has_passed():
+    pacer = still(at_ms=10)
+    assert pacer._settle(25) == 1_500.0
+
+
 def test_what_is_sent_leaves_the_bank_and_opens_the_gate():
     pacer = still(bank=500.0, idle_since_ms=5.0)
     pacer.on_sent(2_000, T0 + 10)
     assert (pacer._bank, pacer._idle_since_ms, pacer._open, pacer._at_ms) == (-500.0, None, True, T0 + 10)
     assert pacer._mirror.total(T0 + 10) == 2_000.0
-    free = still(pace=inf, bank=500.0, idle_since_ms=5.0)
+    free = still(pace=ENDLESS, bank=500.0, idle_since_ms=5.0)
     free.on_sent(2_000, T0 + 10)
     assert (free._bank, free._idle_since_ms, free._open, free._at_ms) == (500.0, 5.0, False, T0)
     assert free._mirror.total(T0 + 10) == 2_000.0

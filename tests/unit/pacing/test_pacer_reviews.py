@@ -7,6 +7,8 @@ import pytest
 from kclient_quota.pacing.pacer import Pacer
 from tests.unit.pacing.told_pacer import T0, ToldShare, still
 
+ENDLESS = float("inf")
+
 
 def exactly(number):
     return pytest.approx(number, rel=1e-12)
@@ -58,6 +60,7 @@ def test_a_pacer_of_nothing_known():
 def test_a_limit_is_paced_from_the_beginning():
     pacer = Pacer(100_000)
     assert pacer.rate() == pacer.usual_rate() == exactly(99_550.0)
+    assert pacer._at_ms == 0
     assert (pacer._bank, pacer._lump, pacer._ceiling) == (0.0, exactly(9_955.0), exactly(12_941.5))
 
 
@@ -123,8 +126,8 @@ def test_what_the_window_has_forgotten_is_not_paid_back(bank, settled):
 
 
 def test_without_a_rate_time_goes_by():
-    pacer = still(pace=inf, bank=-70.0)
-    pacer._share.rate = inf
+    pacer = still(pace=ENDLESS, bank=-70.0)
+    pacer._share.rate = ENDLESS
     pacer._review(T0 + 30)
     assert (pacer._at_ms, pacer._bank, pacer._open) == (T0 + 30, -70.0, True)
     assert pacer._pace == pacer._usual_pace == inf
@@ -162,13 +165,13 @@ def test_what_is_banked_and_no_part_of_a_lump_is_paid_back_within_ten_seconds():
     assert applied(80_000.0, lump=0.0, bank=-5.0)._pace == exactly(80.0)
 
 
-@pytest.mark.parametrize(("nbytes", "wait_until_ms", "pace"), [(1_094_049, 0, 0.001), (1_095_051, T0 + 100, 0.001)])
+@pytest.mark.parametrize(("nbytes", "wait_until_ms", "pace"), [(995_499.9995, 0, 0.001), (995_500, T0 + 100, 0.001)])
 def test_while_the_window_has_no_room_nothing_goes_for_a_tenth_of_a_second(nbytes, wait_until_ms, pace):
-    """11 s ago: it leaves when the window is 11 s long, in which there is room for 1,095,050 bytes."""
-    pacer = applied(sent=[(T0 - 10_999, nbytes)])
+    """Ten seconds ago: the window is as long, in which there is room for 995,500 bytes."""
+    pacer = applied(sent=[(T0 - 10_000, nbytes)])
     assert pacer._wait_until_ms == wait_until_ms
     assert pacer._usual_pace == exactly(99.55)
-    assert (pacer._pace == exactly(pace)) == bool(wait_until_ms)
+    assert pacer._pace == exactly(pace)
 
 
 def test_the_end_of_a_throttle_is_waited_for_where_that_is_later():
@@ -179,7 +182,15 @@ def test_the_end_of_a_throttle_is_waited_for_where_that_is_later():
 
 @pytest.mark.parametrize(
     ("samples", "told_ms", "request_ms"),
-    [(11, 100.0, 100.0), (3, 100.0, 20.0), (3, 101.0, 101.0), (3, 201.0, 200.0), (11, 3_000.0, 1_000.0)],
+    [
+        (11, 100.0, 100.0),
+        (3, 100.0, 20.0),
+        (3, 99.0, 20.0),
+        (3, 101.0, 101.0),
+        (3, 201.0, 200.0),
+        (11, 999.0, 999.0),
+        (11, 3_000.0, 1_000.0),
+    ],
 )
 def test_a_request_is_a_hundredth_of_a_short_window_or_what_strangers_make_us_wait(samples, told_ms, request_ms):
     pacer = applied(samples=samples, share={"request_ms": told_ms})
@@ -213,9 +224,9 @@ def test_a_lump_of_a_short_window_fades_faster():
 
 
 def test_a_rate_that_has_only_come_begins_with_nothing_banked():
-    pacer = applied(pace=inf, usual_pace=inf, bank=700.0, at_ms=T0 - 50)
+    pacer = applied(pace=ENDLESS, usual_pace=ENDLESS, bank=700.0, at_ms=T0 - 50)
     assert (pacer._bank, pacer._at_ms) == (0.0, T0)
-    assert applied(pace=inf, usual_pace=inf, at_ms=T0 + 50)._at_ms == T0 + 50
+    assert applied(pace=ENDLESS, usual_pace=ENDLESS, at_ms=T0 + 50)._at_ms == T0 + 50
     pacer = applied(bank=700.0, at_ms=T0 - 50)
     assert (pacer._bank, pacer._at_ms) == (700.0, T0 - 50)
 

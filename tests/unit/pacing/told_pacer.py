@@ -1,10 +1,12 @@
-"""A pacer, its share and a batch's cost that say what they are told to, and note what they hear."""
+"""What says what it is told to, and notes what it hears: a pacer, its share, a batch's cost, a send pace."""
 
 from dataclasses import dataclass, field
 
 from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.send_queue import ACCEPTED
+from kclient_quota.pacing.turns import Waiting
 
 T0 = 1_000_000
 
@@ -125,3 +127,73 @@ def still(limit=100_000.0, **state):
     for name, value in {**told, **state}.items():
         setattr(pacer, f"_{name}", value)
     return pacer
+
+
+@dataclass
+class ToldPace:
+    """Stands for a `SendPace`: a batch takes 100 bytes beside its messages."""
+
+    room: float = 1_000.0
+    room_each: float = 0.0
+    per_ms: float = 0.0
+    lump: int = 10_000
+    wait: int = 0
+    heard: list = field(default_factory=list)
+
+    def room_bytes(self, places):
+        return self.room + self.room_each * places
+
+    def raw_in(self, time_ms):
+        return self.per_ms * time_ms
+
+    def lump_bytes(self, places):
+        self.heard.append(("lump", places))
+        return self.lump
+
+    def wait_ms(self, raw_bytes, now_ms, places):
+        self.heard.append(("wait", raw_bytes, now_ms, places))
+        return self.wait
+
+    def wire_of(self, raw_bytes):
+        return raw_bytes + 100
+
+    def room_in_ms(self, raw_bytes, now_ms):
+        self.heard.append(("room in", raw_bytes, now_ms))
+        return 77
+
+    def on_granted(self, *told):
+        self.heard.append(("granted", *told))
+
+    def give_back(self, raw_bytes):
+        self.heard.append(("give back", raw_bytes))
+
+
+def message(payload=0, raw_bytes=100, at_ms=T0, partition=0, **more):
+    return Waiting("t", partition, raw_bytes, at_ms, payload, **more)
+
+
+def payloads(messages):
+    return [each.payload for each in messages]
+
+
+def offered(queue, *messages):
+    """All of them, accepted without any consequence."""
+    for each in messages:
+        assert queue.offer(each) is ACCEPTED, each
+    return messages
+
+
+def counted(queue):
+    """What the queue says it holds is what it holds."""
+    every = list(queue)
+    assert (len(queue), queue.length, queue.raw_bytes) == (
+        len(every),
+        len(every),
+        sum(each.raw_bytes for each in every),
+    )
+    states = queue.state(T0).values()
+    assert (sum(each.messages for each in states), sum(each.raw_bytes for each in states)) == (
+        queue.length,
+        queue.raw_bytes,
+    )
+    return payloads(every)
