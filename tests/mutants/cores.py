@@ -7,6 +7,7 @@ PACING = (UNIT + "pacing", *_CLIENTS, PROPERTY + "send_queue_machine.py", PROPER
 TELEMETRY = tuple(
     f"{UNIT}telemetry/test_telemetry_{name}.py"
     for name in (
+        "client_edges",
         "collector",
         "connections",
         "edges",
@@ -14,6 +15,9 @@ TELEMETRY = tuple(
         "messages",
         "metric",
         "naming",
+        "payload_edges",
+        "receiver_edges",
+        "receiver_stats_edges",
         "reporter",
         "reporter_closing",
         "reporter_payload",

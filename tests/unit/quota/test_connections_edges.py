@@ -42,6 +42,8 @@ def test_other_keys_change_nothing() -> None:
         quotas.update_quota(DEFAULT, key, 1)
         quotas.update_quota(HERE, key, None)
     assert (quotas.quota(HERE), quotas.quota("10.0.0.2")) == (5, NO_CONNECTION_RATE)
+    quotas.update_quota(HERE, KEY.encode().decode(), 6)  # as from the wire: equal, not the same
+    assert quotas.quota(HERE) == 6
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,9 @@ def test_a_fetch_is_taken_back_where_it_is_throttled_and_only_where_fetches_are_
     assert counted.on_fetch("alice", None, 100, 0, 0) == Throttle(0, REQUEST)
     assert counted.on_fetch("alice", None, 1, 0, 0) == Throttle(100, FETCH)
     assert told(counted.metrics(0))["Fetch", "byte-rate", "alice", ""] == 10.0
+    fast = held(consumer_byte_rate=1_000)
+    assert fast.on_fetch("alice", None, 10_001, 0, 0) == Throttle(1, FETCH)  # a millisecond is a throttle, too
+    assert told(fast.metrics(0))["Fetch", "byte-rate", "alice", ""] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def test_the_ring_has_one_sample_more_than_the_window() -> None:
     rate = SampledRate(2, 1_000)
     for number in range(5):
         rate.record(10**number, number * 1_000)
+    assert len(rate._values) == 3
     assert rate.history(4_000) == [(4_000, 10_000.0), (3_000, 1_000.0)]
     assert rate.history(3_999) == [(4_000, 10_000.0), (3_000, 1_000.0), (2_000, 100.0)]
     assert rate.total(3_999) == 11_100.0
@@ -107,6 +108,15 @@ def test_what_will_be_forgotten_in_exact_rows() -> None:
         assert [rate.project(at_ms) for at_ms, _, _ in rate.forgetting(now_ms)] == [
             row[1:] for row in rate.forgetting(now_ms)
         ]
+
+
+def test_a_sample_that_began_before_the_window_is_remembered_whole_as_long_as_its_last_event() -> None:
+    rate = SampledRate(3, 1_000)
+    rate.record(4, 0)
+    rate.record(2, 600)
+    assert rate.forgetting(3_500) == [(3_500, 6.0, 3_500)]
+    assert rate.forgetting(3_599) == [(3_599, 6.0, 3_599)]
+    assert rate.forgetting(3_600) == []
 
 
 def test_what_was_recorded_negative_is_remembered_as_long() -> None:
