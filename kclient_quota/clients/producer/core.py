@@ -4,8 +4,8 @@ For each broker there is a `SendQueue`, and before it those that came when it wa
 their callers wait. `_wait_ms` decides how long.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -283,12 +283,15 @@ class ProducerCore:
         self._delivered_bytes += raw_bytes
         broker.queue.pace.on_delivered(raw_bytes, now_ms)
 
-    def on_wire(self, number: int, nbytes: int, now_ms: int) -> None:
-        """Librdkafka has sent a broker so many bytes since the last call."""
-        broker = self.brokers.known(number)
-        if broker is None:
-            return
-        broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by)
+    def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int) -> None:
+        """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they."""
+        found: Counter[Broker] = Counter()
+        for number, nbytes in sent:
+            broker = self.brokers.known(number)
+            if broker is not None:
+                found[broker] += nbytes
+        for broker, nbytes in found.items():
+            broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by)
         self._passed_by = False
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
@@ -340,8 +343,7 @@ class ProducerCore:
         found: dict[int, BrokerQuotaState] = {}
         for broker in self.brokers:
             pace = broker.queue.pace
-            is_only = broker.number == NO_BROKER and not self.brokers.is_split
-            found[only_id if is_only else broker.number] = BrokerQuotaState(
+            found[broker.number if self.brokers.is_split else only_id] = BrokerQuotaState(
                 limit=self.limit.byte_rate,
                 source=str(self.limit.source),
                 rate=pace.rate(),

@@ -84,9 +84,9 @@ class Hearing:
                     now_ms=now_ms,
                 )
         self._log.on_time(now_ms)
-        for delta in deltas if self._outbox.is_running else ():
-            self.only_id = delta.node_id
-            self._tell(partial(_sent, delta))
+        if deltas and self._outbox.is_running:
+            self.only_id = deltas[-1].node_id
+            self._tell(partial(_sent, deltas))
         if not self._limit.known:
             self._ask(now_ms)
 
@@ -144,6 +144,6 @@ class Hearing:
         logger.info(text, self._client_id, words(limit), extra=extra)
 
 
-def _sent(delta: BrokerDelta, core: ProducerCore, now_ms: int) -> None:
-    # The broker does not count the four bytes of a request's length.
-    core.on_wire(delta.node_id, delta.request_bytes - 4 * delta.requests, now_ms)
+def _sent(deltas: Sequence[BrokerDelta], core: ProducerCore, now_ms: int) -> None:
+    # A broker does not count the four bytes of a request's length.
+    core.on_wire([(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas], now_ms)

@@ -85,7 +85,7 @@ def test_throttles_of_all_brokers_or_of_those_that_have_something_to_do() -> Non
 def test_bytes_of_a_broker_that_nobody_knows_are_passed_over() -> None:
     core = core_of(LIMITED)
     core.brokers.is_split = True
-    core.on_wire(7, 1_000, 0)
+    core.on_wire([(7, 1_000)], 0)
     assert core.brokers.known(7) is None
     assert len(core.brokers) == 0
 

@@ -40,7 +40,7 @@ def test_noise_after_letters_is_told_from_letters_before_anything_of_it_is_deliv
         raw = sent_by(now_ms, sender)
         if raw:
             sender.on_delivered(sender.brokers.get(1), raw, now_ms)
-            sender.on_wire(1, round(raw * LETTERS) + 350, now_ms)
+            sender.on_wire([(1, round(raw * LETTERS) + 350)], now_ms)
     pace = sender.brokers.get(1).queue.pace
     assert pace.wire_of(100_000) < 2_000
     raw = 0
@@ -48,7 +48,7 @@ def test_noise_after_letters_is_told_from_letters_before_anything_of_it_is_deliv
         now_ms += 100
         raw = sent_by(now_ms, sender)
     assert raw > 100_000
-    sender.on_wire(1, raw // 2, now_ms + 20)  # the rest is still in librdkafka
+    sender.on_wire([(1, raw // 2)], now_ms + 20)  # the rest is still in librdkafka
     assert pace.wire_of(100_000) > 40_000
     sender.on_throttle(1, 9_000, now_ms + 30)
     for _ in range(120):
@@ -66,12 +66,12 @@ def test_what_is_known_to_be_our_own_doing_later_is_given_up_to_nobody() -> None
         raw = sent_by(now_ms, sender)
         if raw and now_ms < 20_000:
             sender.on_delivered(sender.brokers.get(1), raw, now_ms)
-            sender.on_wire(1, round(raw * LETTERS) + 350, now_ms)
+            sender.on_wire([(1, round(raw * LETTERS) + 350)], now_ms)
     pace = sender.brokers.get(1).queue.pace
     rate = pace.rate()
     sender.on_throttle(1, 6_000, now_ms + 20)  # of noise, of which only the statistics tell that it was noise
     assert pace.rate() < 0.6 * rate
-    sender.on_wire(1, 800_000, now_ms + 500)
+    sender.on_wire([(1, 800_000)], now_ms + 500)
     sender.on_delivered(sender.brokers.get(1), raw, now_ms + 6_000)
     most = 0.0
     for later_ms in range(now_ms + 6_000, now_ms + 20_000, 100):
