@@ -142,8 +142,10 @@ class FetchPacer:
         level = inf
         wait_ms = 0
         for node, pace in self._paces.items():
-            level = min(level, pace.settle(taken.get(node, 0) * self._ratio, now_ms))
-            if level < 0.0:
+            left = pace.settle(taken.get(node, 0) * self._ratio, now_ms)
+            level = min(level, left)
+            if left < 0.0:
+                # Of a broker that nothing is owed for, those who share its quota may have what is not taken meanwhile.
                 pace.on_wait(now_ms)
                 wait_ms = max(wait_ms, pace.wait_ms())
         if wait_ms:

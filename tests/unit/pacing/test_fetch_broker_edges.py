@@ -160,6 +160,12 @@ def test_before_anything_came_nothing_is_banked() -> None:
     assert pace.settle(10_000.0, 10_000) == pytest.approx(19_700)
 
 
+def test_half_a_byte_taken_is_a_beginning() -> None:
+    pace = pace_of()
+    assert pace.settle(0.5, 0) == -0.5
+    assert pace.settle(0.0, 10) == pytest.approx(989.5)
+
+
 def test_what_came_lets_time_be_banked() -> None:
     pace = pace_of()
     pace.on_received(0, 0, 0)
@@ -227,9 +233,15 @@ def test_what_it_needs_is_what_came_in_the_window_and_whether_it_has_waited_late
     pace.window.received(20_000, 10_500)
     pace.window.expect(5_000, 10_500)
     assert pace.need(10_500) == Need(waits=True, byte_rate=50_000_000 / 10_500, at_ms=10_500)
-    assert [pace.need(at_ms).waits for at_ms in (7_000, 7_001, 12_999, 13_000)] == [False, True, True, False]
+    assert [pace.need(at_ms).waits for at_ms in (6_999, 7_000, 7_001, 12_999, 13_000)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     pace.on_wait(13_000)
-    assert [pace.need(at_ms).waits for at_ms in (15_999, 16_000)] == [True, False]
+    assert [pace.need(at_ms).waits for at_ms in (15_999, 16_000, 16_001)] == [True, False, False]
 
 
 def test_of_another_limit_it_has_as_large_a_part() -> None:
