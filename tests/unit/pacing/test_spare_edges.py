@@ -28,6 +28,7 @@ def given(left=0.0, now_ms=0):
 )
 def test_half_of_a_large_quota_s_second_is_there_at_first(limit, members, most):
     spare = Spare()
+    assert not spare.is_due
     assert (spare.step(5, 99.0, 0, may=True), spare.is_due) == (0.0, False)
     spare.set_limit(limit, members)
     assert spare.step(10_000, 99.0, 0, may=True) == most
@@ -84,6 +85,13 @@ def test_who_owes_waits_until_half_of_a_second_s_worth_is_there(left, after_ms, 
     spare = given()
     assert (spare.step(0, left, 0, may=True), spare.is_due) == (0.0, False)
     assert spare.step(after_ms, 77.0, 0, may=True) == free
+
+
+@pytest.mark.parametrize(("left", "free"), [(0.0, 20_000.0), (0.5, 20_000.0), (-0.5, 0.0), (-1.0, 0.0)])
+def test_who_has_used_it_up_to_the_byte_owes_nothing(left, free):
+    spare = given()
+    spare.step(0, left, 0, may=True)
+    assert spare.step(1, 0.0, 0, may=True) == free
 
 
 def test_what_could_overtake_is_due():
