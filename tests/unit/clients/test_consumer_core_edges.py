@@ -381,7 +381,7 @@ class Neighbours:
 
 
 def test_who_does_not_pace_shares_with_nobody_and_changes_no_sizes() -> None:
-    for backoff, counts in ((Backoff.BLOCK, 1), (Backoff.OFF, 0)):
+    for backoff, counts in ((Backoff.BLOCK, 1), (Backoff.RAISE, 1), (Backoff.OFF, 0)):
         neighbours = Neighbours()
         core = core_of(sizes=OPEN, backoff=backoff, neighbours=neighbours)
         core.leave()

@@ -47,7 +47,7 @@ def test_refusals_are_counted_anew_after_messages() -> None:
     assert watch.check(4_000) == Stall(1_000, 16_000, 1_600)
 
 
-@pytest.mark.parametrize(("own_bytes", "stalls"), [(0, True), (550, True), (551, False), (11_000, False)])
+@pytest.mark.parametrize(("own_bytes", "stalls"), [(0, True), (550, True), (550.1, False), (11_000, False)])
 def test_a_window_with_more_than_a_twentieth_of_its_bytes_is_no_stall(own_bytes: float, stalls: bool) -> None:
     watch = StallWatch()
     for _ in range(2):

@@ -51,3 +51,28 @@ def test_a_clock_that_jumps_back_does_not_leave_the_range() -> None:
     idle = PollIdle()
     polled(idle, (1_000, 1_010), (500, 400), (600, 700))
     assert 0.0 <= idle.metrics("app", 700)[NAME] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("polls", "expected"),
+    [
+        ([(1_000, 1_010), (500, 400), (600, 700)], 0.5),  # what ends before the one before it began is not counted
+        ([(1_000, 1_010), (990, 1_000), (990, 1_040)], 1.0),  # nor what ends when that began
+        ([(100, 110), (300, 200)], 0.0),  # what ends before it begins has lasted no time
+        ([(100, 110), (100, 101)], 1.0),
+        ([(100, 110), (101, 101)], 0.0),
+    ],
+)
+def test_polls_of_a_clock_that_jumps(polls: list[tuple[int, int]], expected: float) -> None:
+    idle = PollIdle()
+    polled(idle, *polls)
+    assert idle.metrics("app", 2_000) == {NAME: expected}
+
+
+def test_what_was_counted_once_is_not_counted_again() -> None:
+    idle = PollIdle()
+    polled(idle, (0, 10), (10, 20), (20, 20))
+    idle.flush(20)
+    idle.flush(20)
+    polled(idle, (40, 80))
+    assert idle.metrics("app", 80) == {NAME: ((0.5 + 0.0) / 2 + 40 / 60) / 2}

@@ -139,10 +139,53 @@ MANY = (20_000, 50)
 def test_who_gets_half_of_its_quota_or_two_hundred_answers_a_second_eight_times_in_a_row_is_busy() -> None:
     assert changes_at(*[HALF_OF_IT] * 20) == 8
     assert changes_at(*[LESS] * 20) is None
+    assert changes_at(*[(30_000, 60)] * 20) == changes_at(*[(20_000, 60)] * 20) == 8
+    assert changes_at(*[(30_000, 45)] * 20) == 8
     assert changes_at(*[MANY] * 20) == 8
     assert changes_at(*[(20_000, 49)] * 20) is None
     assert changes_at(*[HALF_OF_IT] * 7, LESS, *[HALF_OF_IT] * 20) == 7 + 1 + 8
     assert changes_at(*[HALF_OF_IT, MANY] * 4) == 8
+
+
+@pytest.mark.parametrize(("responses", "changes"), [(199, False), (200, True)])
+def test_two_hundred_answers_are_counted_by_the_second(responses: int, changes: bool) -> None:
+    reader = Reader(statistics=FULL)
+    found = []
+    for _ in range(10):
+        reader.came(elapsed_ms=1_000, n1=(responses * (300 + FRAMING), responses))
+        found.append(reader.other(LIMIT, QUOTA))
+    assert any(found) == changes
+
+
+def test_nothing_has_come_as_long_as_no_time_has_passed() -> None:
+    reader = Reader(statistics=FULL)
+    reader.sizing = Sizing(SIZES, 0)
+    for number in range(3):
+        reader.received = {1: (number * (300 + FRAMING), number)}
+        reader.came(elapsed_ms=0)
+    assert reader.sizing.batch_bytes == pytest.approx(300)
+    assert [reader.other(LIMIT, 2.0) for _ in range(20)] == [None] * 20
+
+
+def test_who_receives_nothing_is_not_busy_however_small_its_part() -> None:
+    reader = Reader(statistics=FULL)
+    for _ in range(2):
+        reader.batches(1, 300)
+    for _ in range(20):
+        reader.came()
+        assert reader.other(LIMIT, 1.0) is None
+
+
+def test_who_fetches_nothing_any_more_is_taken_for_one_partition() -> None:
+    reader = Reader(FetchSizes(10_000, 50_000))
+    reader.leaders = {("t", 0): 1, ("t", 1): 1, ("t", 2): 1}
+    for _ in range(2):
+        reader.came(n1=(20_000 + 60 + 3 * 37, 1))
+    reader.leaders = {}
+    reader.came()
+    rate = 20_000_000.0
+    assert reader.other(Limit(rate, None, LimitSource.CLUSTER), rate) == sizes_for(rate, 3, 20_000, partitions=1)
+    assert sizes_for(rate, 3, 20_000, partitions=1) != sizes_for(rate, 3, 20_000, partitions=0)
 
 
 def test_half_is_of_the_least_pace_and_of_the_quota_where_there_is_none() -> None:
