@@ -27,6 +27,8 @@ def test_a_new_instance_was_never_heard_of() -> None:
     assert NEVER_MS == -(2**62)
     assert (new.expires_at_ms, new.queued_at_ms, new.terminating, new.last_known_error) == (NEVER_MS, None, False, NONE)
     assert (new.connections, new.stats.throttle.ever) == (set(), 0)
+    assert new != instance()  # one is only itself, whatever it holds
+    assert len({new, instance()}) == 2
     for now_ms in (-(10**15), -1, 0, 10**15):
         assert instance().may_get(now_ms)
         assert instance().may_push(now_ms)
@@ -123,17 +125,17 @@ def test_each_instance_waits_in_the_queue_of_expiries_once() -> None:
     assert len(broker.manager._expiries) == 2
 
 
-def test_who_is_gone_already_keeps_nobody_else_in_the_cache() -> None:
+@pytest.mark.parametrize(("after_ms", "instances"), [(5_299, 2), (5_300, 1), (94_999, 1), (95_000, 0)])
+def test_who_is_gone_already_keeps_nobody_else_in_the_cache(after_ms: int, instances: int) -> None:
     broker = Broker(interval=30_000)
     broker.get(client(1))  # would be forgotten after 90 s
     broker.now += 5_000
     broker.get(client(2))  # after 95 s
     broker.manager.update_subscription("s", {"metrics": "*", "interval.ms": 100})
     broker.get(client(1))  # now after 5.3 s
-    for after_ms, instances in ((5_299, 2), (5_300, 1), (94_999, 1), (95_000, 0)):
-        broker.now = START + after_ms
-        broker.manager.expire(broker.now)
-        assert broker.metric("instance-count") == instances
+    broker.now = START + after_ms
+    broker.manager.expire(broker.now)
+    assert broker.metric("instance-count") == instances
 
 
 def test_who_was_heard_of_since_is_looked_at_again_when_that_time_is_over() -> None:
