@@ -101,6 +101,7 @@ def test_the_first_batch_comes_at_once_and_begins_with_two_saved():
         (-27_881.0, EVERY_MS, 1),
         (-28_000.0, EVERY_MS, 6),
         (-28_001.0, EVERY_MS, 7),
+        (-127_880.0, EVERY_MS, 5_000),
         (-1e6, -1_000, EVERY_MS + 1_000),
         (-1e6, -1_001, 0),
     ],
@@ -132,6 +133,7 @@ def test_who_asks_less_often_than_a_busy_machine_does_is_slow_for_a_window(silen
     [
         (-1, -5_000.0, T0, T0 + EVERY_MS),
         (0, 17_880.0, T0 + EVERY_MS, T0 + 2 * EVERY_MS),
+        (20, 18_280.0, T0 + EVERY_MS + 20, T0 + 2 * EVERY_MS),
         (150, 20_880.0, T0 + EVERY_MS + 150, T0 + 2 * EVERY_MS),
         (151, 20_900.0, T0 + EVERY_MS + 151, T0 + 2 * EVERY_MS + 151),
         (606, 25_000.0, T0 + 2_000, T0 + 2_000 + EVERY_MS),

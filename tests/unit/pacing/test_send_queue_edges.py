@@ -186,6 +186,12 @@ def test_what_was_replaced_does_not_expire():
     assert counted(queue) == []
 
 
+def test_a_lane_s_time_is_added_to_when_a_message_came():
+    queue = SendQueue(ToldPace(), [Lane(deadline_ms=50)])
+    offered(queue, message(at_ms=T0 + 50))
+    assert queue.next_expiry_ms == T0 + 100
+
+
 def test_of_those_that_expire_at_once_the_first_is_told_first():
     queue = SendQueue(ToldPace())
     every = offered(queue, *(message(number, 10, expires_at_ms=T0 + 5) for number in range(9)))

@@ -61,10 +61,11 @@ def test_for_a_tenant_s_newest_its_own_oldest_leaves():
 
 
 def test_an_empty_line_of_a_tenant_has_room_and_holds_up_nobody():
-    queue = crowded("c", "d", full=Full.DROP_OLDEST)
+    queue = crowded("c", "e", "d", full=Full.DROP_OLDEST)
     queue.take_out(list(queue._lanes[""].tenants["c"]))
     offered(queue, message("large", 9_999, tenant="c"))
-    queue.take_out(list(queue._lanes[""].tenants["c"]))
+    for tenant in ("c", "e"):
+        queue.take_out(list(queue._lanes[""].tenants[tenant]))
     assert payloads(queue.next_grant(T0).messages) == ["a", "b"]
     assert beside(queue) == (["d"], {})
     assert payloads(queue.next_grant(T0).messages) == ["d"]
@@ -137,6 +138,14 @@ def test_lanes_have_turns_by_their_weights_and_what_they_take_on_the_wire():
     assert found == ["three", "one", *["three"] * 5, "one", *["three"] * 5, "one"], "200 bytes / 3, and 350"
 
 
+def test_a_lane_of_a_large_weight_pays_too():
+    """A grant is 2/3 to the one and 1.18 to the other."""
+    queue = SendQueue(ToldPace(room=1e9, lump=100), [Lane("a", weight=300), Lane("b", weight=170)])
+    for number in range(7):
+        offered(queue, message(number, lane="a"), message(number, lane="b"))
+    assert [queue.next_grant(T0).lane for _ in range(7)] == ["a", "b", "a", "b", "a", "a", "b"]
+
+
 def test_what_is_refused_waits_before_all_others():
     queue = SendQueue(ToldPace(lump=300), [Lane(newest=True)])
     every = offered(queue, *(message(number, expires_at_ms=T0 + number, key=number) for number in range(3)))
@@ -161,6 +170,7 @@ def test_what_is_refused_brings_its_lane_back():
         assert queue.next_grant(T0) == NEVER
         queue.put_back([gone])
         assert queue.next_grant(T0).messages == [gone]
+        assert queue.next_grant(T0) == NEVER
 
 
 # Other brokers, and the end ---------------------------------------------------------------------------------------

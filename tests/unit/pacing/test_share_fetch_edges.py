@@ -188,6 +188,12 @@ def test_a_refusal_tells_how_large_the_answer_was(throttle_ms, batch, too_large)
     assert free.window.heard == [("answered", 0, T0 - 600, T0)]
 
 
+def test_a_refusal_tells_of_parts_of_a_byte():
+    account = account_of(limit=1_234.5)
+    account.on_throttle(5_001, T0)
+    assert account.pace.batch == 1_234.5 * 5_001 / 1_000
+
+
 # All of them ------------------------------------------------------------------------------------------------------
 
 
