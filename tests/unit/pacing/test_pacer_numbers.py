@@ -31,6 +31,7 @@ ENDLESS = float("inf")
         (500.0, False, 1_000, None, T0 + 95),
         (9_999.0, False, 1_000, None, T0 + 1),
         (10_000.0, False, 1_000, None, 0),
+        (12_000.0, False, 1_000, None, 0),
         (0.0, False, 1_000, 3_000.0, T0 + 30),
         (0.0, False, 1_000, 3_001.0, T0 + 31),
         (0.0, False, 5_000, 3_000.0, T0 + 50),
@@ -103,7 +104,9 @@ def test_what_the_share_says_is_told():
     assert pacer._mirror.total(T0) == 100.0
 
 
-@pytest.mark.parametrize(("bank", "owed_ms"), [(1.0, 0), (0.0, 0), (-1.0, 1), (-50.0, 1), (-51.0, 2), (-20_000.0, 400)])
+@pytest.mark.parametrize(
+    ("bank", "owed_ms"), [(1.0, 0), (0.0, 0), (-0.5, 1), (-1.0, 1), (-50.0, 1), (-51.0, 2), (-20_000.0, 400)]
+)
 def test_what_is_owed_takes_as_long_as_it_usually_does(bank, owed_ms):
     assert still(bank=bank, usual_pace=50.0).owed_ms(T0) == owed_ms
     assert still(bank=bank - 1_000.0, usual_pace=50.0).owed_ms(T0 + 10) == owed_ms
@@ -199,6 +202,7 @@ def test_slow_start_is_bounded():
 def test_who_waits_for_the_end_of_a_throttle_is_not_idle():
     assert still()._idle_ms(T0) == 0.0
     assert still(idle_since_ms=T0 - 70.0)._idle_ms(T0) == 70.0
+    assert still(idle_since_ms=T0 - 700_000.0)._idle_ms(T0) == 700_000.0
     assert still(idle_since_ms=T0 - 70.0, throttled_until_ms=T0 - 30)._idle_ms(T0) == 30.0
 
 

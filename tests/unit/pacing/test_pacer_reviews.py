@@ -64,6 +64,13 @@ def test_a_limit_is_paced_from_the_beginning():
     assert (pacer._bank, pacer._lump, pacer._ceiling) == (0.0, exactly(9_955.0), exactly(12_941.5))
 
 
+@pytest.mark.parametrize("now_ms", [0, 1, 59])
+def test_a_clock_may_have_only_begun(now_ms):
+    pacer = Pacer(100_000)
+    assert pacer.admit_at_ms(9_900, now_ms, full_bytes=9_900.0) <= now_ms
+    assert pacer._review_at_ms == now_ms + 100
+
+
 def test_a_first_question_finds_a_request_s_worth():
     pacer = Pacer(100_000)
     assert pacer.admit_at_ms(1, T0) == 0
@@ -110,7 +117,9 @@ def test_all_that_is_remembered_jumps_with_the_clock(back_ms):
     assert busy._idle_since_ms is None
 
 
-@pytest.mark.parametrize(("idle_since_ms", "busy"), [(None, True), (T0 - 499.5, True), (T0 - 500.0, False)])
+@pytest.mark.parametrize(
+    ("idle_since_ms", "busy"), [(None, True), (T0 - 499.5, True), (T0 - 500.0, False), (T0 - 501.0, False)]
+)
 def test_half_a_second_unused_is_idle(idle_since_ms, busy):
     pacer = still(idle_since_ms=idle_since_ms)
     pacer._review(T0)
@@ -192,7 +201,7 @@ def test_the_end_of_a_throttle_is_waited_for_where_that_is_later():
         (11, 3_000.0, 1_000.0),
     ],
 )
-def test_a_request_is_a_hundredth_of_a_short_window_or_what_strangers_make_us_wait(samples, told_ms, request_ms):
+def test_a_request_is_a_hundredth_of_a_short_window_or_what_others_make_us_wait(samples, told_ms, request_ms):
     pacer = applied(samples=samples, share={"request_ms": told_ms})
     assert pacer._request_ms == exactly(request_ms)
     assert pacer._quantum == exactly(99.55 * request_ms)
