@@ -129,6 +129,13 @@ def test_half_of_what_was_too_large_is_sent_and_a_kibibyte_at_least(
     assert learnt(builder, caplog) == bound + bound // 4 + (bound + bound // 4) // 4
 
 
+def test_nothing_grows_before_a_push_was_cut_short(caplog: pytest.LogCaptureFixture) -> None:
+    builder = PayloadBuilder(Source(200))
+    builder.learn(TOO_LARGE, push(4_000))
+    builder.acknowledge(())
+    assert learnt(builder, caplog) == 2_000
+
+
 def test_only_a_refusal_for_its_size_tells_anything_about_sizes(caplog: pytest.LogCaptureFixture) -> None:
     builder = PayloadBuilder(Source(200))
     for code in (-1, 0, UNSUPPORTED, 87, 89, 117, 119, 9_999):
