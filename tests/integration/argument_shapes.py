@@ -67,6 +67,7 @@ GOOD: dict[str, tuple[tuple[str, Any], ...]] = {
     "incremental_unassign": (("partitions", [AT]),),
     "unassign": (),
     "assignment": (),
+    "seek": (("partition", AT),),
     "pause": (("partitions", [AT]),),
     "resume": (("partitions", [AT]),),
     "position": (("partitions", [AT]),),
@@ -80,7 +81,7 @@ PRODUCER = (
 )
 CONSUMER = (
     *("subscribe", "unsubscribe", "assign", "incremental_assign", "incremental_unassign", "unassign", "assignment"),
-    *("pause", "resume", "position", "store_offsets", "close", "__exit__", "set_sasl_credentials"),
+    *("seek", "pause", "resume", "position", "store_offsets", "close", "__exit__", "set_sasl_credentials"),
 )
 WAIT_S = 5.0
 _FITS = re.compile(r"takes (from|\d+ pos)|missing|unexpected keyword|multiple values|positional-only")

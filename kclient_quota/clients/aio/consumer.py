@@ -12,6 +12,7 @@ import confluent_kafka.aio
 from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
+from kclient_quota.clients.aio.arguments import configuration, workers
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
@@ -81,39 +82,39 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         max_workers: int = 100,
         executor: concurrent.futures.Executor | None = None,
     ) -> None:
+        self._owns_executor = executor is None
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
-        loop = asyncio.get_running_loop()
-        conf = dict(consumer_conf)
-        _common.wrap_common_callbacks(loop, conf)
-        _common.wrap_conf_callback(loop, conf, "on_commit")
+        self.executor = workers(executor, max_workers)
+        conf = configuration(asyncio.get_running_loop(), consumer_conf, "on_commit")
         self._closed = False
         self._closing: asyncio.Future[Any] | None = None
         self._turn = asyncio.Lock()
         self._consumer: _InnerConsumer = _InnerConsumer(conf)
-        self._owns_executor = executor is None
-        self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
 
     async def poll(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's: `poll(timeout=-1)`, in seconds."""
+        self._refuse_closed()
         messages = await self._receive(*_poll_arguments(*args, **kwargs))
         return messages[0] if messages else None
 
     async def consume(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's: `consume(num_messages=1, timeout=-1)`, in seconds."""
+        self._refuse_closed()
         return await self._receive(*_consume_arguments(*args, **kwargs))
 
     async def subscribe(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; callbacks are coroutine functions, given by position or by name."""
-        loop = asyncio.get_running_loop()
-        for name in _REBALANCE_CALLBACKS:
-            if kwargs.get(name, self) is None:  # which confluent_kafka takes in its asyncio clients, by name, only
-                del kwargs[name]
-        kwargs.update(zip(_REBALANCE_CALLBACKS, args[1:], strict=False))
-        for name in _REBALANCE_CALLBACKS:
-            if callable(kwargs.get(name)):
-                kwargs[name] = self._wrap_callback(loop, kwargs[name], self._edit_rebalance_callbacks_args)
-        return await self._call(self._consumer.subscribe, *args[:1], **kwargs)
+        loop, edit = asyncio.get_running_loop(), self._edit_rebalance_callbacks_args
+        for position, name in enumerate(_REBALANCE_CALLBACKS, 1):
+            if name not in kwargs:
+                continue
+            if kwargs[name] is None and len(args) <= position:
+                del kwargs[name]  # which confluent_kafka takes in its asyncio clients, by name, only
+            else:  # what cannot be called is told when it is called
+                kwargs[name] = self._wrap_callback(loop, kwargs[name], edit)
+        by_position = (self._wrap_callback(loop, call, edit) if callable(call) else call for call in args[1:])
+        return await self._call(self._consumer.subscribe, *args[:1], *by_position, **kwargs)
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; goes on when it is cancelled, and may be awaited again."""
@@ -171,6 +172,10 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             if self._owns_executor:
                 await asyncio.get_running_loop().run_in_executor(None, self.executor.shutdown, True)
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+
     async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await self._run(blocking_task, None, *args, **kwargs)
 
@@ -183,9 +188,11 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         # Calls within one callback take turns among themselves; the call that led to the callback has the other turn.
         turn = context.current_lock() or self._turn
         await turn.acquire()
-        if self._closed:
+        try:
+            self._refuse_closed()
+        except RuntimeError:
             turn.release()
-            raise RuntimeError("Consumer closed")
+            raise
 
         def work() -> Any:
             with context.active(identity):

@@ -83,11 +83,11 @@ def message_of(
     partition: int = -1,
     callback: Callback | None = None,
     on_delivery: Callback | None = None,
-    timestamp: int = 0,
+    timestamp: int | None = 0,
     headers: Any = None,
 ) -> Pending:
-    """A message from the arguments of `confluent_kafka.Producer.produce`."""
-    options = {"partition": partition, "timestamp": timestamp, "headers": headers}
+    """A message from the arguments of `confluent_kafka.Producer.produce`; None for a time as confluent_kafka.aio."""
+    options = {"partition": partition, "timestamp": 0 if timestamp is None else timestamp, "headers": headers}
     return Pending((topic, value, key), options, loop.create_future(), on_delivery if callback is None else callback)
 
 

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import confluent_kafka.aio
 from confluent_kafka import KafkaException
-from confluent_kafka.aio import _common
 
+from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
 from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
@@ -71,12 +71,12 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         *,
         heartbeat: Any = None,
     ) -> None:
+        self._owns_executor = executor is None
+        self.executor = workers(executor, max_workers)
         self._loop = asyncio.get_running_loop()
-        ours = split(producer_conf)[1]
+        ours = split(conf := configuration(self._loop, producer_conf))[1]
         self._raises = ours.backoff is Backoff.RAISE
         self._max_block_ms = ours.max_block_ms
-        conf = dict(producer_conf)
-        _common.wrap_common_callbacks(self._loop, conf)
         if ours.backoff is Backoff.BLOCK:
             conf["quota.backoff"] = str(Backoff.RAISE)  # the waiting is done here
         if ours.lanes:
@@ -86,10 +86,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         if not self._raises:
             self._producer.ask_from_workers()
         self._clock = self._producer.clock
-        self._owns_executor = executor is None
-        self.executor = executor or concurrent.futures.ThreadPoolExecutor(max_workers, "kclient-quota-aio")
         self._batch_size = max(1, batch_size)
-        self._buffer_timeout = buffer_timeout
+        self._buffer_timeout = buffer_timeout if buffer_timeout > 0 else None
         self._beats = Beats(heartbeat, self.executor, self._producer.keep_alive)
         self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
@@ -99,8 +97,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._poller: asyncio.Task[None] | None = None
         self._retry_after_ms = 0
         self._full: Mapping[Place, BufferError] = {}  # those that the pump had no room for
-        self._has_news = asyncio.Event()
-        self._abort_turn = asyncio.Lock()
+        self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
         self._refused = self._purged = self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -155,16 +152,18 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             self._has_news.set()
         if len(self._buffer) >= self._batch_size:
             self._start_pump()
-        elif self._timer is None and self._buffer_timeout > 0:
+        elif self._timer is None and self._buffer_timeout is not None:
             self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
         return pending.delivered
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""
+        if not fit_time(timeout, *args, **kwargs):  # librdkafka says what is wrong
+            return cast("int", await self._call(self._producer.poll, timeout, *args, **kwargs))
         deadline_ms = self._deadline_ms(timeout)
         while True:
             slice_ms = self._slice_ms(deadline_ms)
-            served = cast("int", await self._call(self._producer.poll, slice_ms / 1000, *args, **kwargs))
+            served = cast("int", await self._call(self._producer.poll, slice_ms / 1000))
             if served or not slice_ms:
                 return served
 
@@ -174,6 +173,8 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         Raises:
             KafkaException: within a transaction, as `commit_transaction()`.
         """
+        if not fit_time(*args, **kwargs):  # librdkafka says what is wrong
+            return await self._call(self._producer.flush, *args, **kwargs)
         self._join_loop()
         era = self._producer.open_era
         left = await self._flush(self._deadline_ms(*args, **kwargs))

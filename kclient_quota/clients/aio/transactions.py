@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.aio.arguments import fit_time
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer
 from kclient_quota.clients.producer.waiting import SLICE_MS
@@ -57,8 +58,9 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         Raises:
             KafkaException: as `commit_transaction()`.
         """
-        timeout = kwargs.get("timeout", args[2] if len(args) > OFFSETS_AND_GROUP else -1)
-        await self.flush(timeout)
+        timeout = args[OFFSETS_AND_GROUP:]
+        if not kwargs and fit_time(*timeout):  # otherwise librdkafka says what is wrong
+            await self.flush(*timeout)
         return await self._call(self._producer.send_offsets_to_transaction, *args, **kwargs)
 
     async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,9 +71,11 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
                 timeout. It has been aborted then, within this call, and `abort_transaction()` has nothing left to do.
                 Also when a callback, or another task, has ended it meanwhile.
         """
+        if kwargs or not fit_time(*args):  # librdkafka says what is wrong
+            return await self._call(self._producer.commit_transaction, *args, **kwargs)
         era = self._producer.open_era
         await self._abort_overdue()
-        if await self.flush(*args, **kwargs):
+        if await self.flush(*args):
             text = "commit_transaction: messages still wait for the quota; try again"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
         await self._abort_overdue()
@@ -79,7 +83,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         if self._refused:
             text = "commit_transaction: the quota has kept messages out for max.block.ms; abort and try again"
             raise KafkaException(KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, text, txn_requires_abort=True))
-        return await self._call(self._producer.commit_transaction, *args, **kwargs)
+        return await self._call(self._producer.commit_transaction, *args)
 
     async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""

@@ -173,8 +173,11 @@ class PacedConsumer(Storing, TelemetryMethods):
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at the partition's offset; what is held of it is forgotten."""
-        # A seek makes librdkafka forget the position.
-        self._store_received([partition])
+        # A seek makes librdkafka forget the position. To ask for that of a partition which is not assigned would make
+        # librdkafka know it, and say something else about the seek.
+        if isinstance(partition, TopicPartition):
+            sought = key_of(partition)
+            self._store_received([part for part in super().assignment() if key_of(part) == sought])
         self._seek_in_source(partition)
         self._note_handed()
         self._no_more_of([partition])
