@@ -144,12 +144,12 @@ def test_who_leaves_without_being_ahead_is_forgotten() -> None:
 
 
 def test_what_is_out_of_date_is_swept_out_when_it_is_more_than_all_that_wait_twice_and_sixty_four() -> None:
-    for waiting in (1, 3):
+    for waiting in (1, 3, 40):
         fair: Fair[int] = Fair()
         for who in range(waiting):
             fair.join(who)
         lengths = []
-        for _ in range(150):
+        for _ in range(200):
             fair.charge(0, 0.0)
             lengths.append(len(fair._heap))
         most = 2 * waiting + 64
@@ -197,6 +197,9 @@ def test_times_of_those_who_are_gone_are_swept_out_when_they_are_more_than_twice
     assert fair._swept == 65
     assert come_and_go(194, 1.0) == 195
     assert fair._swept == 195
+    fair._swept = 40
+    fair._times.clear()
+    assert [(come_and_go(who, 1.0), fair._swept) for who in range(145)][-2:] == [(144, 40), (145, 145)]
     # one who comes at 1 or later leaves all of them behind
     fair.join(0)
     assert fair._times[0] == 1.0

@@ -213,6 +213,7 @@ def test_an_unknown_one_is_none() -> None:
     [
         (850_000, 1_500, 0.0, 99_000.0),
         (977_500, 1_500, 0.0, 99_000.0),
+        (1_200_000, 1_500, 0.0, 99_000.0),
         (977_499, 1_500, 0.0, 49_000.0),
         (0, 1_500, 0.0, 49_000.0),
         (0, 750, 0.0, 98_000 * (1 - 0.5 * 0.98**0.5)),
@@ -234,6 +235,12 @@ def test_a_throttle_that_our_own_bytes_do_not_explain_is_a_crowds_but_for_the_pa
     assert share.rate == pytest.approx(left, rel=1e-12)
 
 
+def test_without_a_word_of_the_fetch_all_of_a_throttle_is_the_crowds() -> None:
+    share = FetchShare(100.0)
+    share.on_throttle(0, 10_000, 750, 60_000)
+    assert share.rate == pytest.approx(98 * (1 - 0.5 * 0.98**0.5), rel=1e-12)
+
+
 def test_a_throttle_that_the_fetch_alone_explains_is_one_millisecond() -> None:
     share = FetchShare(LIMIT)
     for refused in (100_000.0, 99_999.0, 1e9):
@@ -247,6 +254,8 @@ def test_a_throttle_that_the_fetch_alone_explains_is_one_millisecond() -> None:
     ("whole_at_ms", "grown_at_ms", "limit", "rate"),
     [
         (1_000, 91_000, 50_000, 49_500.0),
+        (1_000, 50_000, 50_000, 49_500.0),
+        (1_000, 200_000, 50_000, 10_000.0),
         (1_000, 91_001, 50_000, 10_000.0),
         (None, 0, 50_000, 10_000.0),
         (0, 90_000, 200_000, 198_000.0),

@@ -184,9 +184,10 @@ def test_a_ratio_is_between_a_fiftieth_and_fifty(wire: int, taken: int, ratio: f
 
 
 def test_a_half_is_forgotten_after_two_windows_worth() -> None:
-    for wire, halved in ((1_979_999, False), (1_980_001, True)):
+    for wire, halved in ((999_999, False), (1_000_000, False), (1_000_001, True)):
         pacer = pacer_of(brokers=2)
-        pacer.paces[2].share._share.rate = 5.0
+        for node, rate in ((1, 50_000.0), (2, 5.0)):
+            pacer.paces[node].share._share.rate = rate
         pacer.on_statistics(seen(0, {1: (1_000, 1)}, leaders=(1, 2)))
         pacer._taken = 500_000
         pacer.on_statistics(seen(250, {1: (1_000 + wire, 2)}, leaders=(1, 2)))

@@ -24,8 +24,10 @@ def test_at_first_all_but_a_fiftieth_is_ours() -> None:
     share = KnownShare(LIMIT)
     assert (share.limit, share.rate, share.learnt, share.is_whole) == (LIMIT, 98_000.0, None, True)
     assert (share.every_ms, share.request_ms) == (0.0, 100)
-    share.rate = 97_999.0
-    assert not share.is_whole
+    found = []
+    for share.rate in (97_999.0, float("98000"), 98_001.0):
+        found.append(share.is_whole)
+    assert found == [False, True, True]
     assert state(KnownShare(LIMIT)) == {
         "_before": 98_000.0,
         "_begun_at_ms": None,

@@ -155,11 +155,11 @@ def test_one_of_more_than_three_seconds_takes_half_but_leaves_six_tenths_of_what
 
 def test_what_a_throttle_costs_is_ten_times_the_one_expected_at_most() -> None:
     weight = 1 - exp(-1 / 2)
-    for throttle_ms, price_ms in ((0, 0), (700, 700), (5_000, 5_000), (9_000, 5_000)):
+    for throttle_ms, price_ms in ((-1, -1), (0, 0), (700, 700), (5_000, 5_000), (9_000, 5_000)):
         share = share_of(0.0, paid_ago_ms=1_000, _is_free=False)
         share.on_throttle(1_000, 10_000, throttle_ms, NOW_MS)
         assert share._price.throttle_ms == pytest.approx(500 + (price_ms - 500) * weight)
-        assert share._is_free is (throttle_ms == 0)
+        assert share._is_free is (throttle_ms <= 0)
     share = share_of(0.0, paid_ago_ms=1_000, _is_free=False)
     share.on_free(NOW_MS)
     assert share._price.throttle_ms == pytest.approx(500 - 500 * weight)
@@ -262,7 +262,7 @@ def test_beyond_its_patience_a_drift_doubles_every_three_seconds(change: float, 
 
 @pytest.mark.parametrize(
     ("calm_ms", "paid_ago_ms", "is_stale"),
-    [(5_000, 9_000, False), (5_001, 9_000, True), (9_000, 5_000, False), (9_000, 5_001, True)],
+    [(5_000, 9_000, False), (5_001, 9_000, True), (9_000, 5_000, False), (9_000, 5_001, True), (9_000, 97_000, True)],
 )
 @pytest.mark.parametrize(("elapsed_ms", "elapsed_s"), [(1_000, 1.0), (200, 0.2), (7_000, 1.0)])
 def test_a_price_that_nobody_has_asked_for_falls_by_half_in_three_seconds(
