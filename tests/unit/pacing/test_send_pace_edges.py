@@ -114,7 +114,15 @@ def test_without_a_limit_as_much_may_be_on_its_way_as_the_pacer_says():
 
 @pytest.mark.parametrize(
     ("raw_bytes", "rate", "wait_ms"),
-    [(350, 100_000, 5), (349, 100_000, 4), (849, 100_000, 9), (850, 100_000, 10), (950, 100_000, 10), (9, 1e6, 1)],
+    [
+        (350, 100_000, 5),
+        (349, 100_000, 4),
+        (350, 100_001, 4),
+        (849, 100_000, 9),
+        (850, 100_000, 10),
+        (950, 100_000, 10),
+        (9, 1e6, 1),
+    ],
 )
 def test_deliveries_are_looked_for_when_a_batch_could_have_left(raw_bytes, rate, wait_ms):
     pace, pacer = pace_of(byte_rate=rate)
@@ -132,7 +140,8 @@ def test_where_nothing_limits_what_does_not_arrive_for_two_seconds_is_waited_for
     assert pace.wait_ms(1, T0 + 1_999) == 10
     assert pace.waits_for_deliveries
     assert pace.wait_ms(1, T0 + 2_000) == 0
-    assert [told[0] for told in pacer.heard] == ["admit", "admit"]
+    assert pace.wait_ms(1, T0 + 9_000) == 0
+    assert [told[0] for told in pacer.heard] == ["admit"] * 3
     pace.on_delivered(1_000, T0 + 2_100)
     pacer.outstanding_bytes = NO_ROOM
     assert pace.wait_ms(1, T0 + 4_099) == 10
@@ -294,8 +303,9 @@ def test_without_a_limit_no_way_is_measured():
     assert not pace._drains
 
 
-def test_what_never_arrives_is_waited_for_twice_as_long_as_the_last_batch_took():
-    pace, pacer, now_ms = far()
+@pytest.mark.parametrize("since_ms", [100, T0])
+def test_what_never_arrives_is_waited_for_twice_as_long_as_the_last_batch_took(since_ms):
+    pace, pacer, now_ms = far(since_ms=since_ms)
     pacer.outstanding_bytes = NO_ROOM
     pace.wait_ms(10_000, now_ms)
     pace.wait_ms(10_000, now_ms + 1_200)
@@ -369,8 +379,17 @@ def test_every_throttle_is_the_pacer_s_while_no_limit_is_known():
 
 def test_before_anything_is_granted_every_throttle_is_the_pacer_s():
     pace, pacer = pace_of(1_000.0)
+    pace.on_throttle(0, T0)
+    assert pacer.heard == []
     pace.on_throttle(1, T0)
     assert pacer.heard == [("on_throttle", 1, T0)]
+
+
+def test_a_throttle_of_half_a_byte_more_than_a_request_s_worth_is_the_pacer_s():
+    pace, pacer = pace_of(1_151.5)
+    pace.on_granted(1_000, T0)
+    pace.on_throttle(1_000, T0)
+    assert pacer.heard[1:] == [("on_throttle", 1_000, T0)]
 
 
 def test_costs_are_its_own_unless_told():

@@ -174,7 +174,7 @@ def test_as_much_may_wait_as_fills_batches(places, times):
 
 def test_how_long_bytes_take_and_how_many_leave_within_a_time():
     pace, pacer = pace_of(cost=NotedCost(part=0.5), usual=200_000.0, owed=7)
-    assert [pace.time_of_ms(raw) for raw in (0, 399, 400, 401, 8_000)] == [0, 0, 1, 1, 20]
+    assert [pace.time_of_ms(raw) for raw in (0, 399, 400, 401, 8_000, 4e6)] == [0, 0, 1, 1, 20, 10_000]
     assert pace.raw_in(20.0) == 4_000.0
     assert [pace.room_in_ms(raw, T0) for raw in (0, 400, 8_000)] == [7, 8, 27]
     pacer.throttled_until_ms = T0 + 26
@@ -340,3 +340,15 @@ def test_what_was_not_taken_after_all_is_not_divided_by():
     noted.clear()
     pace.on_wire(0, T0)
     assert noted == [("dear?", 0, 0, 1_001.0), (0, -1_000, 0, 1_000.0, 1)]
+
+
+def test_of_what_is_on_its_way_a_part_of_a_batch_may_be_told_of_later():
+    """A quarter of two batches, and one more."""
+    pace, noted = learning()
+    pace.on_granted(2_000, T0)
+    pace.on_granted(1_000, T0)
+    pace.on_delivered(2_250, T0)
+    pace.on_wire(3_000, T0)
+    noted.clear()
+    pace.on_wire(0, T0)
+    assert noted[0] == ("dear?", 0, 750, 1.5)
