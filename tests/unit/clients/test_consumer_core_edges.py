@@ -304,7 +304,7 @@ def test_a_quota_is_told_at_first_where_there_is_one_and_each_time_its_byte_rate
     assert not notice.is_warning
     assert notice.extra == {"client_id": "app", "consumer_byte_rate": QUOTA, "limit_source": "config"}
     told(core)
-    core.on_limit(Limit(QUOTA, 5.0, LimitSource.CONFIG))
+    core.on_limit(Limit(float(str(QUOTA)), 5.0, LimitSource.CONFIG))
     core.grant(1)
     assert told(core) == []
     core.on_limit(limit_of(None))

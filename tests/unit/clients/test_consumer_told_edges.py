@@ -85,3 +85,15 @@ def test_a_broker_that_throttled_for_longer_stays_muted_and_each_is_muted_for_it
     assert until(core, 100) == {1: 2_000, 2: 500}
     assert until(core, 2_099) == {1: 1, 2: 0}
     assert until(core, 2_101) == {1: 0, 2: 0}
+
+
+@pytest.mark.parametrize(("batch_bytes", "one"), [(70_000, False), (80_000, True)])
+def test_a_grant_is_for_one_message_where_a_batch_stands_for_more_than_three_quarters_of_a_second(
+    batch_bytes: int, one: bool
+) -> None:
+    core = core_of()
+    for number in range(5):
+        found = event(250 * number, received=number * batch_bytes)
+        found["brokers"]["b1:9092/1"]["rx"] = number
+        core.on_statistics(found, 250 * number)
+    assert core.grants_one is one

@@ -63,9 +63,10 @@ def test_full_is_only_what_has_not_been_handed_over() -> None:
     held.take(1)
     held.add([message(0, 1, MOST_BYTES - 1)])
     full.append(held.full)
-    held.put_back([message(0, 0, 1)])
-    full.append(held.full)
-    assert full == [True, False, True]
+    for _ in range(2):
+        held.put_back([message(0, 0, 1)])
+        full.append(held.full)
+    assert full == [True, False, True, True]
 
 
 def test_what_is_taken_goes_in_order_and_no_further_than_there_is() -> None:

@@ -1,6 +1,7 @@
 """Which partition and which broker messages go to, when leaders are asked for, and who moves when they change."""
 
 from collections import deque
+from math import inf
 from typing import Any
 
 import pytest
@@ -79,6 +80,12 @@ def test_a_key_decides_among_as_many_partitions_as_there_are() -> None:
     for count in (1, 2, 5):
         assert routes().partition(Route([1] * count, 0), b"key", -1) == Partitioner().partition(b"key", count)
     assert routes().partition(Route([1, 1], 0), None, -1) is None
+
+
+def test_librdkafkas_number_for_no_leader_is_that_of_no_broker() -> None:
+    assert NO_BROKER == -1
+    assert Route([-1, 4], 0).brokers == [4]
+    assert Broker(-1, core_of(LIMITED).brokers.get(-1).queue, {}).wait_ms == inf
 
 
 # The brokers

@@ -68,6 +68,13 @@ def test_what_is_no_longer_than_a_batchs_header_is_no_batch(batch_bytes: int, kn
     assert reader.sizing.batch_bytes == (pytest.approx(62) if known else inf)
 
 
+def test_batches_are_averaged_to_a_part_of_a_byte() -> None:
+    reader = Reader()
+    for _ in range(2):
+        reader.came(n1=(3 * FRAMING + 1_000, 3))
+    assert reader.sizing.batch_bytes == pytest.approx(1_000 / 3)
+
+
 def test_bytes_without_an_answer_are_no_batch() -> None:
     reader = Reader()
     for _ in range(3):
@@ -155,6 +162,18 @@ def test_two_hundred_answers_are_counted_by_the_second(responses: int, changes: 
         reader.came(elapsed_ms=1_000, n1=(responses * (300 + FRAMING), responses))
         found.append(reader.other(LIMIT, QUOTA))
     assert any(found) == changes
+
+
+@pytest.mark.parametrize(("nbytes", "busy"), [(-1, False), (0, True)])
+def test_answers_to_a_connection_whose_bytes_went_back_do_not_count(nbytes: int, busy: bool) -> None:
+    reader = Reader(statistics=FULL)
+    for _ in range(2):
+        reader.batches(1, 300)
+    found = []
+    for _ in range(10):
+        reader.came(n1=(nbytes, 50))
+        found.append(reader.other(LIMIT, QUOTA))
+    assert any(found) == busy
 
 
 def test_nothing_has_come_as_long_as_no_time_has_passed() -> None:
