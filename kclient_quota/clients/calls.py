@@ -98,5 +98,9 @@ class CallApart:
 
     def raise_error(self) -> None:
         """Raise what it has raised, if anything."""
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame, which would keep it, and all callers, until a collection

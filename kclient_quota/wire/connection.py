@@ -151,7 +151,10 @@ class Connection(Speaker):
             except BaseException:  # no time was left for this address
                 raw.close()
                 raise
-        raise deadline.failed(failure) from failure
+        try:
+            raise deadline.failed(failure) from failure
+        finally:
+            del failure  # its traceback has this frame, which would keep it, and all callers, until the next collection
 
     def _resolve(self, deadline: Deadline) -> list[Any]:
         """Addresses of the host; on a thread of its own, because the system's resolver knows no deadline."""
