@@ -43,6 +43,18 @@ def test_answers_come_in_order(asked_ms, came_ms, kept):
     assert window.total(T0 + 60) == 300.0
 
 
+def test_an_answer_is_no_earlier_than_the_one_before_it():
+    window = window_of((1, 0, 0), (2, 70, 90), (3, 60, 80))
+    assert window._answers[-1] == (T0 + 70, T0 + 90, 3)
+
+
+def test_where_a_time_is_unknown_what_has_surely_left_is_not_counted():
+    window = window_of((20_000, 0, 0), (20_000, 10_500, 11_000))
+    assert fits(window, 80_000, 12_040) == 12_040
+    assert fits(window, 80_000, 12_041) == 12_041
+    assert fits(window, 80_000, 12_039) == 12_040
+
+
 def test_answers_are_known_for_two_seconds_longer_than_they_can_count():
     window = window_of((1, 0, 0), (2, 13_000, 13_000))
     assert len(window._answers) == 2
