@@ -1,0 +1,193 @@
+"""Our clients as Python objects: copied, subclassed, left, closed and described as confluent_kafka's are."""
+
+import asyncio
+import copy
+import json
+import pickle
+import pydoc
+import re
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.aio
+import pytest
+from confluent_kafka.error import KeySerializationError
+from confluent_kafka.serialization import StringDeserializer, StringSerializer
+
+import kclient_quota
+from tests.integration.argument_shapes import AT, does_not_fit
+
+NAMES = ("Producer", "Consumer", "SerializingProducer", "DeserializingConsumer")
+AIO = ("AIOProducer", "AIOConsumer", "AsyncSerializingProducer", "AsyncDeserializingConsumer")
+ARGUMENTS: tuple[tuple[Any, ...], ...] = (
+    (),
+    (None,),
+    (0.01,),
+    ("t",),
+    ("t", b"v"),
+    ([],),
+    ([AT],),
+    (1, 0.01),
+    ("u", "p"),
+)
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "pickle": pickle.dumps,
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "reduce": lambda client: client.__reduce_ex__(2),
+}
+
+
+def classes(name: str) -> tuple[Any, Any]:
+    """confluent_kafka's and ours."""
+    return getattr(confluent_kafka.aio if name in AIO else confluent_kafka, name), getattr(kclient_quota, name)
+
+
+def conf_of(name: str) -> dict[str, Any]:
+    conf: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "enable.metrics.push": False}
+    return {**conf, "group.id": "g"} if name.endswith("Consumer") else conf
+
+
+def outcome(call: Callable[..., Any], *args: Any) -> tuple[str, str]:
+    try:
+        value = call(*args)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is compared
+        return type(error).__name__, re.sub("0x[0-9a-f]+|'(cimpl.)?(Producer|Consumer)'", "", str(error))
+    return "returns", repr(value) if isinstance(value, int | str | None) else type(value).__name__
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_is_copied_no_more_than_the_plain_one(name: str, copied: Callable[[Any], Any]) -> None:
+    found = []
+    for cls in classes(name):
+        client = cls(conf_of(name))
+        found.append(outcome(copied, client))
+        client.close()
+    assert found[0][0] == "TypeError"
+    assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy], ids=["pickle", "deepcopy"])
+@pytest.mark.parametrize("name", AIO[:2])
+def test_a_client_of_an_event_loop_is_copied_no_more_than_the_plain_one(
+    name: str, copied: Callable[[Any], Any]
+) -> None:
+    async def tried(cls: Any) -> str:
+        client = cls(conf_of(name))
+        found = outcome(copied, client)[0]
+        await client.close()
+        return found
+
+    assert [asyncio.run(tried(cls)) for cls in classes(name)] == ["TypeError"] * 2
+
+
+@pytest.mark.parametrize("name", [*NAMES, *AIO])
+def test_a_client_is_one_of_the_plain_kind_and_has_all_that_it_has(name: str) -> None:
+    plain, ours = classes(name)
+    assert issubclass(ours, plain)
+    assert {base for base in plain.__mro__ if base is not object} <= set(ours.__mro__)
+    assert set(dir(plain)) <= set(dir(ours))
+    assert ours.__name__ == name
+    assert ours.__doc__
+    for door in dir(plain):
+        if not door.startswith("_") and getattr(plain, door).__doc__:
+            assert getattr(ours, door).__doc__, door
+    assert f"class {name}(" in pydoc.plain(pydoc.render_doc(ours))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_subclass_has_arguments_of_its_own(name: str) -> None:
+    for cls in classes(name):
+
+        class Mine(cls):  # type: ignore[misc, valid-type]
+            def __init__(self, *args: Any, extra: int, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                self.extra = extra
+
+        with Mine(conf_of(name), extra=5) as client:
+            assert client.extra == 5
+            assert isinstance(client, cls)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_closed_client_says_at_every_door_what_the_plain_one_says(name: str) -> None:
+    pair = []
+    for cls in classes(name):
+        client = cls(conf_of(name))
+        client.close()
+        pair.append(client)
+    doors = [door for door in dir(type(pair[0])) if not door.startswith("_") or door in {"__enter__", "__len__"}]
+    for door in doors:
+        for args in ARGUMENTS:
+            first, second = (outcome(getattr(client, door), *args) for client in pair)
+            assert first == second or (first[0] != "returns" and does_not_fit(second)), (door, args)
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer"])
+def test_a_subclass_that_forgets_to_call_init_hears_what_it_hears_of_the_plain_one(name: str) -> None:
+    pair = []
+    for cls in classes(name):
+
+        class Forgetful(cls):  # type: ignore[misc, valid-type]
+            def __init__(self) -> None:
+                """Forget it."""
+
+        pair.append(Forgetful())
+    for door in (door for door in dir(type(pair[0])) if not door.startswith("_")):
+        for args in ARGUMENTS:
+            first, second = (outcome(getattr(client, door), *args) for client in pair)
+            assert first == second or (first[0] != "returns" and does_not_fit(second)), (door, args)
+
+
+# What serializes --------------------------------------------------------------------------------------------------
+
+
+def to_json(value: Any, _context: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"topic": 5},
+    {"topic": None},
+    {"topic": ""},
+    {"topic": "t"},
+    {"topic": "t", "key": 5},
+    {"topic": "t", "key": b"x"},
+    {"topic": "t", "value": object()},
+    {"topic": "t", "value": {"a": 1}},
+    {"topic": "t", "callback": print},
+    {"topic": "t", "partition": "x"},
+    {"topic": "t", "timestamp": None},
+    {"topic": "t", "timestamp": 2**70},
+    {"topic": "t", "headers": 5},
+    {"topic": "t", "headers": [("h", 5)]},
+)
+
+
+@pytest.mark.parametrize("limit", [{}, {"producer_byte_rate": 1_000}], ids=["free", "limited"])
+def test_what_is_serialized_is_taken_and_refused_as_by_the_plain_producer(limit: dict[str, Any]) -> None:
+    plain, ours = classes("SerializingProducer")
+    conf = {**conf_of("SerializingProducer"), "key.serializer": StringSerializer(), "value.serializer": to_json}
+    pair = [plain({**conf, "message.timeout.ms": 100}), ours({**conf, "message.timeout.ms": 100, **limit})]
+    for shape in SHAPES:
+        first, second = (outcome(lambda client=client, shape=shape: client.produce(**shape)) for client in pair)
+        assert first == second, shape
+    with pytest.raises(KeySerializationError):
+        pair[1].produce("t", key=5)
+    for client in pair:
+        client.close()
+
+
+def test_serializers_are_refused_where_the_plain_clients_refuse_them() -> None:
+    for name, side in (("SerializingProducer", "serializer"), ("DeserializingConsumer", "deserializer")):
+        for wrong in (5, "x", None, StringDeserializer):
+            conf = {**conf_of(name), f"key.{side}": wrong, f"value.{side}.builder": None}
+            first, second = (outcome(cls, conf) for cls in classes(name))
+            assert first[0] == second[0], (name, wrong)
+        wrongs: tuple[tuple[Any, ...], ...] = ((), (5,), ({}, {}), ([],))
+        for given in wrongs:
+            first, second = (outcome(cls, *given) for cls in classes(name))
+            assert first == second or does_not_fit(second), (name, given)
