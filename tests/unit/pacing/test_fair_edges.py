@@ -85,15 +85,16 @@ def test_nobody_waits_at_first_and_who_joins_twice_waits_once() -> None:
     assert (len(fair), fair.first(), "a" in fair, "b" in fair) == (1, "b", False, True)
 
 
-def test_of_those_who_have_had_the_same_it_is_the_turn_of_who_came_first() -> None:
+@pytest.mark.parametrize("served", [0, 1, 2])
+def test_of_those_who_have_had_the_same_it_is_the_turn_of_who_came_first(served: int) -> None:
     fair: Fair[str] = Fair()
     for who in ("c", "a", "b"):
         fair.join(who)
     order = []
-    for _ in range(6):
+    for turn in range(6):
         who = fair.first() or ""
         order.append(who)
-        if len(order) % 2:
+        if turn % 2 < served:
             fair.serve(who, 1.0, is_done=False)
         else:
             fair.charge(who, 1.0)
