@@ -5,8 +5,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka.aio
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 import kclient_quota
 from kclient_quota.broker import EmbeddedBroker
@@ -60,4 +61,20 @@ def test_a_producer_whose_offsets_were_refused_is_gone_with_its_last_name() -> N
     producer.close()
     gone = weakref.ref(producer)
     del producer
+    assert gone() is None
+
+
+@pytest.mark.parametrize("name", ["AIOProducer", "AIOConsumer"])
+@pytest.mark.parametrize("module", [confluent_kafka.aio, kclient_quota], ids=["plain", "ours"])
+async def test_a_client_of_an_event_loop_whose_calls_have_failed_is_gone_with_its_last_name(
+    module: Any, name: str
+) -> None:
+    client = made(getattr(module, name), "127.0.0.1:1")
+    calls: tuple[tuple[Any, ...], ...] = (("list_topics", "t", 0.01), ("poll", "x"), ("cluster_id", None))
+    for door, *args in calls:
+        with pytest.raises((KafkaException, TypeError)):
+            await getattr(client, door)(*args)
+    await client.close()
+    gone = weakref.ref(client)
+    del client
     assert gone() is None

@@ -212,6 +212,8 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         except BaseException:
             turn.release()
             raise
+        finally:
+            del future  # which has its error, whose traceback has this frame: they would stay until a collection
         turn.release()
         return result
 
