@@ -125,6 +125,18 @@ def test_each_instance_waits_in_the_queue_of_expiries_once() -> None:
     assert len(broker.manager._expiries) == 2
 
 
+def test_who_came_back_waits_in_the_queue_of_expiries_once_when_the_former_time_is_over() -> None:
+    broker = Broker(interval=100)
+    broker.get()
+    broker.manager.connection_closed("c1")
+    broker.now += 100
+    broker.get()
+    assert [at_ms for at_ms, _ in sorted(broker.manager._expiries)] == [START + 300, START + 400]
+    broker.manager.expire(START + 300)
+    assert [at_ms for at_ms, _ in broker.manager._expiries] == [START + 400]
+    assert broker.metric("instance-count") == 1
+
+
 @pytest.mark.parametrize(("after_ms", "instances"), [(5_299, 2), (5_300, 1), (94_999, 1), (95_000, 0)])
 def test_who_is_gone_already_keeps_nobody_else_in_the_cache(after_ms: int, instances: int) -> None:
     broker = Broker(interval=30_000)
