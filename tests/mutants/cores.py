@@ -26,8 +26,9 @@ TELEMETRY = tuple(
 )
 
 _PACING = (
-    "batch_cost fair fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics fetch_window known_share "
-    "lanes learnt_share pacer price room send_pace send_queue share_fetch spare turns worth"
+    "batch_cost claim fair fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics fetch_window "
+    "known_share lanes learnt_share lumps neighbours pacer price room send_pace send_queue share_fetch share_window "
+    "spare turns worth"
 )
 _QUOTA = "callback connections delay_queue entity manager managers rate resolution throttle token_bucket"
 _ROOMS = [
