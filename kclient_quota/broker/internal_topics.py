@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from kclient_telemetry.java import java_hash
 
-from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Topic
+from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Partition, Topic
 from kclient_quota.broker.request.context import Scheduler
 from kclient_quota.wire.records import Record, build_batch
 
@@ -103,21 +103,30 @@ class InternalTopic:
         Raises:
             OSError: they could not be kept, or not all of them.
         """
-        partitions, now_ms = internal_topic(self._cluster, self._name).partitions, self._scheduler.now_ms()
-        partition = partitions[share_of(about) % len(partitions)]
+        partition, now_ms = self._share(about), self._scheduler.now_ms()
         offset = -1
         for together in _batches(records):
-            if sum(len(value or b"") for _, value in together) > partition.log.config.max_message_bytes:
-                # nothing is made of what is refused anyway
-                raise OSError(
-                    f"{self._name}-{partition.index} does not take what has changed of {about}: it is too large"
-                )
+            self.check(about, sum(len(value or b"") for _, value in together))
             batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
             appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
             if appended.error:
                 raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
             offset = appended.base_offset
         return partition.index, offset
+
+    def check(self, about: str, size: int) -> None:
+        """Nothing, if so many bytes about a group or transactional id may be one batch: none is made of more.
+
+        Raises:
+            OSError: they are too large.
+        """
+        partition = self._share(about)
+        if size > partition.log.config.max_message_bytes:
+            raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}: it is too large")
+
+    def _share(self, about: str) -> Partition:
+        partitions = internal_topic(self._cluster, self._name).partitions
+        return partitions[share_of(about) % len(partitions)]
 
     def delete_before(self, index: int, offset: int) -> None:
         """Take away the records of a partition that are before this one."""

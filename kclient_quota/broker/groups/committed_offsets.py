@@ -37,7 +37,7 @@ class PendingOffset:
 
 OffsetObserver = Callable[[str, str, int, CommittedOffset | None], None]
 PendingObserver = Callable[[int, Position, PendingOffset | None], None]
-LeaveObserver = Callable[[list[Position], list[tuple[int, Position]]], None]
+LeaveObserver = Callable[[Iterable[Position], list[tuple[int, Position]]], None]
 
 
 class OffsetStore:
@@ -75,9 +75,9 @@ class OffsetStore:
         return self._offsets.get(group_id, {}).get((topic, partition))
 
     def fetch_all(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """All positions of a group: (topic, partition, offset)."""
-        for (topic, partition), committed in self._offsets.get(group_id, {}).items():
-            yield topic, partition, committed
+        """All positions that a group has now: (topic, partition, offset); whatever is changed while they are read."""
+        offsets = self._offsets.get(group_id, {})
+        return ((*place, committed) for place, committed in zip(list(offsets), list(offsets.values()), strict=True))
 
     def groups(self) -> list[str]:
         """Groups that have committed something."""
@@ -90,16 +90,16 @@ class OffsetStore:
             del self._offsets[group_id][topic, partition]
         self._forget_pending((group_id, topic, partition))
 
-    def delete_group(self, group_id: str) -> list[Position]:
-        """Forget all positions of a group; which there were.
+    def delete_group(self, group_id: str) -> Iterator[Position]:
+        """Forget all positions of a group; which there were, each freed as it is named.
 
         Raises:
             OSError: that cannot be kept; all are there still.
         """
-        positions = [(group_id, topic, partition) for topic, partition in self._offsets.get(group_id, ())]
-        self._leave(positions, lambda pending: pending[0] == group_id)
+        places = self._offsets.get(group_id, {})
+        self._leave(((group_id, *place) for place in places), lambda pending: pending[0] == group_id)
         self._offsets.pop(group_id, None)
-        return positions
+        return ((group_id, *places.popitem()[0]) for _ in range(len(places)))
 
     def delete_topic(self, topic: str) -> list[Position]:
         """Forget all positions in a topic that has been deleted; which there were.
@@ -113,7 +113,7 @@ class OffsetStore:
             del self._offsets[group_id][topic, partition]
         return positions
 
-    def _leave(self, positions: list[Position], is_meant: Callable[[Position], bool]) -> None:
+    def _leave(self, positions: Iterable[Position], is_meant: Callable[[Position], bool]) -> None:
         """Tell that these go, and let those pending that are meant go with them."""
         pending = [(one, where) for where, of in self._pending.items() if is_meant(where) for one in of]
         for observer in self.leave_observers:

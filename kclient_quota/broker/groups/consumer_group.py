@@ -11,6 +11,7 @@ from uuid import UUID
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 from kclient_quota.broker.groups.in_steps import Steps
+from kclient_quota.broker.request.letting_go import let_go
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 NOTHING: Assignment = frozenset()
@@ -191,7 +192,9 @@ class ConsumerGroup:
             return
         target = yield from ASSIGNORS[self.assignor](subscriptions, partitions, self.target)
         if epoch == self.epoch:
+            former = list(self.target.values())
             self.target, self.assignment_epoch = target, epoch
+            yield from let_go(former)
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """The member's next step towards its target.

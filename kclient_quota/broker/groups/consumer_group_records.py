@@ -27,6 +27,7 @@ from kclient_quota.broker.groups.coordinator_record import (
 )
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
 from kclient_quota.broker.groups.topic_pattern import topic_pattern
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -185,14 +186,15 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said
         target, former = group.target.get(name), told.target.get(name)
         if target is None or target is former:
             continue
-        if target == former:
-            told.target[name] = target
-            continue
-        rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
+        is_new = target != former
+        rows = (yield from rows_of((yield from by_topic_in_steps(target)), _target_row)) if is_new else []
         if group.target.get(name) is not target or group.assignment_epoch != assignment_epoch:
             return  # there is another one for all, of which the group is told anew
         told.target[name] = target
-        yield record(_Target(topic_partitions=rows), group.group_id, name)
+        if is_new:
+            yield record(_Target(topic_partitions=rows), group.group_id, name)
+        held, former = [former], None
+        yield from let_go(held)
     if told.assignment_epoch != group.assignment_epoch:
         told.assignment_epoch = group.assignment_epoch
         epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)
@@ -231,7 +233,8 @@ def _since(former: Mapping[TopicIdPartition, int], member: ConsumerMember) -> St
         return dict.fromkeys(member.assigned, 0)
     if not former:
         # no partition's hash is worked out again
-        return dict.fromkeys(member.assigned | member.revoking, member.member_epoch)
+        tps = member.assigned | member.revoking if member.revoking else member.assigned
+        return dict.fromkeys(tps, member.member_epoch)
     found: Epochs = {}
     for part in parts(member.assigned | member.revoking):
         found.update((tp, former.get(tp, member.member_epoch)) for tp in part)

@@ -14,7 +14,7 @@ KeyT = TypeVar("KeyT")
 MadeT = TypeVar("MadeT")
 Steps: TypeAlias = Generator[None, None, MadeT]
 
-AT_ONCE: Final = 2_000
+AT_ONCE: Final = 1_000
 """Partitions or topics that are looked at in one step: some milliseconds."""
 
 

@@ -7,8 +7,8 @@ The records are those of Apache Kafka 4.3.1: `OffsetCommitKey` 1 and `OffsetComm
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
 from uuid import UUID
@@ -23,7 +23,7 @@ from kclient_quota.wire.schema import ZERO_UUID
 from kclient_quota.wire.writing import uvarint
 
 _LOG = logging.getLogger(__name__)
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 250
 """Positions whose end is told in one turn: some ten milliseconds where each is of a group of its own."""
 
 
@@ -60,16 +60,18 @@ class OffsetsTopic:
             value = _offset_value(committed, ZERO_UUID if known is None else known.topic_id, self._scheduler.now_ms())
         self.records.append(group_id, key, value)
 
-    def gone(self, positions: Sequence[Position], is_there: Callable[[Position], bool]) -> None:
+    def gone(self, positions: Iterable[Position], is_there: Callable[[Position], bool]) -> None:
         """Tell that positions are gone, of many some in each turn of the loop.
 
         Args:
             positions: those of a group stand together.
             is_there: whether one has come back before it is told of, which then is not done.
         """
-        if self.records.is_told and positions:
-            self._leaving.appendleft(self._told_gone(positions, is_there))
-            if len(positions) < _AT_ONCE:
+        rest = iter(positions)
+        first = list(islice(rest, _AT_ONCE))
+        if self.records.is_told and first:
+            self._leaving.appendleft(self._told_gone(chain(first, rest), is_there))
+            if len(first) < _AT_ONCE:
                 self._tell_more()
             else:
                 # to find so many has been enough for one turn
@@ -89,7 +91,7 @@ class OffsetsTopic:
         if self._leaving:
             self._alarm.set(self._scheduler.now_ms())
 
-    def _told_gone(self, gone: Sequence[Position], is_there: Callable[[Position], bool]) -> Iterator[None]:
+    def _told_gone(self, gone: Iterable[Position], is_there: Callable[[Position], bool]) -> Iterator[None]:
         for part in parts(gone, _AT_ONCE):
             for group_id, positions in groupby(part, key=itemgetter(0)):
                 keys = [_position_key(position) for position in positions if not is_there(position)]
@@ -112,6 +114,7 @@ class OffsetsTopic:
         if group is None:
             self.records.append(group_id, _group_key(group_id), None)
         elif group.state in {GroupState.EMPTY, GroupState.STABLE}:
+            self.records.check(group_id, _held(group))
             self.records.append(group_id, _group_key(group_id), _group_value(group, self._scheduler.now_ms()))
 
 
@@ -122,6 +125,10 @@ def _position_key(position: Position) -> bytes:
 
 def _group_key(group_id: str) -> bytes:
     return struct.pack(">h", 2) + wire_string(group_id)
+
+
+def _held(group: ClassicGroup) -> int:
+    return sum(len(each.metadata(group.protocol_name)) + len(each.assignment) for each in group.members.values())
 
 
 def _group_value(group: ClassicGroup, now_ms: int) -> bytes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ANONYMOUS = "ANONYMOUS"
 """Kafka's user name of whoever has not authenticated."""
 
-AT_ONCE = 500
+AT_ONCE = 250
 """How many of a request's topics, partitions or names are seen to in one turn: each takes up to 50 µs."""
 
 ELEMENTS_AT_ONCE = 1_000
@@ -222,6 +222,10 @@ class Context:
         """
         if self.cluster.changes:
             self.cluster.save()
+        await self.later()
+
+    async def later(self) -> None:
+        """The same for what comes after the answer, which changes nothing."""
         promise = Turn()
         self.scheduler.call_at(self.scheduler.now_ms(), lambda: promise.resolve(None))
         await promise

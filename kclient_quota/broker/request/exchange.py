@@ -12,6 +12,7 @@ from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE, ConnectionSta
 from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.broker.request.node import Node
 from kclient_quota.broker.request.on_disk import on_disk, waits
 from kclient_quota.broker.request.outcome import Outcome
@@ -132,6 +133,11 @@ class Exchange:
             self._node.cluster.save()
             await on_disk(self._node.cluster)
         self._answer(context, response)
+        if frame:
+            held = [request]
+            request = self._request = None
+            for _ in let_go(held):
+                await context.later()
 
     def _is_answered_before(self, context: Context, request: Request) -> bool:
         """Whether a test or a vendor's manner has answered it, so that no handler sees it."""

@@ -17,7 +17,7 @@ metadata is undone in memory.
 import fcntl
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -267,7 +267,7 @@ class ClusterStorage:
             value += [] if of is None else [of.offset, of.leader_epoch, of.metadata]
         self._journal.set("pending", producer_id, *position, value=value, twice=False)
 
-    def _forget_positions(self, positions: list[Position], pending: list[tuple[int, Position]]) -> None:
+    def _forget_positions(self, positions: Iterable[Position], pending: list[tuple[int, Position]]) -> None:
         keys = [("offset", *position) for position in positions]
         self._journal.forget_at_once(
             [*keys, *(("pending", producer_id, *position) for producer_id, position in pending)]

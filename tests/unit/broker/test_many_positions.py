@@ -42,7 +42,7 @@ def told_of(node, *groups):
 
 
 def turns_until_told(node):
-    """In how many turns of the loop the rest was told of, no more than a thousand in each."""
+    """In how many turns of the loop the rest was told of, no more than so many in each."""
     sizes, plain = [], node.scheduler.call_at
 
     def turn(call):
@@ -53,7 +53,7 @@ def turns_until_told(node):
     node.scheduler.call_at = lambda at_ms, call: plain(at_ms, lambda: turn(call))
     while node.service.topic._leaving:
         node.scheduler.pass_ms(0)
-    assert max(sizes) <= 500
+    assert max(sizes) <= offsets_topic._AT_ONCE
     return 1 + len(sizes)  # the first was set before
 
 
@@ -62,7 +62,7 @@ def test_a_group_of_very_many_positions_is_gone_at_once_and_told_of_in_turns(nod
     assert node.service.delete_group("g") is ErrorCode.NONE
     assert not list(node.service.offsets.fetch_all("g"))
     assert told_of(node, "g") == MANY, "to find them was enough for one turn"
-    assert turns_until_told(node) == 12
+    assert turns_until_told(node) == 23
     assert told_of(node, "g") == 0
     assert told_of(node, "h") == MANY
 
@@ -71,7 +71,7 @@ def test_a_topic_that_went_takes_positions_along_which_are_told_of_in_turns(node
     node.cluster.delete_topic("big")
     assert node.service.committed("h", "big", 3) is None
     assert not list(node.service.offsets.fetch_all("g"))
-    assert turns_until_told(node) == 23
+    assert turns_until_told(node) == 45
     assert told_of(node, "g", "h") == 0
 
 

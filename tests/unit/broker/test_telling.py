@@ -272,12 +272,12 @@ def test_a_disk_that_is_full_while_a_member_is_told_of_has_it_told_later():
     telling = telling_of({"g": group}, topic, scheduler)
     topic.is_full = True
     telling.tell(["g"])
-    for _ in range(100):
+    for _ in range(200):
         scheduler.pass_ms(1_000)
     topic.is_full = False
     group.epoch += 1
     telling.tell(["g"])
-    for _ in range(100):
+    for _ in range(200):
         scheduler.pass_ms(1_000)
     assert same(last(topic), whole(group))
 

@@ -27,6 +27,7 @@ from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import AT_ONCE, Context
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -50,6 +51,9 @@ async def consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     beat = await _beat(context, request)
     result = await service.one_at_a_time.done(request.group_id, _heartbeat(context, service, beat))
+    held = [beat.owned]
+    del beat
+    await context.by_and_by(let_go(held))
     response = _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
     if result.assigned is not None:
         await context.turn_for(len(result.assigned))

@@ -212,7 +212,7 @@ def _fetch_refusal(context: Context, asked: OffsetFetchRequest.OffsetFetchReques
 async def _fetch_all(context: Context, group_id: str, *, stable: bool) -> list[FetchedTopic]:
     partitions: dict[str, list[int]] = {}
     service = context.services.get(GroupService)
-    for topic, partition, _ in list(service.offsets.fetch_all(group_id)):
+    for topic, partition, _ in service.offsets.fetch_all(group_id):
         await context.turn_after()
         is_there = service.committed(group_id, topic, partition) is not None
         if is_there and context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
