@@ -97,7 +97,7 @@ class OffsetStore:
             OSError: that cannot be kept; all are there still.
         """
         places = self._offsets.get(group_id, {})
-        self._leave(((group_id, *place) for place in places), lambda pending: pending[0] == group_id)
+        self._leave(lambda: ((group_id, *place) for place in places), lambda pending: pending[0] == group_id)
         self._offsets.pop(group_id, None)
         return ((group_id, *places.popitem()[0]) for _ in range(len(places)))
 
@@ -108,16 +108,16 @@ class OffsetStore:
             OSError: that cannot be kept; all are there still.
         """
         positions = [(group_id, *place) for group_id, of in self._offsets.items() for place in of if place[0] == topic]
-        self._leave(positions, lambda pending: pending[1] == topic)
+        self._leave(lambda: positions, lambda pending: pending[1] == topic)
         for group_id, _, partition in positions:
             del self._offsets[group_id][topic, partition]
         return positions
 
-    def _leave(self, positions: Iterable[Position], is_meant: Callable[[Position], bool]) -> None:
+    def _leave(self, positions: Callable[[], Iterable[Position]], is_meant: Callable[[Position], bool]) -> None:
         """Tell that these go, and let those pending that are meant go with them."""
         pending = [(one, where) for where, of in self._pending.items() if is_meant(where) for one in of]
         for observer in self.leave_observers:
-            observer(positions, pending)
+            observer(positions(), pending)
         for producer_id, position in pending:
             self._take_pending(producer_id, position, None)
 

@@ -195,6 +195,8 @@ def _targets(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said
             yield record(_Target(topic_partitions=rows), group.group_id, name)
         held, former = [former], None
         yield from let_go(held)
+        if group.assignment_epoch != assignment_epoch:
+            return  # as above: the epoch is told of after its own targets
     if told.assignment_epoch != group.assignment_epoch:
         told.assignment_epoch = group.assignment_epoch
         epoch = _TargetEpoch(assignment_epoch=group.assignment_epoch, assignment_timestamp=now_ms)

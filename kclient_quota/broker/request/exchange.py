@@ -120,8 +120,16 @@ class Exchange:
                 self._refuse(error)
                 return
         self._request = request
-        if self._is_answered_before(context, request):
-            return
+        if not self._is_answered_before(context, request):
+            self._answer(context, await self._handled(entry, context, request))
+        if frame:
+            held = [request]
+            request = self._request = None
+            for _ in let_go(held):
+                await context.later()
+
+    async def _handled(self, entry: Registration, context: Context, request: Request) -> Response | None:
+        """What a handler answers, encoded if it is long, and kept where that has to be so before."""
         if isinstance(request, FetchRequest | ShareFetchRequest):
             self._before_fetch(request, context.now_ms)
         is_guarded = self._node.cluster.authorizer.is_enabled
@@ -132,12 +140,7 @@ class Exchange:
             # a change that is not kept is told by `_failed`, as is one that the disk refuses
             self._node.cluster.save()
             await on_disk(self._node.cluster)
-        self._answer(context, response)
-        if frame:
-            held = [request]
-            request = self._request = None
-            for _ in let_go(held):
-                await context.later()
+        return response
 
     def _is_answered_before(self, context: Context, request: Request) -> bool:
         """Whether a test or a vendor's manner has answered it, so that no handler sees it."""

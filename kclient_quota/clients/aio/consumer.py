@@ -188,17 +188,13 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         # Calls within one callback take turns among themselves; the call that led to the callback has the other turn.
         turn = context.current_lock() or self._turn
         await turn.acquire()
-        try:
-            self._refuse_closed()
-        except RuntimeError:
-            turn.release()
-            raise
 
         def work() -> Any:
             with context.active(identity):
                 return blocking(*args, **kwargs)
 
         try:
+            self._refuse_closed()
             future = asyncio.get_running_loop().run_in_executor(self.executor, work)
         except BaseException:
             turn.release()

@@ -7,7 +7,7 @@ import pytest
 from kclient_quota.broker.request import exchange
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
 from kclient_quota.broker.request.letting_go import let_go
-from kclient_quota.wire.messages import DeleteTopicsRequest, MetadataRequest
+from kclient_quota.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest
 from tests.unit.broker.test_others_turns import Cluster
 
 MANY = 5 * ELEMENTS_AT_ONCE
@@ -58,9 +58,12 @@ def test_little_takes_no_turn():
     assert list(let_go([MetadataRequest(topics=[named("t")]), None])) == []
 
 
+@pytest.mark.parametrize("is_seen_to", [True, False], ids=["by-a-handler", "by-a-hook"])
 @pytest.mark.parametrize(("count", "is_long"), [(3, False), (MANY, True)])
-def test_a_long_request_is_let_go_of_once_it_has_been_answered(monkeypatch, count, is_long):
+def test_a_long_request_is_let_go_of_once_it_has_been_answered(monkeypatch, count, is_long, is_seen_to):
     cluster, seen = Cluster(), []
+    if not is_seen_to:
+        cluster.controls.add(None, lambda _: DeleteTopicsResponse(), None)
 
     def let_go_of(held):
         seen.append((cluster.outcome is not None, [type(each) for each in held]))

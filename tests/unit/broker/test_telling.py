@@ -64,6 +64,34 @@ def test_what_has_not_changed_is_not_told_again():
     assert kinds(farewell(told, "g")) == [8, 7, 6, 5, 4, 3]
 
 
+def test_an_assignment_epoch_is_told_of_after_its_own_targets_whenever_it_changes():
+    for step in range(1, 100):
+        group, told = group_of(6_000, "a", "b"), ToldConsumerGroup()
+        assert list(changes(told, group, 0))
+        assigned_anew(group, 9_000)
+        records, is_changed = [], False
+        for number, record in enumerate(changes(told, group, 0), 1):
+            if record is not None:
+                records.append(record)
+            if number == step:
+                is_changed = True
+                assigned_anew(group, 12_000)
+        records += filter(None, changes(told, group, 0))
+        values = [(kind, value[2:6]) for kind, (_, value) in zip(kinds(records), records, strict=True)]
+        third = values.index((6, (3).to_bytes(4, "big"))) if is_changed else len(values)
+        assert all(kind != 7 for kind, _ in values[third:]), step
+        assert (told.target, told.assignment_epoch) == (group.target, group.assignment_epoch)
+        if not is_changed:
+            break
+    assert step > 10
+
+
+def assigned_anew(group, partitions):
+    group.metadata = {"t": (TOPIC, partitions)}
+    group.epoch += 1
+    computed(group)
+
+
 def test_a_change_that_could_not_be_written_is_told_with_the_next():
     group, told, topic = group_of(2, "a"), {}, Topic()
 
