@@ -106,7 +106,7 @@ class InternalTopic:
         partition, now_ms = self._share(about), self._scheduler.now_ms()
         offset = -1
         for together in _batches(records):
-            self.check(about, sum(len(value or b"") for _, value in together))
+            self._check(partition, about, sum(len(value or b"") for _, value in together))
             batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
             appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
             if appended.error:
@@ -120,7 +120,9 @@ class InternalTopic:
         Raises:
             OSError: they are too large.
         """
-        partition = self._share(about)
+        self._check(self._share(about), about, size)
+
+    def _check(self, partition: Partition, about: str, size: int) -> None:
         if size > partition.log.config.max_message_bytes:
             raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}: it is too large")
 

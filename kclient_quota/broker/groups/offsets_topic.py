@@ -67,15 +67,18 @@ class OffsetsTopic:
             positions: those of a group stand together.
             is_there: whether one has come back before it is told of, which then is not done.
         """
+        if not self.records.is_told:
+            return
         rest = iter(positions)
         first = list(islice(rest, _AT_ONCE))
-        if self.records.is_told and first:
-            self._leaving.appendleft(self._told_gone(chain(first, rest), is_there))
-            if len(first) < _AT_ONCE:
-                self._tell_more()
-            else:
-                # to find so many has been enough for one turn
-                self._alarm.set(self._scheduler.now_ms())
+        if not first:
+            return
+        self._leaving.appendleft(self._told_gone(chain(first, rest), is_there))
+        if len(first) < _AT_ONCE:
+            self._tell_more()
+        else:
+            # to find so many has been enough for one turn
+            self._alarm.set(self._scheduler.now_ms())
 
     def tell_rest(self) -> None:
         """Tell of all that is left now; for a broker that stops."""
