@@ -143,12 +143,22 @@ class FaultProxy:
         asyncio.set_event_loop(loop)
         server = loop.run_until_complete(loop.create_server(self._accepted, sock=self._socket))
         loop.run_forever()
-        server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(self._close_what_came_late(server))
         loop.close()
+
+    async def _close_what_came_late(self, server: asyncio.Server) -> None:
+        """Clients come back as soon as they are cut; what was accepted since then is open, or about to be."""
+        self._road.is_refusing = True
+        for pair in self._road.pairs:
+            if pair.opening is not None:
+                pair.opening.cancel()
+        # asyncio forgets a connection that it has accepted when its server is closed before the next turn
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        server.close()
+        self._road.cut()
+        await asyncio.sleep(0)  # a transport closes its socket in the turn
+        await asyncio.sleep(0)  # after the one in which it is aborted
 
     def _accepted(self) -> "_End":
         pair = _Pair(self._road, self._road.accepted)

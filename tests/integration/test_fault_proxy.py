@@ -1,5 +1,6 @@
 """The proxies do to connections what they say, and no more."""
 
+import gc
 import socket
 import threading
 import time
@@ -165,6 +166,29 @@ def test_refusing_and_taking_again(proxy):
     proxy.refuse(is_refusing=False)
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as taken:
         assert send_and_read(taken, b"hello") == b"hello"
+
+
+def test_a_client_that_comes_back_while_the_proxy_closes_leaves_nothing_open(echo, monkeypatch, recwarn):
+    proxy = FaultProxy(echo)
+    cut = proxy.cut
+
+    def cut_and_come_back():
+        cut()
+        clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=60))
+        clients[0].sendall(b"again")
+        assert clients[0].recv(5) == b"again"
+        clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=60))
+
+    clients = []
+    monkeypatch.setattr(proxy, "cut", cut_and_come_back)
+    proxy.close()
+    for client in clients:
+        with client, pytest.raises(ConnectionResetError):
+            client.recv(1)
+    del proxy, cut
+    monkeypatch.undo()
+    gc.collect()
+    assert [str(each.message) for each in recwarn if each.category is ResourceWarning] == []
 
 
 def test_nothing_listens_upstream():
