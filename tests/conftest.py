@@ -49,9 +49,12 @@ def _keep_bytecode() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Most tests wait, so four workers share a core; those of `-n logical` work, and one more than cores is enough."""
+    """Most tests wait, so three workers share a core; those of `-n logical` work, and one more than cores is enough.
+
+    With four beside Spark's and Kafka's own processes Spark gave up a Python worker that took 10 s to begin.
+    """
     cores = os.cpu_count() or 2
-    return cores + 1 if config.option.numprocesses == "logical" else max(4, min(4 * cores, 12))
+    return cores + 1 if config.option.numprocesses == "logical" else max(4, min(3 * cores, 12))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ import gc
 import socket
 import threading
 import time
+from unittest import mock
 
 import confluent_kafka
 import pytest
@@ -168,9 +169,10 @@ def test_refusing_and_taking_again(proxy):
         assert send_and_read(taken, b"hello") == b"hello"
 
 
-def test_a_client_that_comes_back_while_the_proxy_closes_leaves_nothing_open(echo, monkeypatch, recwarn):
-    proxy = FaultProxy(echo)
-    cut = proxy.cut
+def closed_while_clients_come_back(port):
+    """What connects to a proxy between the cut and the end of its loop."""
+    proxy = FaultProxy(port)
+    cut, clients = proxy.cut, []
 
     def cut_and_come_back():
         cut()
@@ -179,14 +181,15 @@ def test_a_client_that_comes_back_while_the_proxy_closes_leaves_nothing_open(ech
         assert clients[0].recv(5) == b"again"
         clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=60))
 
-    clients = []
-    monkeypatch.setattr(proxy, "cut", cut_and_come_back)
-    proxy.close()
-    for client in clients:
+    with mock.patch.object(proxy, "cut", cut_and_come_back):
+        proxy.close()
+    return clients
+
+
+def test_a_client_that_comes_back_while_the_proxy_closes_leaves_nothing_open(echo, recwarn):
+    for client in closed_while_clients_come_back(echo):
         with client, pytest.raises(ConnectionResetError):
             client.recv(1)
-    del proxy, cut
-    monkeypatch.undo()
     gc.collect()
     assert [str(each.message) for each in recwarn if each.category is ResourceWarning] == []
 

@@ -37,7 +37,7 @@ def numbers(folder: Path) -> set[int]:
 
 
 def goes_on(process: subprocess.Popen[bytes], log: Path, deadline: float) -> None:
-    """Let it work for a moment after it was stopped."""
+    """Let it work for a moment, also when it was stopped."""
     os.killpg(process.pid, signal.SIGCONT)
     said = log.read_text(errors="replace")[-4_000:]
     assert process.poll() is None, said
