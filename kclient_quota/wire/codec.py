@@ -10,15 +10,16 @@ of the stated version raise `WireError` and nothing else; what is allocated stay
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from kclient_quota.errors import WireError
 from kclient_quota.wire.diagnosis import find_fault
 from kclient_quota.wire.reading import ManyElements, ReaderSource
-from kclient_quota.wire.writing import WriterSource
+from kclient_quota.wire.writing import WriterSource, packer, uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kclient_quota.wire.schema import Message, Struct
 
@@ -28,6 +29,7 @@ _M = TypeVar("_M", bound="Message")
 _MALFORMED = (struct.error, IndexError, ValueError, OverflowError)
 _UNWRITABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 _BY_REFERENCE_BYTES = 1024
+_length16 = packer("h")
 
 
 def decode(
@@ -140,8 +142,24 @@ def encode_element(element: Struct, version: int) -> bytes:
     return b"".join(pieces)
 
 
+def encode_names(cls: type[Struct], version: int, names: Iterable[str]) -> bytes:
+    """Strings as bytes, which may stand in their place in a list of a message or of a struct in it.
+
+    Raises:
+        WireError: as `encode`.
+    """
+    root: Any = cls.__root__
+    is_flexible = version in root.__schema__.flexible_versions
+    try:
+        encoded = [name.encode() for name in names]
+        lengths = [uvarint(len(name) + 1) if is_flexible else _length16(len(name)) for name in encoded]
+    except _UNWRITABLE as error:
+        raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
+    return b"".join(chain.from_iterable(zip(lengths, encoded, strict=True)))
+
+
 class Encoded:
-    """What stands in a message in place of a long list of structs that have been encoded already.
+    """What stands in a message in place of a long list of structs or strings that have been encoded already.
 
     Args:
         count: how many there are.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _PRODUCE = 0
 _TYPES = ("String", "Int32", "Uuid", "Int8")
+_OFFSETS = {(_PRODUCE, "base_offset"), (1, "high_watermark"), (9, "committed_offset")}
+"""Fields of Produce, Fetch and OffsetFetch whose default might be an offset; Kafka says -1 beside an error."""
 
 
 def error_answer(request: Request, version: int, error_code: int, message: str | None = None) -> Response | None:
@@ -43,6 +45,8 @@ def _fill(asked: Any, answer: Struct, version: int, error_code: int, message: st
         if spec.name == "error_code":
             answer.error_code = error_code  # type: ignore[attr-defined]  # the table has just said so
             has_room = True
+        elif (type(answer).__root__.__schema__.api_key, spec.name) in _OFFSETS:
+            setattr(answer, spec.name, -1)
         elif spec.name == "error_message" and message is not None:
             answer.error_message = message  # type: ignore[attr-defined]  # as above
         elif spec.type == "Records" and version not in spec.null:

@@ -203,11 +203,12 @@ class WriterSource:
         item = self._fresh("e")
         self._emit(f"for {item} in {value}:")
         self._depth += 1
-        if spec.is_struct:
-            # an element may be its own encoding already, see `codec.encode_element`
+        if spec.is_struct or spec.type == "String":
+            # an element may be its own encoding already, see `codec.encode_element` and `codec.encode_names`
             self._emit(f"if {item}.__class__ is bytes:")
             self._emit(f"    {self._append}({item})")
             self._emit("    continue")
+        if spec.is_struct:
             self._struct(item, struct_class(self._root, spec.type))
         else:
             self._present(item, spec.element())

@@ -6,6 +6,7 @@ said of one member may be a megabyte: it is made in steps, and said only if the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic_in_steps
@@ -21,6 +22,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     Said,
     departures,
     metadata_hash,
+    names_of,
     record,
     rows_of,
     tombstone,
@@ -104,7 +106,7 @@ def _members(told: ToldConsumerGroup, group: ConsumerGroup) -> Said:
         if former is member:
             continue
         is_new = former is None or _said(former) != _said(member)
-        topics = (yield from ordered(member.topics, str)) if is_new else []
+        topics = (yield from names_of(_Member, (yield from ordered(member.topics, str)))) if is_new else []
         now = group.members.get(name)
         if now is None or _said(now) != _said(member):
             continue  # it has changed meanwhile, and is told of after this
@@ -119,7 +121,7 @@ def _said(member: ConsumerMember) -> tuple[object, ...]:
     return *who, member.topics, member.regex, member.rebalance_timeout_ms, member.assignor, member.classic
 
 
-def _metadata(member: ConsumerMember, topics: list[str]) -> _Member:
+def _metadata(member: ConsumerMember, topics: Any) -> _Member:
     classic = member.classic
     return _Member(
         instance_id=member.instance_id,
@@ -151,10 +153,14 @@ def _regexes(told: ToldConsumerGroup, group: ConsumerGroup, now_ms: int) -> Said
         topics = yield from _matching(regex, metadata)
         if group.metadata is not metadata:
             return
-        if told.regexes.get(regex) != topics:
-            told.regexes[regex] = topics
-            # Kafka: the offset of its metadata log as of which it was resolved
-            yield record(_Regex(topics=topics, version=group.epoch, timestamp=now_ms), group.group_id, regex)
+        if told.regexes.get(regex) == topics:
+            continue
+        names = yield from names_of(_Regex, topics)
+        if group.metadata is not metadata:
+            return
+        told.regexes[regex] = topics
+        # Kafka: the offset of its metadata log as of which it was resolved
+        yield record(_Regex(topics=names, version=group.epoch, timestamp=now_ms), group.group_id, regex)
 
 
 def _matching(regex: str, metadata: Topics) -> Steps[list[str]]:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.internal_topics import wire_string
-from kclient_quota.wire.codec import Encoded, encode, encode_element
+from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names
 from kclient_quota.wire.schema import Message, Struct
 
 CoordinatorRecord = tuple[bytes, bytes | None]
@@ -20,6 +20,7 @@ Said: TypeAlias = Iterator[CoordinatorRecord | None]
 _VERSION = 0
 _COST_OF_A_ROW, _NUMBERS = 4, 8
 """A row and its topic's id cost as much to encode as looking at four partitions; eight numbers as much as at one."""
+_NAMES_AT_ONCE = 4 * AT_ONCE
 
 
 def key_of(kind: int | type[Message], *names: str) -> bytes:
@@ -66,6 +67,16 @@ def rows_of(topics: Iterable[tuple[UUID, list[int]]], row: Callable[[UUID, list[
             cost = 0
             yield
     return Encoded(len(rows), rows)
+
+
+def names_of(kind: type[Message], names: list[str]) -> Steps[Any]:
+    """A list of names to stand in a value, encoded in steps."""
+    chunks = []
+    for part in parts(names, _NAMES_AT_ONCE):
+        chunks.append(encode_names(kind, _VERSION, part))
+        if len(part) == _NAMES_AT_ONCE:
+            yield
+    return Encoded(len(names), chunks)
 
 
 def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> Steps[int]:

@@ -293,9 +293,10 @@ class Exchange:
         time_ms = self._node.enforcement.refused_produce_ms(self._session, self._size, most_ms, now_ms)
         if not time_ms:
             return False
-        header, response = self._header, _refused_produce(request, ErrorCode.POLICY_VIOLATION)
+        header = self._header
+        response = error_answer(request, header.api_version, ErrorCode.POLICY_VIOLATION)
         parts = []
-        if response is not None:
+        if isinstance(response, ProduceResponse):  # None with acks=0
             response.throttle_time_ms = time_ms
             parts = encode_response(response, header.api_version, header.correlation_id)
         self._note(now_ms, sum(map(len, parts)), time_ms)
@@ -379,25 +380,6 @@ class Exchange:
         api = API[self._header.api_key]
         _LOG.error("broker %s: %s v%s failed", self._node.info.id, api.name, self._header.api_version, exc_info=error)
         self._done(Outcome(must_close=True))
-
-
-def _refused_produce(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
-    """The answer when nothing of a request is stored; None when it wants none."""
-    if request.acks == 0:
-        return None
-    return ProduceResponse(
-        responses=[
-            ProduceResponse.TopicProduceResponse(
-                name=data.name,
-                topic_id=data.topic_id,
-                partition_responses=[
-                    ProduceResponse.PartitionProduceResponse(index=part.index, error_code=error, base_offset=-1)
-                    for part in data.partition_data
-                ],
-            )
-            for data in request.topic_data
-        ]
-    )
 
 
 def _fetched_bytes(parts: "list[Part]", header: RequestHeader) -> int:

@@ -1,15 +1,16 @@
 """Requests that name very many things are read by and by, and so are their answers written: others get their turn."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
-from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element
+from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element, encode_names
 from kclient_quota.wire.schema import Request, Response, Struct, struct_class
 
 _NUMBERS = 10
 """So many numbers or names cost as much as a struct."""
+_NAMES_AT_ONCE = _NUMBERS * ELEMENTS_AT_ONCE
 
 Turn = Callable[[], Awaitable[None]]
 
@@ -51,12 +52,14 @@ class _Shape(NamedTuple):
         deep: those of them whose structs hold lists in turn.
         nested: names of those that are structs themselves and hold lists.
         plain: names of those that hold lists of anything else.
+        names: those of them that hold strings, and the versions that have them.
     """
 
     lists: tuple[tuple[str, range], ...]
     deep: frozenset[str]
     nested: tuple[str, ...]
     plain: tuple[str, ...]
+    names: tuple[tuple[str, range], ...]
 
     @property
     def holds_lists(self) -> bool:
@@ -74,6 +77,7 @@ def _shape(cls: type[Struct]) -> _Shape:
         deep=frozenset(deep),
         nested=tuple(name for name, spec in held.items() if not spec.is_array and name in deep),
         plain=tuple(spec.name for spec in arrays if not spec.is_struct),
+        names=tuple((spec.name, spec.versions) for spec in arrays if spec.type == "String"),
     )
 
 
@@ -109,27 +113,42 @@ async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
         held = getattr(struct, name)
         if held is not None and _size(held) > ELEMENTS_AT_ONCE:
             await _encode_lists(held, version, turn)
+    for name, versions in shape.names:
+        texts = getattr(struct, name)
+        if version in versions and len(texts or ()) > _NAMES_AT_ONCE:
+            setattr(struct, name, await _encoded_names(type(struct), version, texts, turn))
     for name, versions in shape.lists:
         rows = getattr(struct, name)
-        if not rows or version not in versions or isinstance(rows, Encoded):
-            continue
-        chunks: list[bytes] = []
-        pieces: list[bytes] = []
-        seen_to, count = 0, len(rows)
-        # what is written is let go: to free all of it at once takes longer than a turn may
-        rows.reverse()
-        while rows:
-            row = rows.pop()
-            size = 1
-            if row.__class__ is not bytes:
-                size += _size(row)
-                if size > ELEMENTS_AT_ONCE:
-                    await _encode_lists(row, version, turn)
-            pieces.append(row if row.__class__ is bytes else encode_element(row, version))
-            seen_to += size
-            if seen_to >= ELEMENTS_AT_ONCE:
-                chunks.append(b"".join(pieces))
-                pieces.clear()
-                seen_to = 0
-                await turn()
-        setattr(struct, name, Encoded(count, [*chunks, b"".join(pieces)]))
+        if rows and version in versions and not isinstance(rows, Encoded):
+            setattr(struct, name, await _encoded_rows(rows, version, turn))
+
+
+async def _encoded_rows(rows: list[Any], version: int, turn: Turn) -> Encoded:
+    chunks: list[bytes] = []
+    pieces: list[bytes] = []
+    seen_to, count = 0, len(rows)
+    # what is written is let go: to free all of it at once takes longer than a turn may
+    rows.reverse()
+    while rows:
+        row = rows.pop()
+        size = 1
+        if row.__class__ is not bytes:
+            size += _size(row)
+            if size > ELEMENTS_AT_ONCE:
+                await _encode_lists(row, version, turn)
+        pieces.append(row if row.__class__ is bytes else encode_element(row, version))
+        seen_to += size
+        if seen_to >= ELEMENTS_AT_ONCE:
+            chunks.append(b"".join(pieces))
+            pieces.clear()
+            seen_to = 0
+            await turn()
+    return Encoded(count, [*chunks, b"".join(pieces)])
+
+
+async def _encoded_names(cls: type[Struct], version: int, texts: Sequence[str], turn: Turn) -> Encoded:
+    chunks = []
+    for start in range(0, len(texts), _NAMES_AT_ONCE):
+        chunks.append(encode_names(cls, version, texts[start : start + _NAMES_AT_ONCE]))
+        await turn()
+    return Encoded(len(texts), chunks)

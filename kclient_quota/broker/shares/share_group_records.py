@@ -1,6 +1,6 @@
 """What has changed of a share group since it was told last, as the records of Apache Kafka 4.3.1. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -11,11 +11,12 @@ from kclient_quota.broker.groups.coordinator_record import (
     Said,
     departures,
     metadata_hash,
+    names_of,
     record,
     rows_of,
     tombstone,
 )
-from kclient_quota.broker.groups.in_steps import Steps
+from kclient_quota.broker.groups.in_steps import Steps, ordered
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -77,18 +78,28 @@ def changes(told: ToldShareGroup, group: ShareGroup, parts: Callable[[], Steps[P
         yield from _states(told, group, (yield from parts()))
 
 
-def _members(told: ToldShareGroup, group: ShareGroup) -> Iterator[CoordinatorRecord]:
-    for name, member in group.members.items():
-        said = member.rack_id, member.client_id, member.client_host, member.topics
-        if told.members.get(name) != said:
-            told.members[name] = said
-            value = _Member(
-                rack_id=member.rack_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                subscribed_topic_names=sorted(member.topics),
-            )
-            yield record(value, group.group_id, name)
+def _members(told: ToldShareGroup, group: ShareGroup) -> Said:
+    for name, member in list(group.members.items()):
+        said = _said(member)
+        if told.members.get(name) == said:
+            continue
+        topics = yield from names_of(_Member, (yield from ordered(member.topics, str)))
+        now = group.members.get(name)
+        if now is None or _said(now) != said:
+            continue  # it has changed meanwhile, and is told of after this
+        told.members[name] = said
+        value = _Member(
+            rack_id=now.rack_id,
+            client_id=now.client_id,
+            client_host=now.client_host,
+            subscribed_topic_names=topics,
+        )
+        yield record(value, group.group_id, name)
+
+
+def _said(member: ShareMember) -> tuple[object, ...]:
+    """What is told of who a member is."""
+    return member.rack_id, member.client_id, member.client_host, member.topics
 
 
 def _epoch(told: ToldShareGroup, group: ShareGroup) -> Said:

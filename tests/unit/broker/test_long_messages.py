@@ -94,6 +94,23 @@ def test_very_many_names_are_as_long_as_structs():
     assert encode(answer, 1) == plain
 
 
+def test_very_many_names_of_one_list_are_written_by_and_by():
+    names = [f"topic-{number}" for number in range(40 * AT_ONCE)]
+    member = ConsumerGroupDescribeResponse.Member(member_id="m", subscribed_topic_names=names)
+    group = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g", members=[member])
+    answer = ConsumerGroupDescribeResponse(groups=[group])
+    plain, turns, written = encode(answer, 1), [], []
+
+    async def turn():
+        turns.append(True)
+
+    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
+    assert written == [None]
+    assert len(turns) >= 4, "ten names cost as much as a struct"
+    assert names[0] == "topic-0", "the list may be somebody's"
+    assert encode(answer, 1) == plain
+
+
 def assigned(cls, count=4 * MANY):
     return cls.Assignment(topic_partitions=[cls.TopicPartitions(partitions=[number]) for number in range(count)])
 

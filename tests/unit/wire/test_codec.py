@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kclient_quota.errors import WireError
-from kclient_quota.wire.codec import decode, encode, encode_parts
+from kclient_quota.wire.codec import Encoded, decode, encode, encode_names, encode_parts
 from kclient_quota.wire.frame import RequestHeader, decode_request_header, encode_request
 from kclient_quota.wire.messages import (
     API,
@@ -17,6 +17,7 @@ from kclient_quota.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeConfigsRequest,
+    DescribeGroupsRequest,
     FetchResponse,
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -299,6 +300,22 @@ def test_ignorable_values_are_dropped():
     read = decode(ProduceResponse, 7, encode(response, 7))
     assert read.responses[0].partition_responses[0].error_message is None
     assert read.throttle_time_ms == 5
+
+
+@pytest.mark.parametrize("version", [0, 5])
+def test_names_may_be_encoded_before(version):
+    names = ["", "g", "caf\u00e9", "x" * 126, "x" * 127, "x" * 20_000]
+    plain = encode(DescribeGroupsRequest(groups=names), version)
+    for size in (1, 2, len(names)):
+        parts = [names[start : start + size] for start in range(0, len(names), size)]
+        encoded = Encoded(len(names), [encode_names(DescribeGroupsRequest, version, part) for part in parts])
+        assert encode(DescribeGroupsRequest(groups=encoded), version) == plain
+
+
+@pytest.mark.parametrize("name", [5, None, "x" * 40_000, "\ud800"])
+def test_names_that_cannot_be_written_are_one_clear_error(name):
+    with pytest.raises(WireError, match="DescribeGroupsRequest v0 cannot be written: "):
+        encode_names(DescribeGroupsRequest, 0, ["a", name])
 
 
 def test_a_string_is_no_longer_than_kafka_reads_it():

@@ -20,6 +20,7 @@ from kclient_quota.wire.messages import (
     ListOffsetsRequest,
     MetadataRequest,
     OffsetCommitRequest,
+    OffsetFetchRequest,
     ProduceRequest,
 )
 from tests.unit.wire.random_message import random_struct
@@ -43,6 +44,19 @@ def test_produce_and_fetch_name_every_partition():
     assert fetched.error_code == 56
     assert fetched.responses[0].topic_id == UUID(int=4)
     assert [(p.partition_index, p.error_code) for p in fetched.responses[0].partitions] == [(2, 56)]
+
+
+def test_an_offset_that_is_not_known_is_none():
+    """Kafka: `INVALID_OFFSET` and `INVALID_HIGH_WATERMARK` beside an error, where the fields' defaults are 0."""
+    data = [ProduceRequest.TopicProduceData(name="t", partition_data=[ProduceRequest.PartitionProduceData(index=0)])]
+    produced = answer(ProduceRequest(acks=-1, topic_data=data), 9).responses[0].partition_responses[0]
+    assert (produced.base_offset, produced.log_append_time_ms, produced.log_start_offset) == (-1, -1, -1)
+    topics = [FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition(partition=2)])]
+    fetched = answer(FetchRequest(topics=topics), 12).responses[0].partitions[0]
+    assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (-1, -1, -1)
+    asked = [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[1])]
+    (topic,) = answer(OffsetFetchRequest(group_id="g", topics=asked), 7).topics
+    assert [(part.partition_index, part.committed_offset) for part in topic.partitions] == [(1, -1)]
 
 
 def test_offsets_name_every_partition():
