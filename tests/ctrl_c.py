@@ -16,7 +16,7 @@ def started(module, *words):
     named = f"import sys; sys.argv[1:] = {list(words)!r}; import {module} as m"
     code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     )
     assert process.stdout.readline() == "on\n"
     return process

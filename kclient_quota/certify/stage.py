@@ -91,7 +91,7 @@ class _Run:
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the command is what the user asked to certify
                 list(command), env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
             )  # fmt: skip
         except OSError as error:
             self.failed_to_start = f"{command[0]} cannot be started: {error}"

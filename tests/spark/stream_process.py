@@ -1,4 +1,4 @@
-"""A stream in a session of processes of its own, which is stopped, looked at and killed while it works."""
+"""A stream in a group of processes of its own, which is stopped, looked at and killed while it works."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ def started(arguments: list[str], log: Path, **environment: str) -> subprocess.P
             [sys.executable, str(DRIVER), *arguments],
             stdout=said,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
             env={**os.environ, "PYTHONPATH": path, **environment},
         )
 

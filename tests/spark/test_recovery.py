@@ -33,7 +33,7 @@ def cluster():
 
 @pytest.fixture
 def driver(cluster, tmp_path):
-    """A driver in a session of processes of its own, which ends with the test."""
+    """A driver in a group of processes of its own, which ends with the test."""
     given = [cluster.bootstrap_servers, TOPIC, str(tmp_path / "out"), str(tmp_path / "checkpoint"), str(AT_ONCE)]
     process = started(given, tmp_path / "driver.log")
     yield process

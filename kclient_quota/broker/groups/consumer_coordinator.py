@@ -157,7 +157,10 @@ class ConsumerGroupCoordinator:
             The member after the step; None if it is none any more.
         """
         if updated.topics is not member.topics:
-            updated = replace(updated, topics=group.known_topics(updated.topics))
+            there = group.members.get(member.member_id)
+            updated = replace(updated, topics=(yield from group.known_topics(updated.topics)))
+            if group.members.get(member.member_id) is not there:
+                return None
         changed = member.member_id not in group.members
         changed |= (updated.topics, updated.regex) != (member.topics, member.regex)
         group.put(updated)

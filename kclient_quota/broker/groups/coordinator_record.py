@@ -57,16 +57,26 @@ def record(value: Message, *names: str) -> CoordinatorRecord:
     return key_of(type(value), *names), struct.pack(">h", _VERSION) + encode(value, _VERSION)
 
 
-def rows_of(topics: Iterable[tuple[UUID, list[int]]], row: Callable[[UUID, list[int]], Struct]) -> Steps[Any]:
-    """A row for each topic and its partitions, to stand in a value; encoded in steps, for they may be many."""
-    rows, cost = [], 0
-    for topic_id, indexes in topics:
+def rows_of(topics: list[tuple[UUID, list[int]]], row: Callable[[UUID, list[int]], Struct]) -> Steps[Any]:
+    """A row for each topic and its partitions, to stand in a value; encoded in steps, for they may be many.
+
+    The list is empty afterwards: to free very much at once takes as long as to encode it.
+    """
+    count = len(topics)
+    chunks: list[bytes] = []
+    rows: list[bytes] = []
+    cost = 0
+    topics.reverse()
+    while topics:
+        topic_id, indexes = topics.pop()
         rows.append(encode_element(row(topic_id, indexes), _VERSION))
         cost += _COST_OF_A_ROW + len(indexes) // _NUMBERS
         if cost >= AT_ONCE:
+            chunks.append(b"".join(rows))
+            rows.clear()
             cost = 0
             yield
-    return Encoded(len(rows), rows)
+    return Encoded(count, [*chunks, b"".join(rows)])
 
 
 def names_of(kind: type[Message], names: list[str]) -> Steps[Any]:

@@ -75,6 +75,20 @@ def union(some: frozenset[ItemT], more: Iterable[ItemT]) -> Steps[frozenset[Item
     return frozenset(found)
 
 
+def same(some: frozenset[ItemT], others: frozenset[ItemT]) -> Steps[bool]:
+    """Whether these are the same; what is in either is compared only when their hashes are, which they keep."""
+    if some is others:
+        return True
+    if len(some) != len(others) or hash(some) != hash(others):
+        return False
+    for part in parts(others):
+        if not some.issuperset(part):
+            return False
+        if len(part) == AT_ONCE:
+            yield
+    return True
+
+
 def difference(some: frozenset[ItemT], without: Collection[ItemT]) -> Steps[frozenset[ItemT]]:
     """What is in `some` alone."""
     gone = yield from union(frozenset(), without)

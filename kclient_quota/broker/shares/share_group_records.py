@@ -16,7 +16,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     rows_of,
     tombstone,
 )
-from kclient_quota.broker.groups.in_steps import Steps, ordered
+from kclient_quota.broker.groups.in_steps import Steps, gathered, ordered
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -170,6 +170,7 @@ def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Said:
     def row(topic_id: UUID, indexes: list[int]) -> _States.TopicPartitionsInfo:
         return _States.TopicPartitionsInfo(topic_id=topic_id, topic_name=parts[topic_id][0], partitions=indexes)
 
-    rows = yield from rows_of(((topic_id, indexes) for topic_id, (_, indexes) in parts.items()), row)
+    topics = yield from gathered((topic_id, indexes) for topic_id, (_, indexes) in parts.items())
+    rows = yield from rows_of(topics, row)
     told.parts = parts
     yield record(_States(initialized_topics=rows), group.group_id)

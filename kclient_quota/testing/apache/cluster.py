@@ -288,7 +288,8 @@ class ApacheKafka:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,
+                # out of reach of Ctrl-C, and no session: Linux gives one as much of the processors as all of another
+                process_group=0,
                 cwd=folder,
             )
 

@@ -107,6 +107,24 @@ def test_who_is_lost_itself_meanwhile_is_told_so(group):
     assert read(group.ended(group.beat("c"))) == ALL
 
 
+def test_who_is_lost_while_its_topics_are_compared_is_told_so(group):
+    """They are another object with every heartbeat that names them."""
+    topics = ["many", *(f"t{number}" for number in range(40))]
+    joined = group.ended(group.beat("a", subscribed_topic_names=topics))
+    said = {"subscribed_topic_names": topics, "topic_partitions": [], "rebalance_timeout_ms": 60_000}
+    errors = []
+    for turns in range(1, 12):
+        answers = group.beat("a", joined.member_epoch, **said)
+        for _ in range(turns):
+            group.turn()
+        members = group.node.service.consumer_group("g").members
+        group.node.service.consumer_groups.remove(group.node.service.consumer_group("g"), "a")
+        errors.append(group.ended(answers).error_code)
+        assert "a" not in members
+        joined = group.ended(group.beat("a", subscribed_topic_names=topics))
+    assert errors.count(ErrorCode.UNKNOWN_MEMBER_ID) >= 9
+
+
 def test_a_topic_that_is_deleted_meanwhile_is_taken_away_with_the_next_heartbeat(group):
     joining = group.begun("a", subscribed_topic_names=["many", "t"])
     group.node.cluster.delete_topic("many")

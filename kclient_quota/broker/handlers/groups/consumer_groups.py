@@ -61,6 +61,7 @@ async def consumer_group_heartbeat(
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=await context.in_turns(found, _topic_partitions)
         )
+        await context.by_and_by(let_go(found))
     return response
 
 
@@ -85,6 +86,8 @@ async def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Bea
     if request.topic_partitions is not None:
         said = ((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
         owned = await context.by_and_by(union(NOTHING, said))
+    names = request.subscribed_topic_names
+    topics = None if names is None else await context.by_and_by(union(frozenset(), names))
     return Beat(
         request.group_id,
         request.member_id,
@@ -94,7 +97,7 @@ async def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Bea
         request.rebalance_timeout_ms,
         context.client_id or "",
         f"/{context.client_address}",
-        None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
+        topics,
         request.subscribed_topic_regex,
         request.server_assignor,
         owned,
@@ -175,7 +178,9 @@ async def _assignment(
 ) -> ConsumerGroupDescribeResponse.Assignment:
     await context.turn_after(min(len(assigned), AT_ONCE))
     found = await context.by_and_by(_named(names, assigned))
-    return ConsumerGroupDescribeResponse.Assignment(topic_partitions=await context.in_turns(found, _described_topic))
+    rows = await context.in_turns(found, _described_topic)
+    await context.by_and_by(let_go(found))
+    return ConsumerGroupDescribeResponse.Assignment(topic_partitions=rows)
 
 
 def _named(names: dict[int, str], assigned: Assignment) -> Steps[list[tuple[str, UUID, list[int]]]]:
