@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 from kclient_quota.wire import messages as m
 from kclient_quota.wire.records import Record, build_batch
@@ -42,6 +43,7 @@ def requests_of(topics: int, partitions: int) -> Iterator[Named]:
     yield "DescribeConfigs of all keys", lambda _: _configs(names[:_TOPICS_AT_ONCE])
     yield from _of_partitions(names, range(partitions), known)
     yield from _of_groups(names)
+    yield from _of_share_groups(names, range(partitions), known)
     yield from _of_entities()
     for part in parts:
         yield f"DeleteTopics of {len(part):,}", _made(_deleting, part)
@@ -155,6 +157,10 @@ def _of_groups(names: list[str]) -> Iterator[Named]:
             f"ConsumerGroupHeartbeat, pattern, member {member + 1}",
             _made(_joining, "p", f"m{member}", [], "uniform", "topic-.*"),
         )
+    yield (
+        "ConsumerGroupHeartbeat, one that leaves",
+        lambda _: m.ConsumerGroupHeartbeatRequest(group_id="u", member_id="u0", member_epoch=-1),
+    )
     protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0" * _CLASSIC_METADATA)
 
     def joining(member_id: str) -> Request:
@@ -216,6 +222,58 @@ def _synced(joined: Any) -> Request:
 
 def _creating_group(group: str) -> Request:
     return m.OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[])
+
+
+def _of_share_groups(names: list[str], indexes: range, ids: dict[str, Any]) -> Iterator[Named]:
+    def beating(member: str, epoch: int = 0) -> Request:
+        wanted = names if epoch == 0 else None
+        return m.ShareGroupHeartbeatRequest(
+            group_id="s", member_id=member, member_epoch=epoch, subscribed_topic_names=wanted
+        )
+
+    def fetched(epoch: int) -> Request:
+        rows = [m.ShareFetchRequest.FetchPartition(partition_index=index) for index in indexes]
+        topics = [m.ShareFetchRequest.FetchTopic(topic_id=ids[name], partitions=rows) for name in names]
+        return m.ShareFetchRequest(
+            group_id="s",
+            member_id=str(UUID(int=1)),
+            share_session_epoch=epoch,
+            max_bytes=1_000_000,
+            max_records=500,
+            batch_size=500,
+            topics=topics if epoch == 0 else [],
+        )
+
+    def altered(_: Any) -> Request:
+        row = m.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
+        rows = [row(partition_index=index, start_offset=0) for index in indexes]
+        topic = m.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+        return m.AlterShareGroupOffsetsRequest(
+            group_id="t", topics=[topic(topic_name=name, partitions=rows) for name in names]
+        )
+
+    def described(_: Any) -> Request:
+        group = m.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+        return m.DescribeShareGroupOffsetsRequest(groups=[group(group_id="t", topics=None)])
+
+    def deleted(_: Any) -> Request:
+        topic = m.DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+        return m.DeleteShareGroupOffsetsRequest(group_id="t", topics=[topic(topic_name=name) for name in names])
+
+    members = [str(UUID(int=number)) for number in range(1, 4)]
+    for number, member in enumerate(members, 1):
+        yield f"ShareGroupHeartbeat, member {number}", _made(beating, member)
+    yield "ShareGroupDescribe", lambda _: m.ShareGroupDescribeRequest(group_ids=["s"])
+    yield "ShareFetch", lambda _: fetched(0)
+    yield "ShareFetch again", lambda _: fetched(1)
+    yield "ShareGroupHeartbeat, one that leaves", _made(beating, members[2], -1)
+    yield "ShareGroupHeartbeat, after that", _made(beating, members[0])
+    yield "AlterShareGroupOffsets", altered
+    yield "DescribeShareGroupOffsets of all", described
+    yield "DeleteShareGroupOffsets", deleted
+    for member in members[:2]:
+        yield "(leaves)", _made(beating, member, -1)
+    yield "DeleteGroups of a share group", lambda _: m.DeleteGroupsRequest(groups_names=["s"])
 
 
 def _of_entities() -> Iterator[Named]:

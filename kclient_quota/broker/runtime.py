@@ -133,7 +133,12 @@ class Runtime:
                 raise no_room(error) from error
             storage.begin_syncs(self.cluster, scheduler)
         shares = self.services.get(ShareService)
-        for told in (groups.topic.records, transactions.records, shares.offsets_topic, shares.state_topic.records):
+        for told in (
+            groups.topic.records,
+            transactions.records,
+            shares.telling.offsets_topic,
+            shares.state_topic.records,
+        ):
             told.is_told = True
         shares.tell_all()
         transactions.resume()

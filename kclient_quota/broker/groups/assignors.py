@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import TypeVar
 from uuid import UUID
 
-from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, at_once, difference, gathered, ordered, parts, union
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, difference, gathered, ordered, parts, union
 
 CopyT = TypeVar("CopyT")
 
@@ -30,13 +30,8 @@ _NUMBER = attrgetter("int")
 _TOPIC = itemgetter(0)
 
 
-def by_topic(assigned: Iterable[TopicIdPartition]) -> list[tuple[UUID, list[int]]]:
-    """Topic ids and their partitions, sorted, as answers have them."""
-    return at_once(by_topic_in_steps(assigned))
-
-
 def by_topic_in_steps(assigned: Iterable[TopicIdPartition]) -> Steps[list[tuple[UUID, list[int]]]]:
-    """The same."""
+    """Topic ids and their partitions, sorted, as answers have them."""
     found: dict[int, tuple[UUID, list[int]]] = {}
     for part in parts(assigned):
         for topic_id, index in part:

@@ -23,7 +23,13 @@ from kclient_quota.broker.groups.consumer_group import (
 from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult, Refused, check_epoch, validate
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
-from kclient_quota.broker.groups.subscriptions import is_same, partitions_of, subscribed_topics, subscriptions
+from kclient_quota.broker.groups.subscriptions import (
+    is_same,
+    known_topics,
+    partitions_of,
+    subscribed_topics,
+    subscriptions,
+)
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -158,7 +164,8 @@ class ConsumerGroupCoordinator:
         """
         if updated.topics is not member.topics:
             there = group.members.get(member.member_id)
-            updated = replace(updated, topics=(yield from group.known_topics(updated.topics)))
+            others = (one.topics for one in group.members.values())
+            updated = replace(updated, topics=(yield from known_topics(others, updated.topics)))
             if group.members.get(member.member_id) is not there:
                 return None
         changed = member.member_id not in group.members
@@ -167,7 +174,8 @@ class ConsumerGroupCoordinator:
         if changed or group.seen_topics is not topics or group.seen_members != len(group.members):
             # most heartbeats meet what the last one met
             members = len(group.members)
-            metadata = yield from subscribed_topics(group, topics)
+            subscribed = ((one.topics, one.regex) for one in group.members.values())
+            metadata = yield from subscribed_topics(subscribed, topics)
             if changed or not (yield from is_same(metadata, group.metadata)):
                 group.metadata = metadata
                 group.epoch += 1

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
-from kclient_quota.broker.groups.in_steps import Steps, same
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.request.letting_go import let_go
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
@@ -145,17 +145,6 @@ class ConsumerGroup:
         """Partitions by the names that their topics have."""
         names = {topic_id: name for name, (topic_id, _) in self.metadata.items()}
         return [(names[topic_id], index) for topic_id, index in assigned if topic_id in names]
-
-    def known_topics(self, names: frozenset[str]) -> Steps[frozenset[str]]:
-        """The very set that a member subscribes to already, where there is one with these names.
-
-        Members mostly subscribe to the same. Who finds one object in all of them needs not compare 100,000 names of
-        each; sets that are not the same are told apart by their hashes, which each of them keeps.
-        """
-        for topics in {id(member.topics): member.topics for member in self.members.values()}.values():
-            if (yield from same(topics, names)):
-                return topics
-        return names
 
     def put(self, member: ConsumerMember) -> None:
         """Add or update a member; one that comes back with another instance id, or none, gives up the former."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.internal_topics import wire_string
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names
 from kclient_quota.wire.schema import Message, Struct
 
@@ -34,9 +35,7 @@ def tombstone(kind: int | type[Message], *names: str) -> CoordinatorRecord:
     return key_of(kind, *names), None
 
 
-def departures(
-    kinds: Iterable[type[Message]], group_id: str, there: Collection[str], *told: dict[str, Any]
-) -> Iterator[CoordinatorRecord]:
+def departures(kinds: Iterable[type[Message]], group_id: str, there: Collection[str], *told: dict[str, Any]) -> Said:
     """What is said of members who have left: those of the first of these mappings who are not there any more.
 
     Args:
@@ -48,8 +47,12 @@ def departures(
     for name in [name for name in told[0] if name not in there]:
         for kind in kinds:
             yield tombstone(kind, group_id, name)
-        for each in told:
-            each.pop(name, None)
+        held = [part for each in told for part in _parts_of(each.pop(name, None))]
+        yield from let_go(held)
+
+
+def _parts_of(told: Any) -> tuple[Any, ...]:
+    return told if isinstance(told, tuple) else (told,)
 
 
 def record(value: Message, *names: str) -> CoordinatorRecord:

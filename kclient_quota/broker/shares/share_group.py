@@ -1,20 +1,22 @@
 """Share groups of KIP-932: heartbeats in, assignments out, time handed in. Pure.
 
 Follows Kafka's `GroupMetadataManager.shareGroupHeartbeat` and its `simple` assignor: partitions may be shared, so
-nobody has to give up anything before another gets it; whoever joins has its share at once.
+nobody has to give up anything before another gets it; whoever joins has its share at once. What grows with the topics
+is done in steps.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition
 from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, Topics
 from kclient_quota.broker.groups.consumer_requests import BeatResult
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts, same
+from kclient_quota.broker.groups.subscriptions import is_same, known_topics, subscribed_topics
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ASSIGNOR: Final = "simple"
 SHARE_PROTOCOL_TYPE: Final = "share"
@@ -45,13 +47,25 @@ class ShareMember:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """One group; `metadata` are the topics that its members read and that exist."""
+    """One group.
+
+    Attributes:
+        epoch: another one whenever members or what they read has changed.
+        assignment_epoch: of which epoch the target is.
+        target: partitions by member id.
+        metadata: the topics that its members read and that exist; replaced, not changed.
+        seen_topics: all topics there were when that was found out.
+        seen_members: how many members there were then.
+    """
 
     group_id: str
     epoch: int = 0
+    assignment_epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     target: dict[str, Assignment] = field(default_factory=dict)
     metadata: Topics = field(default_factory=dict)
+    seen_topics: Topics | None = None
+    seen_members: int = 0
 
     @property
     def state(self) -> str:
@@ -113,32 +127,43 @@ class ShareGroupCoordinator:
             if group is not None and key[1] in group.members:
                 self._remove(group, key[1])
 
-    def heartbeat(self, beat: ShareBeat, topics: Topics, now_ms: int, *, is_taken: bool = False) -> BeatResult:
-        """ShareGroupHeartbeat; `topics` are all that there are, `is_taken` if another's group has the name."""
+    def heartbeat(self, beat: ShareBeat, topics: Topics, now_ms: int, *, is_taken: bool = False) -> Steps[BeatResult]:
+        """ShareGroupHeartbeat; between steps no other heartbeat of this group may begin.
+
+        Args:
+            beat: the request.
+            topics: the topics there are; another object whenever anything of them has changed.
+            now_ms: the time.
+            is_taken: whether another's group has the name.
+        """
+        group = self._group(beat, is_taken=is_taken)
+        if isinstance(group, BeatResult):
+            return group
+        member = group.members.get(beat.member_id)
+        if member is not None and beat.member_epoch == LEAVE_EPOCH:
+            self._remove(group, beat.member_id)
+            return BeatResult(ErrorCode.NONE, None, beat.member_id, LEAVE_EPOCH)
+        refused = self._unwelcome(group, beat) if member is None else _fenced(member, beat)
+        if refused is not None:
+            return refused
+        return (yield from self._stays(group, member or ShareMember(beat.member_id), beat, topics, now_ms))
+
+    def _group(self, beat: ShareBeat, *, is_taken: bool) -> ShareGroup | BeatResult:
+        """The one that is meant, made if need be, or why there is none."""
         refused = _refused(beat)
         if refused is not None:
             return refused
         if is_taken:
             return BeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a share group.")
-        group = self.groups.get(beat.group_id)
-        if group is None and beat.member_epoch == JOIN_EPOCH:
-            group = self.groups[beat.group_id] = ShareGroup(beat.group_id)
-        if group is None:
-            return BeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
-        member = group.members.get(beat.member_id)
-        if member is None:
-            unwelcome = self._unwelcome(group, beat)
-            return unwelcome or self._stays(group, ShareMember(beat.member_id), beat, topics, now_ms)
-        if beat.member_epoch == LEAVE_EPOCH:
-            self._remove(group, beat.member_id)
-            return BeatResult(ErrorCode.NONE, None, beat.member_id, LEAVE_EPOCH)
-        return _fenced(member, beat) or self._stays(group, member, beat, topics, now_ms)
+        if beat.member_epoch == JOIN_EPOCH:
+            return self.groups.setdefault(beat.group_id, ShareGroup(beat.group_id))
+        found = self.groups.get(beat.group_id)
+        return found or BeatResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
 
     def _unwelcome(self, group: ShareGroup, beat: ShareBeat) -> BeatResult | None:
         """Why one who is no member yet does not become one."""
         if beat.member_epoch != JOIN_EPOCH:
-            message = f"Member {beat.member_id} is not a member of group {beat.group_id}."
-            return BeatResult(ErrorCode.UNKNOWN_MEMBER_ID, message)
+            return _unknown(beat)
         if len(group.members) >= self.config.max_size:
             message = f"The share group has reached its maximum capacity of {self.config.max_size} members."
             return BeatResult(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
@@ -146,52 +171,113 @@ class ShareGroupCoordinator:
 
     def _stays(
         self, group: ShareGroup, member: ShareMember, beat: ShareBeat, topics: Topics, now_ms: int
-    ) -> BeatResult:
-        is_new = member.member_id not in group.members
-        wanted = member.topics if beat.topics is None else beat.topics
-        changed = is_new or wanted != member.topics
+    ) -> Steps[BeatResult]:
+        there, wanted = group.members.get(member.member_id), member.topics
+        if beat.topics is not None:
+            wanted = yield from known_topics((one.topics for one in group.members.values()), beat.topics)
+            if group.members.get(member.member_id) is not there:
+                return _unknown(beat)
+        changed = there is None or wanted != member.topics
         if (member.client_id, member.client_host, member.rack_id) != (beat.client_id, beat.client_host, beat.rack_id):
             self.touch(group.group_id)
         member.topics, member.client_id, member.client_host = wanted, beat.client_id, beat.client_host
         member.rack_id = beat.rack_id or member.rack_id
         group.members[member.member_id] = member
-        named = {name for one in group.members.values() for name in one.topics}
-        metadata = {name: topics[name] for name in sorted(named) if name in topics}
-        if changed or metadata != group.metadata:
-            group.metadata = metadata
-            group.epoch += 1
-            group.target = assigned(group)
-        if member.epoch != group.epoch:
-            member.previous_epoch, member.epoch = member.epoch, group.epoch
-            self.touch(group.group_id)
         self._timers.schedule(
             (group.group_id, member.member_id), now_ms + self.config_of(group.group_id).session_timeout_ms
         )
+        if changed or group.seen_topics is not topics or group.seen_members != len(group.members):
+            # most heartbeats meet what the last one met
+            yield from _looked_for(group, topics, changed=changed)
+        while group.epoch > group.assignment_epoch and self._has(group, member):
+            yield from _assign(group)
         target = group.target.get(member.member_id, NOTHING)
-        is_told = beat.member_epoch == JOIN_EPOCH or beat.topics is not None or target != member.told
-        if target != member.told:
+        is_other = member.told is None or not (yield from same(target, member.told))
+        if not self._has(group, member):
+            return _unknown(beat)
+        if member.epoch != group.assignment_epoch:
+            member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch
+            self.touch(group.group_id)
+        if is_other:
             self.touch(group.group_id)
         member.told = target
+        is_told = beat.member_epoch == JOIN_EPOCH or beat.topics is not None or is_other
         return BeatResult(ErrorCode.NONE, None, member.member_id, member.epoch, target if is_told else None)
 
+    def _has(self, group: ShareGroup, member: ShareMember) -> bool:
+        """Whether the group is one still, and the member in it."""
+        return self.groups.get(group.group_id) is group and group.members.get(member.member_id) is member
+
     def _remove(self, group: ShareGroup, member_id: str) -> None:
+        """Take a member out; the next heartbeat of another finds the next assignment."""
         self._timers.cancel((group.group_id, member_id))
         del group.members[member_id]
         group.epoch += 1
-        group.target = assigned(group)
         self.touch(group.group_id)
         self.on_gone(group.group_id, member_id)
 
 
-def assigned(group: ShareGroup) -> dict[str, Assignment]:
+def _looked_for(group: ShareGroup, topics: Topics, *, changed: bool) -> Steps[None]:
+    """Find out which topics the group reads; of a change, or of others than before, there is another epoch."""
+    members = len(group.members)
+    metadata = yield from subscribed_topics(((one.topics, None) for one in group.members.values()), topics)
+    if changed or not (yield from is_same(metadata, group.metadata)):
+        group.metadata = metadata
+        group.epoch += 1
+    group.seen_topics, group.seen_members = topics, members
+
+
+def _assign(group: ShareGroup) -> Steps[None]:
+    """Compute the target assignment, unless the group is to have another by then."""
+    epoch = group.epoch
+    target = yield from assigned(group)
+    if epoch == group.epoch:
+        target, group.target = group.target, target
+        group.assignment_epoch = epoch
+    held = list(target.values())
+    del target
+    yield from let_go(held)
+
+
+def assigned(group: ShareGroup) -> Steps[dict[str, Assignment]]:
     """Every partition has somebody, members have as many as each other, as far as that goes."""
-    found: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in group.members}
-    for name, (topic_id, partitions) in group.metadata.items():
-        readers = sorted(member_id for member_id, member in group.members.items() if name in member.topics)
-        turns = max(partitions, len(readers))
-        for position, reader in enumerate(readers):
-            found[reader] += [(topic_id, turn % partitions) for turn in range(position, turns, len(readers))]
-    return {member_id: frozenset(parts) for member_id, parts in found.items()}
+    found: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in group.members}
+    former = dict(group.target)
+    wanted = {member_id: member.topics for member_id, member in group.members.items()}
+    for part in parts(_readers(group.metadata, wanted)):
+        for reader, tp in part:
+            found[reader].add(tp)
+        if len(part) == AT_ONCE:
+            yield
+    target = {}
+    for member_id in wanted:
+        made, before = frozenset(found.pop(member_id)), former.get(member_id)
+        if before is not None and (yield from same(before, made)):
+            # one object as long as it is the same: whoever has it need not compare it
+            held = [made]
+            made = before
+            yield from let_go(held)
+        elif len(made) >= AT_ONCE:
+            yield
+        target[member_id] = made
+    return target
+
+
+def _readers(metadata: Topics, wanted: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, TopicIdPartition]]:
+    """Who is to read which partition: of each topic its readers in turn, until all of both have been named."""
+    sets = {id(topics): topics for topics in wanted.values()}
+    reading: dict[tuple[int, ...], list[str]] = {}
+    for name, (topic_id, partitions) in metadata.items():
+        which = tuple(each for each, topics in sets.items() if name in topics)
+        readers = reading.get(which)
+        if readers is None:
+            readers = reading[which] = sorted(reader for reader, topics in wanted.items() if id(topics) in which)
+        for turn in range(max(partitions, len(readers)) if readers else 0):
+            yield readers[turn % len(readers)], (topic_id, turn % partitions)
+
+
+def _unknown(beat: ShareBeat) -> BeatResult:
+    return BeatResult(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {beat.member_id} is not a member of group {beat.group_id}.")
 
 
 def _fenced(member: ShareMember, beat: ShareBeat) -> BeatResult | None:

@@ -17,6 +17,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     tombstone,
 )
 from kclient_quota.broker.groups.in_steps import Steps, gathered, ordered
+from kclient_quota.broker.groups.subscriptions import is_same
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,
@@ -113,23 +114,24 @@ def _epoch(told: ToldShareGroup, group: ShareGroup) -> Said:
 
 
 def _targets(told: ToldShareGroup, group: ShareGroup, now_ms: int) -> Said:
-    if not group.members or told.assignment_epoch == group.epoch:
+    if not group.members or told.assignment_epoch == group.assignment_epoch:
         return
-    epoch = group.epoch
+    epoch = group.assignment_epoch
     for name in list(group.members):
         target, former = group.target.get(name, NOTHING), told.target.get(name)
         if target is former:
             continue
-        if target == former:
-            told.target[name] = target
-            continue
         rows = yield from rows_of((yield from by_topic_in_steps(target)), _target_row)
-        if group.epoch != epoch or group.target.get(name, NOTHING) is not target or name not in group.members:
+        if (
+            group.assignment_epoch != epoch
+            or group.target.get(name, NOTHING) is not target
+            or name not in group.members
+        ):
             return
         told.target[name] = target
         yield record(_Target(topic_partitions=rows), group.group_id, name)
-    told.assignment_epoch = group.epoch
-    yield record(_TargetEpoch(assignment_epoch=group.epoch, assignment_timestamp=now_ms), group.group_id)
+    told.assignment_epoch = epoch
+    yield record(_TargetEpoch(assignment_epoch=epoch, assignment_timestamp=now_ms), group.group_id)
 
 
 def _target_row(topic_id: UUID, indexes: list[int]) -> _Target.TopicPartition:
@@ -164,7 +166,7 @@ def _has(member: ShareMember) -> tuple[int, int, Assignment]:
 
 
 def _states(told: ToldShareGroup, group: ShareGroup, parts: Parts) -> Said:
-    if told.parts == parts:
+    if (yield from is_same(parts, told.parts)):
         return
 
     def row(topic_id: UUID, indexes: list[int]) -> _States.TopicPartitionsInfo:

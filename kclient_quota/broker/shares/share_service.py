@@ -4,23 +4,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, product
 from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
-from kclient_quota.broker.groups.assignors import by_topic_in_steps
-from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import Steps
-from kclient_quota.broker.groups.telling import Telling
-from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic
+from kclient_quota.broker.groups.in_steps import Steps, parts
+from kclient_quota.broker.groups.one_at_a_time import OneAtATime
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
-from kclient_quota.broker.shares.share_group_records import Parts, ToldShareGroup, changes, farewell
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.shares.share_records import TERMINAL
 from kclient_quota.broker.shares.share_state_topic import ShareStateTopic, Written
+from kclient_quota.broker.shares.share_telling import ShareTelling
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
@@ -29,7 +25,7 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _LAST_EPOCH = 0x7FFFFFFF
 _SESSIONS: Final = 2_000
 """Kafka's `group.share.max.share.sessions`."""
-_INITIALIZED_AT_ONCE: Final = 500
+_FORGOTTEN_AT_ONCE: Final = 1_000
 _SPECIFIC_DURATION: Final = "by_duration:"
 
 TopicPart = tuple[UUID, int]
@@ -43,6 +39,8 @@ class ShareSession:
 
     epoch: int = 1
     wanted: dict[TopicPart, None] = field(default_factory=dict)
+    held: dict[Place, None] = field(default_factory=dict)
+    """Where it has ever acquired something."""
 
 
 class ShareService:
@@ -54,23 +52,26 @@ class ShareService:
 
     Attributes:
         coordinator: members and assignments.
+        one_at_a_time: heartbeats of one group.
+        telling: tells of groups.
         partitions: what each group has of each partition that it has begun to read, or was told where to begin.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.coordinator = ShareGroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.coordinator.config_of = self._config_of
+        self.one_at_a_time = OneAtATime(scheduler)
         self.partitions: dict[Place, SharePartition] = {}
         self._cluster = cluster
         self._scheduler = scheduler
         self._sessions: dict[tuple[int, str, str], ShareSession] = {}
+        self._reading: set[str] = set()
+        self._leaving: set[str] = set()
         self._locks: Timers[Place] = Timers()
         self._watchers: dict[Place, list[Callable[[], None]]] = {}
         self._alarm = Alarm(scheduler, self._tick)
         self.state_topic = ShareStateTopic(cluster, scheduler)
-        self.offsets_topic = InternalTopic(CONSUMER_OFFSETS, cluster, scheduler)
-        self._told: dict[str, ToldShareGroup] = {}
-        self._telling = Telling(self.offsets_topic, scheduler, self._changes, self._forget_told)
+        self.telling = ShareTelling(self.coordinator.groups, cluster, scheduler, self.state_topic)
         cluster.on_topic_gone.append(self._topic_gone)
 
     # -- configuration
@@ -106,22 +107,40 @@ class ShareService:
             return False
         return group_id in groups.coordinator.groups or groups.consumer_group(group_id) is not None
 
-    def delete_group(self, group_id: str) -> ErrorCode | None:
-        """Delete a share group without members and what it has; None where there is no share group of this name."""
+    def delete_group(self, group_id: str) -> Steps[ErrorCode | None]:
+        """Delete a share group without members and what it has; None where there is no share group of this name.
+
+        Until it is done nobody joins it (`is_leaving`). Whoever gives it up in the midst may begin anew.
+        """
         group = self.coordinator.groups.get(group_id)
         if group is None:
             return None
         if group.members:
             return ErrorCode.NON_EMPTY_GROUP
+        self._leaving.add(group_id)
+        try:
+            for key in [key for key in self._sessions if key[1] == group_id]:
+                del self._sessions[key]
+            places = [place for place in self.partitions if place[0] == group_id]
+            yield from self._forgotten(places)
+            yield from self._forgotten((group_id, *part) for part in list(self.state_topic.parts(group_id)))
+        finally:
+            self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
-        for key in [key for key in self._sessions if key[1] == group_id]:
-            del self._sessions[key]
-        for part in [place[1:] for place in self.partitions if place[0] == group_id]:
-            self.forget((group_id, *part))
-        for part in list(self.state_topic.parts(group_id)):
-            self.forget((group_id, *part))
+        self._reading.discard(group_id)
         self.after_call()
         return ErrorCode.NONE
+
+    def is_leaving(self, group_id: str) -> bool:
+        """Whether it is just being deleted."""
+        return group_id in self._leaving
+
+    def _forgotten(self, places: Iterable[Place]) -> Steps[None]:
+        for some in parts(places, _FORGOTTEN_AT_ONCE):
+            for place in some:
+                self.forget(place)
+            if len(some) == _FORGOTTEN_AT_ONCE:
+                yield
 
     # -- sessions
 
@@ -130,7 +149,9 @@ class ShareService:
         key = broker_id, group_id, member_id
         if key not in self._sessions and sum(place[0] == broker_id for place in self._sessions) >= _SESSIONS:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session = self._sessions[key] = ShareSession()
+        former = self._sessions.get(key)
+        # what the member holds it holds still
+        session = self._sessions[key] = ShareSession(held={} if former is None else former.held)
         return session
 
     def resume(self, broker_id: int, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
@@ -161,8 +182,9 @@ class ShareService:
             return
         del self._sessions[broker_id, group_id, member_id]
         rules = self.rules(group_id)
-        for place, kept in list(self.partitions.items()):
-            if place[0] == group_id and place[1:] in found.wanted and kept.release(member_id, rules):
+        for place in found.held:
+            kept = self.partitions.get(place)
+            if kept is not None and place[1:] in found.wanted and kept.release(member_id, rules):
                 self.changed(place)
 
     # -- partitions
@@ -176,6 +198,7 @@ class ShareService:
             if topic.topic_id in self._cluster.topics_by_id:
                 # nothing is kept of a topic that is gone: nobody would ever take it away
                 self.partitions[place] = kept
+                self._reading.add(group_id)
                 self._note(place)
         if kept.leader_epoch != partition.leader_epoch:
             kept.move(partition.leader_epoch)
@@ -187,6 +210,7 @@ class ShareService:
         """Let a group begin anew at `offset`."""
         kept = self.partitions[place] = SharePartition(offset, leader_epoch)
         kept.written = offset, 0
+        self._reading.add(place[0])
         self._locks.cancel(place)
         self._note(place)
         self.state_topic.begin(place[0], place[1:], offset, self.coordinator.groups[place[0]].epoch)
@@ -201,11 +225,12 @@ class ShareService:
         self.coordinator.touch(place[0])
 
     def _topic_gone(self, topic: Topic) -> None:
-        for place in [place for place in self.partitions if place[1] == topic.topic_id]:
-            self.forget(place)
-        for group_id in self.state_topic.groups_of(topic.topic_id):
-            for part in [part for part in self.state_topic.parts(group_id) if part[0] == topic.topic_id]:
-                self.forget((group_id, *part))
+        for group_id in self._reading.union(self.coordinator.groups):
+            told = self.state_topic.parts(group_id)
+            for partition in topic.partitions:
+                place = group_id, topic.topic_id, partition.index
+                if place in self.partitions or place[1:] in told:
+                    self.forget(place)
         self.after_call()
 
     def watch(self, place: Place, callback: Callable[[], None]) -> Callable[[], None]:
@@ -266,6 +291,7 @@ class ShareService:
         if state is not None and topic is not None and place[2] < len(topic.partitions):
             partition = topic.partitions[place[2]]
             kept = self.partitions[place] = SharePartition.of_state(state, partition.leader_epoch)
+            self._reading.add(place[0])
             self.coordinator.groups.setdefault(place[0], ShareGroup(place[0]))
             end = partition.log.end_offset
             if kept.next_new > end:
@@ -299,39 +325,6 @@ class ShareService:
         self.state_topic.forget_former()
         self.after_call()
 
-    def _changes(self, group_id: str) -> Iterable[CoordinatorRecord | None]:
-        group = self.coordinator.groups.get(group_id)
-        if group is None:
-            told = self._told.pop(group_id, None)
-            return [] if told is None else farewell(told, group_id)
-        told = self._told.setdefault(group_id, ToldShareGroup())
-        if told.metadata is not group.metadata and self._initialize(group):
-            told.metadata = group.metadata
-        # what is not told to its end yet is not told as if it were
-        parts = partial(self._parts, group_id) if told.metadata is group.metadata else None
-        return changes(told, group, parts, self._scheduler.now_ms())
-
-    def _initialize(self, group: ShareGroup) -> bool:
-        """Tell of partitions that a group is to read, some at a time; whether it is done."""
-        known, left = self.state_topic.parts(group.group_id), _INITIALIZED_AT_ONCE
-        for topic_id, count in group.metadata.values():
-            missing = (part for part in product((topic_id,), range(count)) if part not in known)
-            for part in list(islice(missing, left if topic_id in self._cluster.topics_by_id else 0)):
-                self.state_topic.initialize(group.group_id, part, group.epoch)
-                left -= 1
-        if left:
-            return True
-        self._scheduler.call_at(self._scheduler.now_ms(), partial(self._telling.tell, [group.group_id]))
-        return False
-
-    def _parts(self, group_id: str) -> Steps[Parts]:
-        topics = self._cluster.topics_by_id
-        found = yield from by_topic_in_steps(list(self.state_topic.parts(group_id)))
-        return {topic_id: (topics[topic_id].name, indexes) for topic_id, indexes in found if topic_id in topics}
-
-    def _forget_told(self, group_id: str) -> None:
-        self._told.pop(group_id, None)
-
     def _note(self, place: Place) -> None:
         group_id, topic_id, index = place
         self._cluster.changed("share", group_id, topic_id.hex, index)
@@ -348,7 +341,7 @@ class ShareService:
 
     def after_call(self) -> None:
         """To be called after every call to the coordinator: tells of what has changed, and sets the timer."""
-        self._telling.tell(self.coordinator.take_touched())
+        self.telling.tell(self.coordinator.take_touched())
         self._alarm.set(self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms())
 
     def _tick(self) -> None:

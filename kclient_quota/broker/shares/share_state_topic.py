@@ -7,6 +7,7 @@ What no partition's last snapshot needs any more is deleted, as Kafka does.
 import logging
 import struct
 from base64 import urlsafe_b64encode
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,15 @@ from uuid import UUID
 
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE, InternalTopic, wire_string
-from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.shares.share_records import Run
 from kclient_quota.wire.codec import encode
 from kclient_quota.wire.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
 
 _LOG = logging.getLogger(__name__)
 _NOT_BEGUN, _NOTHING_YET = -1, -1
+_GONE_AT_ONCE = 100
+"""Of so many partitions it is told in one turn that a group has nothing of them any more: some 20 ms."""
 _UPDATES_PER_SNAPSHOT = 500
 """Kafka: `share.coordinator.snapshot.update.records.per.snapshot`."""
 _VERSION = b"\x00\x00"
@@ -30,11 +33,10 @@ TopicPart = tuple[UUID, int]
 
 @dataclass(slots=True)
 class _Told:
-    """What was told of a partition: which snapshot, where it is, how many updates after it."""
+    """What was told of a partition: which snapshot, in which share, how many updates after it."""
 
     epoch: int
     state_epoch: int
-    offset: int
     share: int
     updates: int = 0
 
@@ -64,14 +66,14 @@ class ShareStateTopic:
         self.records = InternalTopic(SHARE_GROUP_STATE, cluster, scheduler)
         self._scheduler = scheduler
         self._told: dict[str, dict[TopicPart, _Told]] = {}
+        # by share, the oldest snapshot first
+        self._offsets: dict[int, OrderedDict[tuple[str, TopicPart], int]] = {}
+        self._leaving: deque[tuple[str, TopicPart]] = deque()
+        self._alarm = Alarm(scheduler, self._tell_gone)
 
     def parts(self, group_id: str) -> Collection[TopicPart]:
         """Of which partitions something was told."""
         return self._told.get(group_id, {}).keys()
-
-    def groups_of(self, topic_id: UUID) -> list[str]:
-        """Groups of which something was told in a topic."""
-        return [name for name, parts in self._told.items() if any(part[0] == topic_id for part in parts)]
 
     def initialize(self, group_id: str, part: TopicPart, state_epoch: int) -> None:
         """A group is to read a partition, and has not begun to."""
@@ -99,12 +101,23 @@ class ShareStateTopic:
         self._append(group_id, part, ShareUpdateValue.__schema__.api_key, _VERSION + encode(value, 0))
 
     def forget(self, group_id: str, part: TopicPart) -> None:
-        """A group has nothing of a partition any more."""
+        """A group has nothing of a partition any more: it is told of in the next turns, of many some in each."""
         parts = self._told.get(group_id, {})
-        if parts.pop(part, None) is not None:
-            self._append(group_id, part, ShareSnapshotValue.__schema__.api_key, None)
+        told = parts.pop(part, None)
+        if told is not None:
+            self._offsets[told.share].pop((group_id, part), None)
+            self._leaving.append((group_id, part))
+            self._alarm.set(self._scheduler.now_ms())
             if not parts:
                 del self._told[group_id]
+
+    def _tell_gone(self) -> None:
+        for _ in range(min(len(self._leaving), _GONE_AT_ONCE)):
+            group_id, part = self._leaving.popleft()
+            if part not in self._told.get(group_id, {}):  # else it has come back meanwhile, and its snapshot says so
+                self._append(group_id, part, ShareSnapshotValue.__schema__.api_key, None)
+        if self._leaving:
+            self._alarm.set(self._scheduler.now_ms())
 
     def _snapshot(self, group_id: str, part: TopicPart, written: Written, state_epoch: int) -> None:
         parts = self._told.setdefault(group_id, {})
@@ -123,19 +136,23 @@ class ShareStateTopic:
         place = self._append(group_id, part, ShareSnapshotValue.__schema__.api_key, _VERSION + encode(value, 0))
         if place is None:
             return
-        parts[part] = _Told(epoch, state_epoch, place[1], place[0])
+        share, offset = place
+        parts[part] = _Told(epoch, state_epoch, share)
+        offsets = self._offsets.setdefault(share, OrderedDict())
+        offsets[group_id, part] = offset
+        offsets.move_to_end((group_id, part))
         if former is not None:
-            self._delete_before(place[0])
+            self._delete_before(share)
 
     def forget_former(self) -> None:
         """Everything has been told anew: take away what was told before a restart."""
-        for share in {told.share for parts in self._told.values() for told in parts.values()}:
-            self._delete_before(share)
+        for share, offsets in self._offsets.items():
+            if offsets:
+                self._delete_before(share)
 
     def _delete_before(self, share: int) -> None:
         """Take away what is older than every partition's last snapshot."""
-        oldest = min(told.offset for parts in self._told.values() for told in parts.values() if told.share == share)
-        self.records.delete_before(share, oldest)
+        self.records.delete_before(share, next(iter(self._offsets[share].values())))
 
     def _append(self, group_id: str, part: TopicPart, kind: int, value: bytes | None) -> tuple[int, int] | None:
         if not self.records.is_told:

@@ -6,8 +6,9 @@ import pytest
 
 from kclient_quota.broker.groups.assignors import by_range, uniform
 from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.in_steps import AT_ONCE, at_once
+from kclient_quota.broker.groups.subscriptions import known_topics
 from kclient_quota.wire.error_codes import ErrorCode
 
 T, U = UUID(int=1), UUID(int=2)
@@ -319,18 +320,15 @@ def test_a_member_takes_over_the_place_of_a_static_one_and_leaves_its_own():
 
 
 def test_members_that_subscribe_to_the_same_share_the_names():
-    group = ConsumerGroup("g")
     names = [f"topic-{number}" for number in range(100)]
-    first = at_once(group.known_topics(frozenset(names)))
-    group.put(ConsumerMember("a", topics=first))
-    assert at_once(group.known_topics(frozenset(reversed(names)))) is first
+    first = at_once(known_topics([], frozenset(names)))
+    assert at_once(known_topics([NOTHING, first], frozenset(reversed(names)))) is first
     others = frozenset([*names[1:], "another"])
-    assert at_once(group.known_topics(others)) is others
+    assert at_once(known_topics([first], others)) is others
 
 
 def test_very_many_names_are_compared_in_turns():
     names = [f"topic-{number}" for number in range(3 * AT_ONCE)]
-    group = ConsumerGroup("g")
-    group.put(ConsumerMember("a", topics=frozenset(names)))
-    assert len(list(group.known_topics(frozenset(reversed(names))))) == 3
-    assert not list(group.known_topics(frozenset([*names[1:], "another"]))), "told apart by their hashes"
+    assert len(list(known_topics([frozenset(names)], frozenset(reversed(names))))) == 3
+    others = frozenset([*names[1:], "another"])
+    assert not list(known_topics([frozenset(names)], others)), "told apart by their hashes"

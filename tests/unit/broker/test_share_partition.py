@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.shares.share_group import ShareBeat, ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.shares.share_partition import (
     ACCEPT,
@@ -129,10 +130,12 @@ def test_a_member_that_is_silent_is_given_up() -> None:
     groups = ShareGroupCoordinator(ShareGroupConfig(session_timeout_ms=1_000, max_size=2))
     topics = {"t": (UUID(int=7), 3)}
     beats = [ShareBeat("g", name, 0, topics=frozenset({"t"})) for name in "abc"]
-    assert [groups.heartbeat(beat, topics, 0).error for beat in beats] == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
+    errors = [at_once(groups.heartbeat(beat, topics, 0)).error for beat in beats]
+    assert errors == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
     assert [len(groups.groups["g"].target[name]) for name in "ab"] == [2, 1]
     epoch = groups.groups["g"].members["b"].epoch
-    assert groups.heartbeat(ShareBeat("g", "b", epoch), topics, 500).error is ErrorCode.NONE
+    assert at_once(groups.heartbeat(ShareBeat("g", "b", epoch), topics, 500)).error is ErrorCode.NONE
     groups.tick(1_000)
     assert list(groups.groups["g"].members) == ["b"]
-    assert len(groups.groups["g"].target["b"]) == 3
+    told = at_once(groups.heartbeat(ShareBeat("g", "b", epoch), topics, 1_100)).assigned
+    assert told == {(UUID(int=7), index) for index in range(3)}

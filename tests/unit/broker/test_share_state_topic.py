@@ -10,12 +10,13 @@ from kclient_quota.broker.shares.share_state_topic import ShareStateTopic, Writt
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.messages.coordinator_records import ShareSnapshotValue
 from kclient_quota.wire.records import iterate_records
+from tests.unit.broker.enforced_cluster import ManualScheduler as TurnByTurn
 from tests.unit.broker.handler_node import ManualScheduler
 
 TOPIC = UUID(int=7)
 
 
-def made():
+def made(scheduler=None):
     pool = SegmentPool(1 << 16)
     cluster = ClusterState(
         cluster_id="c",
@@ -23,7 +24,7 @@ def made():
         new_topic_id=lambda: UUID(int=1),
         new_log=lambda config: PartitionLog(pool, config),
     )
-    topic = ShareStateTopic(cluster, ManualScheduler())
+    topic = ShareStateTopic(cluster, scheduler or ManualScheduler())
     topic.records.is_told = True
     return cluster, topic
 
@@ -35,7 +36,8 @@ def records(cluster):
 
 
 def test_after_five_hundred_updates_comes_a_snapshot_and_what_is_older_goes():
-    cluster, topic = made()
+    scheduler = ManualScheduler()
+    cluster, topic = made(scheduler)
     topic.initialize("g", (TOPIC, 0), 3)
     for offset in range(500):
         topic.write("g", (TOPIC, 0), Written(offset, 0, 0, [[offset, offset, 2, 1]]), list)
@@ -48,7 +50,28 @@ def test_after_five_hundred_updates_comes_a_snapshot_and_what_is_older_goes():
     assert [(run.first_offset, run.delivery_state) for run in value.state_batches] == [(500, 2), (501, 0)]
     topic.forget("g", (TOPIC, 0))
     topic.forget("g", (TOPIC, 0))
+    scheduler.pass_ms(0)
     assert [record.value for record in records(cluster)][1:] == [None], "once"
+
+
+def test_very_many_that_are_gone_are_told_of_in_turns_and_one_that_is_back_is_not():
+    scheduler = TurnByTurn()
+    cluster, topic = made(scheduler)
+    for index in range(1_000):
+        topic.initialize("g", (TOPIC, index), 3)
+    for index in range(1_000):
+        topic.forget("g", (TOPIC, index))
+    topic.initialize("g", (TOPIC, 7), 4)
+    assert list(topic.parts("g")) == [(TOPIC, 7)]
+    turns = []
+    for _ in range(20):
+        before = len(records(cluster))
+        scheduler.pass_ms(0)
+        turns.append(len(records(cluster)) - before)
+    assert max(turns) <= 100
+    assert sum(turns) == 999
+    values = {record.key: record.value for record in records(cluster)}
+    assert [key[-4:] for key, value in values.items() if value is not None] == [(7).to_bytes(4, "big")]
 
 
 def test_what_a_neighbour_needs_stays():

@@ -58,7 +58,7 @@ def test_what_was_settled_before_a_restart_is_told_anew_after_it(tmp_path):
         tmp_path, Acknowledgement(0, 1, [ACCEPT]), Acknowledgement(5, 6, [RELEASE]), Acknowledgement(8, 8, [ACCEPT])
     )
     again = Life(tmp_path)
-    again.shares.offsets_topic.is_told = again.shares.state_topic.records.is_told = True
+    again.shares.telling.offsets_topic.is_told = again.shares.state_topic.records.is_told = True
     again.shares.tell_all()
     logs = [partition.log for partition in again.cluster.topics[SHARE_GROUP_STATE].partitions]
     (told,) = [record for log in logs for batch in log.batches() for record in iterate_records(batch)]

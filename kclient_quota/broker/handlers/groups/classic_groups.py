@@ -311,7 +311,7 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
         await context.turn_after(_DELETED)
         error = ErrorCode.NOT_COORDINATOR
         if is_coordinator(context, group_id):
-            deleted = context.services.get(ShareService).delete_group(group_id)
+            deleted = await context.by_and_by(context.services.get(ShareService).delete_group(group_id))
             error = service.delete_group(group_id) if deleted is None else deleted
         response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
     return response

@@ -1,57 +1,51 @@
 """Share groups (KIP-932): records are acquired, delivered, acknowledged.
 
-ShareFetch (78) v1-2 · ShareAcknowledge (79) v1-2. KIP-932, KIP-1206 (record_limit), KIP-1222 (renewal).
+ShareFetch (78) v1-2. KIP-932, KIP-1206 (record_limit), KIP-1222 (renewal).
 
 Behaviour: follows `SharePartitionManager` and `DelayedShareFetch`. Share sessions are one broker's, and end with their
 connection; what a member then holds is for others. A fetch acquires what it returns before any quota has its say.
 Under the manner `kafka` an answer over the quota is sent empty and what it held stays acquired until its lock runs out,
 as in Kafka 4.3.1: five of those and the records are archived unseen. Under the manner `released` it is given back.
 Who is not the leader any more says who is.
-Versions: ShareFetch 1 as of Kafka 4.1; 2 acquire mode (KIP-1206), renewal (KIP-1222). ShareAcknowledge 2 renewal.
+Versions: ShareFetch 1 as of Kafka 4.1; 2 acquire mode (KIP-1206), renewal (KIP-1222).
 Under `share.isolation.level=read_committed` a fetch ends at the last stable offset, and what was aborted is archived.
 What groups have of partitions can be read in `__share_group_state` (`shares.share_state_topic`).
 Gaps: what is in that topic is told, not read back: it is kept in the data directory.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 from uuid import UUID
 
-from kclient_quota.broker.cluster_state import Partition, Topic
+from kclient_quota.broker.cluster_state import Partition
+from kclient_quota.broker.groups.in_steps import parts
+from kclient_quota.broker.handlers.records.share_acknowledge import (
+    Batches,
+    Found,
+    Said,
+    acknowledged,
+    find,
+    leaders_of,
+)
 from kclient_quota.broker.log.transaction_index import AbortedBatches
-from kclient_quota.broker.request.context import Context
+from kclient_quota.broker.request.context import AT_ONCE, Context
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
-from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement, SharePartition, Wanted
+from kclient_quota.broker.shares.share_partition import SharePartition, Wanted
 from kclient_quota.broker.shares.share_records import Acquired, left_of
 from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
 from kclient_quota.wire.batches import BatchHeader, iterate_batches
 from kclient_quota.wire.error_codes import ErrorCode
-from kclient_quota.wire.messages import (
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from kclient_quota.wire.messages import ShareFetchRequest, ShareFetchResponse
 
 _RECORD_LIMIT = 1
+_LOOK_MS = 100
+"""How soon a fetch of very many partitions looks again that has had to begin waiting in turns."""
 _NOTHING = memoryview(b"")
 _READ_COMMITTED = "read_committed"
 FetchRow = ShareFetchResponse.PartitionData
-AcknowledgeRow = ShareAcknowledgeResponse.PartitionData
-Said = dict[tuple[UUID, int], tuple[ErrorCode, str | None]]
-Batches = Sequence[ShareFetchRequest.AcknowledgementBatch] | Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
-
-
-class _Found(NamedTuple):
-    """One partition of a request, resolved."""
-
-    topic_id: UUID
-    number: int
-    topic: Topic | None
-    partition: Partition | None
-    error: ErrorCode
+_Ready = tuple[Found, Partition, SharePartition]
 
 
 @handler(ShareFetchRequest, min_version=1, max_version=2)
@@ -63,64 +57,38 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     lock_ms = service.rules(group_id).lock_ms
-    said = _acknowledged(context, group_id, member_id, _fetch_said(request), request.is_renew_ack)
-    acked = _rows(said, None)
+    said = await acknowledged(context, group_id, member_id, _fetch_said(request), request.is_renew_ack)
+    acked = await _rows(context, said, {})
     emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
     context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
         service.close(context.broker.id, group_id, member_id)
         return ShareFetchResponse(responses=acked)
-    for topic in request.topics:
-        session.wanted.update(dict.fromkeys((topic.topic_id, part.partition_index) for part in topic.partitions))
-    for forgotten in request.forgotten_topics_data:
-        for index in forgotten.partitions:
-            session.wanted.pop((forgotten.topic_id, index), None)
+    await _want(context, request, session)
     fetch = _Fetch(context, service, request, session)
     rows = await fetch.run()
     if context.cluster.manner.releases_emptied:
         context.emptied = lambda: fetch.given_back(emptied)
-    response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=_rows(said, rows))
+    response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=await _rows(context, said, rows))
     response.node_endpoints = [
         ShareFetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
-        for node_id, host, port in _leaders(context, fetch.found)
+        for node_id, host, port in await leaders_of(context, fetch.found)
     ]
+    await context.by_and_by(let_go(fetch.found))
     return response
 
 
-@handler(ShareAcknowledgeRequest, min_version=1, max_version=2)
-async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    """Take acknowledgements; with the final epoch the session ends."""
-    service = context.services.get(ShareService)
-    group_id, member_id = request.group_id or "", request.member_id or ""
-    if request.share_session_epoch == INITIAL_EPOCH:
-        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    session = service.resume(context.broker.id, group_id, member_id, request.share_session_epoch)
-    if not isinstance(session, ShareSession):
-        return ShareAcknowledgeResponse(error_code=session)
-    batches = [
-        (topic.topic_id, part.partition_index, part.acknowledgement_batches)
-        for topic in request.topics
-        for part in topic.partitions
-    ]
-    said = _acknowledged(context, group_id, member_id, batches, request.is_renew_ack)
-    response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=service.rules(group_id).lock_ms)
-    for topic_id in dict.fromkeys(topic_id for topic_id, _ in said):
-        rows = [
-            AcknowledgeRow(partition_index=index, error_code=error, error_message=message)
-            for (topic, index), (error, message) in said.items()
-            if topic == topic_id
-        ]
-        response.responses.append(
-            ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=rows)
-        )
-    found = [_find(context, topic_id, index) for topic_id, index in said]
-    response.node_endpoints = [
-        ShareAcknowledgeResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
-        for node_id, host, port in _leaders(context, found)
-    ]
-    if request.share_session_epoch == FINAL_EPOCH:
-        service.close(context.broker.id, group_id, member_id)
-    return response
+async def _want(context: Context, request: ShareFetchRequest, session: ShareSession) -> None:
+    """Let a session read what a request adds, and no longer what it takes away."""
+    for topic in request.topics:
+        for some in parts(topic.partitions, AT_ONCE):
+            await context.turn_after(len(some))
+            session.wanted.update(dict.fromkeys((topic.topic_id, part.partition_index) for part in some))
+    for forgotten in request.forgotten_topics_data:
+        for indexes in parts(forgotten.partitions, AT_ONCE):
+            await context.turn_after(len(indexes))
+            for index in indexes:
+                session.wanted.pop((forgotten.topic_id, index), None)
 
 
 def _session(context: Context, request: ShareFetchRequest) -> ShareSession | ErrorCode:
@@ -139,7 +107,24 @@ def _session(context: Context, request: ShareFetchRequest) -> ShareSession | Err
     return session
 
 
-# -- acknowledging
+async def _rows(
+    context: Context, said: Said, rows: "dict[tuple[UUID, int], FetchRow]"
+) -> list[ShareFetchResponse.ShareFetchableTopicResponse]:
+    """Rows of what was fetched and of what was acknowledged, by topic."""
+    for answers in parts(said.items(), AT_ONCE):
+        await context.turn_after(len(answers))
+        for (topic_id, index), (error, message) in answers:
+            row = rows.setdefault((topic_id, index), FetchRow(partition_index=index, records=_NOTHING))
+            row.acknowledge_error_code, row.acknowledge_error_message = error, message
+    topics: dict[UUID, list[FetchRow]] = {}
+    for some in parts(rows.items(), AT_ONCE):
+        await context.turn_after(len(some))
+        for (topic_id, _), row in some:
+            topics.setdefault(topic_id, []).append(row)
+    return [
+        ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in topics.items()
+    ]
 
 
 def _fetch_said(request: ShareFetchRequest) -> list[tuple[UUID, int, Batches]]:
@@ -148,87 +133,6 @@ def _fetch_said(request: ShareFetchRequest) -> list[tuple[UUID, int, Batches]]:
         for topic in request.topics
         for part in topic.partitions
         if part.acknowledgement_batches
-    ]
-
-
-def _acknowledged(
-    context: Context, group_id: str, member_id: str, said: Iterable[tuple[UUID, int, Batches]], may_renew: bool
-) -> Said:
-    """What came of each partition's acknowledgements."""
-    service = context.services.get(ShareService)
-    answers: Said = {}
-    for topic_id, index, batches in said:
-        found = _find(context, topic_id, index)
-        place = group_id, topic_id, index
-        if found.error or found.topic is None or found.partition is None or place not in service.partitions:
-            answers[topic_id, index] = found.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-            continue
-        asked = [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
-        if not _is_sound(asked, may_renew=may_renew):
-            answers[topic_id, index] = ErrorCode.INVALID_REQUEST, None
-            continue
-        kept = service.partition(group_id, found.topic, found.partition, context.now_ms)
-        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), context.now_ms)
-        service.changed(place)
-    return answers
-
-
-def _is_sound(asked: Sequence[Acknowledgement], *, may_renew: bool) -> bool:
-    """Whether batches rise, and say one thing of all their records or one of each."""
-    before = -1
-    for batch in asked:
-        if batch.first > batch.last or batch.first <= before:
-            return False
-        if len(batch.types) not in {1, batch.last - batch.first + 1}:
-            return False
-        if not all(0 <= kind <= (RENEW if may_renew else RENEW - 1) for kind in batch.types):
-            return False
-        before = batch.last
-    return True
-
-
-def _rows(
-    said: Said, fetched: "dict[tuple[UUID, int], FetchRow] | None"
-) -> list[ShareFetchResponse.ShareFetchableTopicResponse]:
-    """Rows of what was fetched and of what was acknowledged, by topic."""
-    rows = dict(fetched or {})
-    for (topic_id, index), (error, message) in said.items():
-        row = rows.setdefault((topic_id, index), FetchRow(partition_index=index, records=_NOTHING))
-        row.acknowledge_error_code, row.acknowledge_error_message = error, message
-    topics: dict[UUID, list[FetchRow]] = {}
-    for (topic_id, _), row in rows.items():
-        topics.setdefault(topic_id, []).append(row)
-    return [
-        ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
-        for topic_id, partitions in topics.items()
-    ]
-
-
-# -- finding partitions
-
-
-def _find(context: Context, topic_id: UUID, index: int) -> _Found:
-    topic = context.cluster.topics_by_id.get(topic_id)
-    if topic is None:
-        return _Found(topic_id, index, None, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    if not 0 <= index < len(topic.partitions):
-        return _Found(topic_id, index, topic, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partition = topic.partitions[index]
-    leads = partition.leader == context.broker.id
-    return _Found(topic_id, index, topic, partition, ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _leaders(context: Context, found: Iterable[_Found]) -> list[tuple[int, str, int]]:
-    """Where those partitions are led that are not led here."""
-    leaders = {
-        one.partition.leader: context.cluster.brokers.get(one.partition.leader)
-        for one in found
-        if one.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and one.partition is not None
-    }
-    return [
-        (node_id, broker.host, broker.ports.get(context.connection.listener, -1))
-        for node_id, broker in leaders.items()
-        if broker is not None
     ]
 
 
@@ -255,7 +159,7 @@ class _Fetch:
         self._all_rows = request.share_session_epoch == INITIAL_EPOCH
         self._acquired: list[tuple[Place, SharePartition, list[Acquired]]] = []
         self._session, self._wanted = session, list(session.wanted)
-        self.found: list[_Found] = []
+        self.found: list[Found] = []
 
     async def run(self) -> dict[tuple[UUID, int], FetchRow]:
         """Read now, or when there is enough; rows of the partitions of which there is something to say.
@@ -264,28 +168,34 @@ class _Fetch:
             OSError: what was acknowledged before the waiting could not be kept, and has been undone.
         """
         request, scheduler, cluster = self._request, self._context.scheduler, self._context.cluster
-        broker_id = self._context.broker.id
-        self._find_all()
+        await self._find_all()
         end_ms = self._context.now_ms + request.max_wait_ms
         if request.is_renew_ack or request.max_records <= 0:
             return {}
         while True:
             now_ms = scheduler.now_ms()
             is_last = now_ms >= end_ms or any(one.error for one in self.found) or not self.found
-            rows = self._read(now_ms, is_last=is_last)
+            rows = await self._read(now_ms, is_last=is_last)
             if is_last or rows is not None:
                 return rows or {}
             if cluster.changes:
                 # who saves next would undo it when the disk is full, and this would not hear of that
                 cluster.save()
             await self._more(end_ms)
-            if not self._service.has(broker_id, self._group_id, self._member_id, self._session):
-                # nobody would give back what is acquired now
+            if not self._is_open():
                 return {}
-            self._find_all()
+            await self._find_all()
 
-    def _find_all(self) -> None:
-        self.found = [_find(self._context, topic_id, index) for topic_id, index in self._wanted]
+    def _is_open(self) -> bool:
+        """Whether the session is still the member's: else nobody would give back what is acquired now."""
+        return self._service.has(self._context.broker.id, self._group_id, self._member_id, self._session)
+
+    async def _find_all(self) -> None:
+        await self._context.by_and_by(let_go(self.found))
+        self.found += await self._context.in_turns(self._wanted, self._find)
+
+    def _find(self, wanted: tuple[UUID, int]) -> Found:
+        return find(self._context, *wanted)
 
     def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
         """`response`, and what was acquired is anybody's again, as if it had never been."""
@@ -294,35 +204,53 @@ class _Fetch:
             self._service.changed(place)
         return response
 
-    def _read(self, now_ms: int, *, is_last: bool) -> dict[tuple[UUID, int], FetchRow] | None:
+    async def _read(self, now_ms: int, *, is_last: bool) -> dict[tuple[UUID, int], FetchRow] | None:
         """Rows; None where it is worth waiting for more."""
-        rows: dict[tuple[UUID, int], FetchRow] = {}
-        ready: list[tuple[_Found, Partition, SharePartition]] = []
-        for one in self.found:
-            if one.error or one.topic is None or one.partition is None:
-                rows[one.topic_id, one.number] = _refused(one)
-                continue
-            kept = self._service.partition(self._group_id, one.topic, one.partition, now_ms)
-            if self._all_rows:
-                rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
-            if kept.has_room(self._rules):
-                ready.append((one, one.partition, kept))
-        share = self._request.max_bytes // max(1, len(ready))
-        read = [
-            (one, kept, self._records(partition, kept, share, min_one_batch=number == 0))
-            for number, (one, partition, kept) in enumerate(ready)
-        ]
+        rows, ready = await self._ready(now_ms)
+        read = await self._read_from(ready)
+        await self._context.by_and_by(let_go(ready))
         size = sum(len(records) for _, _, records in read)
         if not is_last and (not size or size < self._request.min_bytes):
             return None
         left = self._request.max_records
         for one, kept, records in read:
-            if left > 0 and records:
-                row = self._acquire(one, kept, records, left, now_ms)
-                left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
-                if row.acquired_records:
-                    rows[one.topic_id, one.number] = row
+            await self._context.turn_after()
+            if left <= 0 or not self._is_open():
+                break
+            row = self._acquire(one, kept, records, left, now_ms)
+            left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
+            if row.acquired_records:
+                rows[one.topic_id, one.number] = row
         return rows
+
+    async def _ready(self, now_ms: int) -> tuple[dict[tuple[UUID, int], FetchRow], list[_Ready]]:
+        """Rows of which there is something to say without any records, and the partitions that may have some."""
+        rows: dict[tuple[UUID, int], FetchRow] = {}
+        ready: list[_Ready] = []
+        for some in parts(self.found, AT_ONCE):
+            await self._context.turn_after(len(some))
+            for one in some:
+                if one.error or one.topic is None or one.partition is None:
+                    rows[one.topic_id, one.number] = _refused(one)
+                    continue
+                kept = self._service.partition(self._group_id, one.topic, one.partition, now_ms)
+                if self._all_rows:
+                    rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
+                if kept.has_room(self._rules):
+                    ready.append((one, one.partition, kept))
+        return rows, ready
+
+    async def _read_from(self, ready: list[_Ready]) -> list[tuple[Found, SharePartition, memoryview]]:
+        """What there is to be read, of each partition its share of `max_bytes`, and of the first at least a batch."""
+        share = self._request.max_bytes // max(1, len(ready))
+        read = []
+        for some in parts(ready, AT_ONCE):
+            await self._context.turn_after(len(some))
+            for one, partition, kept in some:
+                records = self._records(partition, kept, share, min_one_batch=one is ready[0][0])
+                if records:
+                    read.append((one, kept, records))
+        return read
 
     def _records(self, partition: Partition, kept: SharePartition, most: int, *, min_one_batch: bool) -> memoryview:
         log, begin = partition.log, kept.next_offset()
@@ -332,7 +260,7 @@ class _Fetch:
             return _NOTHING
         return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end)
 
-    def _acquire(self, one: _Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
+    def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
         batches = [(at, header) for at, header in iterate_batches(records, partial=True)]
         request = self._request
         wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
@@ -345,6 +273,7 @@ class _Fetch:
             return row
         place = self._group_id, one.topic_id, one.number
         self._acquired.append((place, kept, acquired))
+        self._session.held[place] = None
         self._service.locked(place)
         held = [(at, header) for at, header in batches if header.last_offset >= acquired[0].first]
         held = [(at, header) for at, header in held if header.base_offset <= acquired[-1].last]
@@ -376,21 +305,31 @@ class _Fetch:
             promise.resolve(None)
 
         ends: list[Callable[[], object]] = []
-        for one in self.found:
-            if one.partition is not None:
+        scheduler, turns = self._context.scheduler, self._context.turns
+        timers = [scheduler.call_at(end_ms, wake)]
+        try:
+            for one in self.found:
+                if one.partition is None:
+                    continue
+                await self._context.turn_after()
                 one.partition.log.watch(wake)
                 ends.append(partial(one.partition.log.unwatch, wake))
                 ends.append(self._service.watch((self._group_id, one.topic_id, one.number), wake))
-        timer = self._context.scheduler.call_at(end_ms, wake)
-        try:
+            if turns != self._context.turns:
+                # what has come to a partition before it was watched woke nobody
+                timers.append(scheduler.call_at(min(end_ms, scheduler.now_ms() + _LOOK_MS), wake))
             await promise
+            while ends:
+                ends.pop()()
+                await self._context.turn_after()
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             for end in ends:
                 end()
 
 
-def _refused(one: _Found) -> FetchRow:
+def _refused(one: Found) -> FetchRow:
     row = FetchRow(partition_index=one.number, error_code=one.error, records=_NOTHING)
     if one.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and one.partition is not None:
         row.current_leader = ShareFetchResponse.LeaderIdAndEpoch(
