@@ -1,0 +1,260 @@
+"""Share groups of very many partitions: others have their turn, and what comes meanwhile is seen."""
+
+from random import Random
+from uuid import UUID, uuid4
+
+import pytest
+
+from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.groups import in_steps, subscriptions
+from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.request.context import AT_ONCE, Services
+from kclient_quota.broker.shares import share_group
+from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import (
+    AlterShareGroupOffsetsRequest,
+    DeleteGroupsRequest,
+    DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
+from kclient_quota.wire.records import Record, build_batch
+from tests.unit.broker.enforced_cluster import ManualScheduler
+from tests.unit.broker.handler_node import Node
+
+TOPICS, MANY = 6, 500
+TOTAL = TOPICS * MANY
+NAMES = [f"t{number}" for number in range(TOPICS)]
+INDEXES = range(MANY)
+MEMBER, OTHER = str(UUID(int=1)), str(UUID(int=2))
+
+
+class Shared(Node):
+    """A broker with some topics of very many partitions; `turn` is one turn of its loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.scheduler = ManualScheduler()
+        self.services = Services(self.cluster, self.scheduler)
+        self.cluster.new_topic_id = uuid4
+        self.topics = [self.cluster.create_topic(name, MANY) for name in NAMES]
+        self.cluster.set_config(GROUP, "g", "share.auto.offset.reset", "earliest")
+        self.turns = 0
+
+    @property
+    def shares(self):
+        return self.services.get(ShareService)
+
+    def turn(self):
+        self.scheduler.pass_ms(0)
+        self.turns += 1
+
+    def ended(self, answers):
+        self.turns = 0
+        while not answers:
+            self.turn()
+            assert self.turns < 10_000
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
+
+    def beat(self, member=MEMBER, epoch=0, names=NAMES):
+        request = ShareGroupHeartbeatRequest(
+            group_id="g", member_id=member, member_epoch=epoch, subscribed_topic_names=names if epoch == 0 else None
+        )
+        return self.start(request, 1)
+
+    def fetch(self, epoch=0, member=MEMBER, max_wait_ms=0):
+        part = ShareFetchRequest.FetchPartition
+        topic = ShareFetchRequest.FetchTopic
+        request = ShareFetchRequest(
+            group_id="g",
+            member_id=member,
+            share_session_epoch=epoch,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 24,
+            max_records=10 * TOTAL,
+            batch_size=500,
+            topics=[
+                topic(topic_id=each.topic_id, partitions=[part(partition_index=index) for index in INDEXES])
+                for each in (self.topics if epoch == 0 else [])
+            ],
+        )
+        return self.start(request, 1)
+
+    def acknowledge(self, epoch):
+        part, topic = ShareAcknowledgeRequest.AcknowledgePartition, ShareAcknowledgeRequest.AcknowledgeTopic
+        said = [ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])]
+        rows = [part(partition_index=index, acknowledgement_batches=said) for index in INDEXES]
+        topics = [topic(topic_id=each.topic_id, partitions=rows) for each in self.topics]
+        request = ShareAcknowledgeRequest(group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics)
+        return self.start(request, 1)
+
+    def write(self):
+        batch = build_batch([Record(b"v", timestamp_ms=0)])
+        for topic in self.topics:
+            for partition in topic.partitions:
+                partition.log.append(batch, leader_epoch=0, now_ms=0)
+
+    def alter(self):
+        row = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
+        topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+        rows = [row(partition_index=index, start_offset=7) for index in INDEXES]
+        topics = [topic(topic_name=name, partitions=rows) for name in NAMES]
+        return self.start(AlterShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
+
+    def describe(self):
+        group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        return self.start(DescribeShareGroupOffsetsRequest(groups=[group]), 0)
+
+
+@pytest.fixture
+def shared():
+    return Shared()
+
+
+def count_of(topics):
+    return sum(len(topic.partitions) for topic in topics)
+
+
+def test_members_join_and_are_described_in_turns(shared):
+    joined = shared.ended(shared.beat())
+    assert count_of(joined.assignment.topic_partitions) == TOTAL
+    assert shared.turns >= 4
+    other = shared.ended(shared.beat(OTHER))
+    assert count_of(other.assignment.topic_partitions) == TOTAL // 2
+    described = shared.ended(shared.start(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups[0]
+    assert shared.turns >= 4
+    assert (described.group_epoch, described.assignment_epoch) == (2, 2)
+    assert [count_of(member.assignment.topic_partitions) for member in described.members] == [TOTAL // 2] * 2
+    told = shared.ended(shared.beat(MEMBER, joined.member_epoch))
+    assert count_of(told.assignment.topic_partitions) == TOTAL // 2
+
+
+def test_very_much_is_read_and_acknowledged_in_turns(shared):
+    shared.write()
+    fetched = shared.ended(shared.fetch())
+    assert shared.turns >= 3 * TOTAL // AT_ONCE
+    assert count_of(fetched.responses) == TOTAL
+    assert all(row.acquired_records for topic in fetched.responses for row in topic.partitions)
+    said = shared.ended(shared.acknowledge(1))
+    assert shared.turns >= 4 * TOTAL // AT_ONCE
+    assert {row.error_code for topic in said.responses for row in topic.partitions} == {ErrorCode.NONE}
+    assert count_of(said.responses) == TOTAL
+
+
+@pytest.mark.parametrize("turns", range(0, 70, 7))
+def test_nothing_is_acquired_for_a_session_that_has_ended_meanwhile(shared, turns):
+    shared.write()
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    shared.shares.close(1, "g", MEMBER)
+    shared.ended(answers)
+    fetched = shared.ended(shared.fetch(member=OTHER))
+    assert all(row.acquired_records for topic in fetched.responses for row in topic.partitions)
+
+
+@pytest.mark.parametrize("turns", [0, 3, 9, 15])
+def test_a_fetch_that_waits_hears_of_what_has_come_while_it_began_to(shared, turns):
+    answers = shared.fetch(max_wait_ms=60_000)
+    for _ in range(turns):
+        shared.turn()
+    shared.write()
+    for _ in range(40):
+        shared.turn()
+    shared.scheduler.pass_ms(100)
+    fetched = shared.ended(answers)
+    assert any(row.acquired_records for topic in fetched.responses for row in topic.partitions)
+
+
+def test_offsets_are_altered_described_and_deleted_in_turns(shared):
+    assert shared.ended(shared.alter()).error_code == ErrorCode.NONE
+    assert shared.turns >= 4 * TOTAL // AT_ONCE
+    (group,) = shared.ended(shared.describe()).groups
+    assert {row.start_offset for topic in group.topics for row in topic.partitions} == {7}
+    assert [(topic.topic_name, len(topic.partitions)) for topic in group.topics] == [(name, MANY) for name in NAMES]
+    topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[topic(topic_name=name) for name in NAMES])
+    deleted = shared.ended(shared.start(request, 0))
+    assert shared.turns >= TOTAL // AT_ONCE
+    assert {row.error_code for row in deleted.responses} == {ErrorCode.NONE}
+    assert not shared.shares.partitions
+
+
+def test_a_group_is_deleted_in_turns_and_nobody_joins_it_meanwhile(shared):
+    shared.ended(shared.alter())
+    answers = shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)
+    assert not answers
+    assert shared.ended(shared.beat()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert shared.ended(shared.alter()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [row.error_code for row in shared.ended(answers).results] == [ErrorCode.NONE]
+    assert not shared.shares.partitions
+    assert "g" not in shared.shares.coordinator.groups
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+
+
+def test_offsets_of_a_group_that_is_deleted_meanwhile_are_not_kept(shared):
+    answers = shared.alter()
+    shared.turn()
+    shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    rows = [row for topic in shared.ended(answers).responses for row in topic.partitions]
+    assert rows[-1].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    kept = sum(row.error_code == ErrorCode.NONE for row in rows)
+    assert kept < TOTAL
+    assert len(shared.shares.partitions) <= kept
+
+
+@pytest.mark.parametrize("turns", [6, 10, 20, 100])
+def test_who_is_lost_meanwhile_is_told_so(shared, monkeypatch, turns):
+    for module in (in_steps, share_group, subscriptions):
+        monkeypatch.setattr(module, "AT_ONCE", 4)
+    joined = shared.ended(shared.beat())
+    answers = shared.beat(OTHER)
+    for _ in range(turns):
+        shared.turn()
+    group = shared.shares.coordinator.groups["g"]
+    assert list(group.members) == [MEMBER, OTHER]
+    shared.shares.coordinator._remove(group, OTHER)
+    assert shared.ended(answers).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(group.members) == [MEMBER]
+    told = shared.ended(shared.beat(MEMBER, joined.member_epoch))
+    assert (told.error_code, told.member_epoch) == (ErrorCode.NONE, group.epoch)
+    assert len(group.target[MEMBER]) == TOTAL
+
+
+def test_a_heartbeat_meanwhile_is_answered_after_the_assignment_as_if_it_had_come_then(shared):
+    joined = shared.ended(shared.beat())
+    answers = shared.beat(OTHER)
+    shared.turn()
+    meanwhile = shared.beat(MEMBER, joined.member_epoch)
+    assert not answers
+    assert not meanwhile
+    other, told = shared.ended(answers), shared.ended(meanwhile)
+    assert other.member_epoch == told.member_epoch
+    assert count_of(told.assignment.topic_partitions) == TOTAL // 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_partition_has_a_reader_and_readers_have_as_many_as_each_other(seed):
+    random = Random(seed)
+    metadata = {f"t{number}": (UUID(int=number + 1), random.randint(1, 9)) for number in range(random.randint(1, 6))}
+    group = ShareGroup("g", metadata=metadata)
+    for number in range(random.randint(1, 5)):
+        topics = frozenset(random.sample([*metadata, "gone"], random.randint(1, len(metadata))))
+        group.members[f"m{number}"] = ShareMember(f"m{number}", topics)
+    found = at_once(assigned(group))
+    for name, (topic_id, partitions) in metadata.items():
+        readers = sorted(one.member_id for one in group.members.values() if name in one.topics)
+        wanted = {reader: set() for reader in readers}
+        for turn in range(max(partitions, len(readers)) if readers else 0):
+            wanted[readers[turn % len(readers)]].add(turn % partitions)
+        has = {reader: {index for of, index in found[reader] if of == topic_id} for reader in readers}
+        assert has == wanted
+        assert not any(of == topic_id for one in group.members if one not in readers for of, _ in found[one])
