@@ -252,7 +252,7 @@ def assigned(group):
         group.put(group.reconcile(member, frozenset()))
 
 
-WIDE = {"topics": (9_000, 1), "partitions": (20, 1_500)}
+WIDE = {"topics": (4_500, 1), "partitions": (10, 1_500)}
 
 
 @pytest.mark.parametrize("shape", WIDE)
