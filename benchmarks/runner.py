@@ -27,8 +27,10 @@ from benchmarks.scenes import (
 )
 from kclient_quota.testing.apache import ApacheKafka
 
-# bytes a second of quota that may run side by side, so that the clients stay far below what two cores can do
+# bytes a second that may run side by side, so that the clients stay far below what two cores can do
 _SIDE_BY_SIDE = 4_000_000
+_COMPRESSED_TO = 1 / 6
+"""Of JSON orders; what a client works at are the messages, not what is sent of them."""
 _MOST_CHILDREN = 8
 _CHILD_MARGIN_S = 120
 _NO_LIMIT = 4_000_000_000
@@ -61,6 +63,12 @@ class Cell:
             return self.scene.seconds * 3 + self.scene.messages * self.scene.size / self.scene.quota
         return self.scene.seconds
 
+    @property
+    def work(self) -> float:
+        """Bytes of messages a second that the quota lets through."""
+        is_compressed = isinstance(self.scene, ProducerScene) and self.scene.compression != "none"
+        return self.scene.quota / (_COMPRESSED_TO if is_compressed else 1)
+
 
 def cells(scenes: Iterable[Scene], clients: Sequence[str], runs: int) -> list[Cell]:
     """Every cell to measure: ours `runs` times, the others once."""
@@ -75,16 +83,16 @@ def cells(scenes: Iterable[Scene], clients: Sequence[str], runs: int) -> list[Ce
 
 
 class Room:
-    """Lets as many cells run side by side as their quotas and their number allow; who came first goes first."""
+    """Lets as many cells run side by side as their work and their number allow; who came first goes first."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._quotas: list[int] = []
-        self._waiting: list[tuple[object, int]] = []
+        self._work: list[float] = []
+        self._waiting: list[tuple[object, float]] = []
         self._closed = False
 
     @contextmanager
-    def place(self, quota: int) -> Iterator[None]:
+    def place(self, work: float) -> Iterator[None]:
         """Waits for room and takes it.
 
         Raises:
@@ -92,18 +100,18 @@ class Room:
         """
         me = object()
         with self._changed:
-            self._waiting.append((me, quota))
+            self._waiting.append((me, work))
             self._changed.wait_for(lambda: self._closed or self._first_that_fits() is me)
-            self._waiting.remove((me, quota))
+            self._waiting.remove((me, work))
             if self._closed:
                 raise RuntimeError("broken off")
-            self._quotas.append(quota)
+            self._work.append(work)
             self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._quotas.remove(quota)
+                self._work.remove(work)
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -113,11 +121,11 @@ class Room:
             self._changed.notify_all()
 
     def _first_that_fits(self) -> object | None:
-        return next((who for who, quota in self._waiting if self._has_room(quota)), None)
+        return next((who for who, work in self._waiting if self._has_room(work)), None)
 
-    def _has_room(self, quota: int) -> bool:
-        fits = len(self._quotas) < _MOST_CHILDREN and sum(self._quotas) + quota <= _SIDE_BY_SIDE
-        return fits or not self._quotas
+    def _has_room(self, work: float) -> bool:
+        fits = len(self._work) < _MOST_CHILDREN and sum(self._work) + work <= _SIDE_BY_SIDE
+        return fits or not self._work
 
 
 def under_quota(cluster: ApacheKafka, todo: Sequence[Cell], say: Say, keep: Keep) -> None:
@@ -190,7 +198,7 @@ def broker(scene: BrokerScene, say: Say) -> dict[str, Any]:
 def _measure(cluster: ApacheKafka, cell: Cell, room: Room, say: Say) -> dict[str, Any]:
     row = {"scene": cell.scene.name, "client": cell.client, "run": cell.number, "quota": cell.scene.quota}
     try:
-        with room.place(cell.scene.quota):
+        with room.place(cell.work):
             say(f"measuring {cell.client_id}")
             if isinstance(cell.scene, ProducerScene):
                 return {**row, "kind": "producers", **produce(cluster, cell, cell.scene)}

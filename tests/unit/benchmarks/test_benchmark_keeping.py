@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import report, runner
 from benchmarks.__main__ import Found, main
-from benchmarks.scenes import PEERS, TUNED, ConsumerScene, LoopScene, ProducerScene, select
+from benchmarks.scenes import FULL, PEERS, TUNED, ConsumerScene, LoopScene, ProducerScene, QuotaScene, select
 from benchmarks.telemetry import confidence
 
 PRODUCER = ProducerScene("producer-51200", quota=51_200, messages=10_000)
@@ -79,6 +79,14 @@ def test_who_does_not_fit_waits_and_a_smaller_one_passes() -> None:
         assert order == ["small"]
     large.join(60)
     assert order == ["small", "large"]
+
+
+def test_who_compresses_works_at_more_than_its_quota_says() -> None:
+    wanted = {"producer-1mib": 1_048_576, "orders-zstd-12": 6 * 51_200, "orders-none-3": 51_200, "loop-20000": 20_000}
+    for scene in FULL:
+        if isinstance(scene, QuotaScene) and scene.name in wanted:
+            assert runner.Cell(scene, "ours", 1).work == pytest.approx(wanted.pop(scene.name))
+    assert not wanted
 
 
 def test_nobody_begins_when_it_was_broken_off() -> None:
