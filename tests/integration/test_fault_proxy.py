@@ -4,6 +4,7 @@ import gc
 import socket
 import threading
 import time
+from contextlib import suppress
 from unittest import mock
 
 import confluent_kafka
@@ -188,8 +189,8 @@ def closed_while_clients_come_back(port):
 
 def test_a_client_that_comes_back_while_the_proxy_closes_leaves_nothing_open(echo, recwarn):
     for client in closed_while_clients_come_back(echo):
-        with client, pytest.raises(ConnectionResetError):
-            client.recv(1)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
     gc.collect()
     assert [str(each.message) for each in recwarn if each.category is ResourceWarning] == []
 
