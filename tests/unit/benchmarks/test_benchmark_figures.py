@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,16 @@ def test_columns_line_up() -> None:
     assert text.splitlines() == ["title", "client   n", "------  --", "plain   10", "peer     7"]
 
 
+@pytest.fixture
+def few_bodies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("BODIES", "NOISE", "DOCUMENTS"):
+        monkeypatch.setattr(payloads, name, 40)
+    payloads.bodies.cache_clear()
+    yield
+    payloads.bodies.cache_clear()
+
+
+@pytest.mark.usefixtures("few_bodies")
 def test_every_client_sends_the_same_bytes(tmp_path: Path) -> None:
     for kind in payloads.KINDS:
         assert payloads.bodies(kind, 300) == payloads.bodies.__wrapped__(kind, 300)
