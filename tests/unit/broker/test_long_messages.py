@@ -78,20 +78,26 @@ def test_what_is_written_of_a_long_answer_is_let_go():
     assert encode(answer, 12) == plain
 
 
+def turns_of_writing(answer, version):
+    """How many turns it takes to write an answer, which then is what it would have been at once."""
+    plain, turns, written = encode(answer, version), [], []
+
+    async def turn():
+        turns.append(True)
+
+    Drive(long_messages.written(answer, version, turn), written.append, written.append)
+    assert written == [None]
+    assert encode(answer, version) == plain
+    return len(turns)
+
+
 def test_very_many_names_are_as_long_as_structs():
     member = ConsumerGroupDescribeResponse.Member
     group = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g")
     group.members = [member(member_id=str(number), subscribed_topic_names=NAMES * 4) for number in range(20)]
     answer = ConsumerGroupDescribeResponse(groups=[group])
-    plain, turns, written = encode(answer, 1), [], []
-
-    async def turn():
-        turns.append(True)
-
-    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
-    assert written == [None]
-    assert len(turns) >= 20, "after each member"
-    assert encode(answer, 1) == plain
+    turns = turns_of_writing(answer, 1)
+    assert turns >= 20, "after each member"
 
 
 def test_very_many_names_of_one_list_are_written_by_and_by():
@@ -99,16 +105,9 @@ def test_very_many_names_of_one_list_are_written_by_and_by():
     member = ConsumerGroupDescribeResponse.Member(member_id="m", subscribed_topic_names=names)
     group = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g", members=[member])
     answer = ConsumerGroupDescribeResponse(groups=[group])
-    plain, turns, written = encode(answer, 1), [], []
-
-    async def turn():
-        turns.append(True)
-
-    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
-    assert written == [None]
-    assert len(turns) >= 4, "ten names cost as much as a struct"
+    turns = turns_of_writing(answer, 1)
+    assert turns >= 4, "ten names cost as much as a struct"
     assert names[0] == "topic-0", "the list may be somebody's"
-    assert encode(answer, 1) == plain
 
 
 def assigned(cls, count=4 * MANY):
@@ -127,15 +126,8 @@ def test_a_list_in_a_struct_of_the_answer_is_written_by_and_by_as_one_in_the_ans
         "heartbeat of nothing": (ConsumerGroupHeartbeatResponse(), 0),
         "describe": (described(groups=[described.DescribedGroup(members=[member])]), 8 * MANY // AT_ONCE),
     }[name]
-    plain, turns, written = encode(answer, 1), [], []
-
-    async def turn():
-        turns.append(True)
-
-    Drive(long_messages.written(answer, 1, turn), written.append, written.append)
-    assert written == [None]
-    assert len(turns) >= least
-    assert encode(answer, 1) == plain
+    turns = turns_of_writing(answer, 1)
+    assert turns >= least
 
 
 @pytest.mark.parametrize("cut", [1, 100, 20_000])
