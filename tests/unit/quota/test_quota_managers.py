@@ -300,10 +300,10 @@ def test_very_many_quotas_cost_no_more_than_ten():
     def cost(manager):
         best = math.inf
         for _ in range(5):
-            start = time.perf_counter()
+            start = time.thread_time()
             for now in range(300):
                 manager.record_and_get_throttle_time_ms("u", "c", 1, now)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     assert cost(many) < 5 * cost(few)
