@@ -29,8 +29,8 @@ from kclient_quota.testing.apache import ApacheKafka
 
 # bytes a second that may run side by side, so that the clients stay far below what two cores can do
 _SIDE_BY_SIDE = 4_000_000
-_COMPRESSED_TO = 1 / 6
-"""Of JSON orders; what a client works at are the messages, not what is sent of them."""
+_COMPRESSED = 6
+"""Times as small JSON orders become; what a client works at are the messages, not what is sent of them."""
 _MOST_CHILDREN = 8
 _CHILD_MARGIN_S = 120
 _NO_LIMIT = 4_000_000_000
@@ -64,10 +64,10 @@ class Cell:
         return self.scene.seconds
 
     @property
-    def work(self) -> float:
+    def work(self) -> int:
         """Bytes of messages a second that the quota lets through."""
         is_compressed = isinstance(self.scene, ProducerScene) and self.scene.compression != "none"
-        return self.scene.quota / (_COMPRESSED_TO if is_compressed else 1)
+        return self.scene.quota * (_COMPRESSED if is_compressed else 1)
 
 
 def cells(scenes: Iterable[Scene], clients: Sequence[str], runs: int) -> list[Cell]:
@@ -87,12 +87,12 @@ class Room:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._work: list[float] = []
-        self._waiting: list[tuple[object, float]] = []
+        self._work: list[int] = []
+        self._waiting: list[tuple[object, int]] = []
         self._closed = False
 
     @contextmanager
-    def place(self, work: float) -> Iterator[None]:
+    def place(self, work: int) -> Iterator[None]:
         """Waits for room and takes it.
 
         Raises:
@@ -123,7 +123,7 @@ class Room:
     def _first_that_fits(self) -> object | None:
         return next((who for who, work in self._waiting if self._has_room(work)), None)
 
-    def _has_room(self, work: float) -> bool:
+    def _has_room(self, work: int) -> bool:
         fits = len(self._work) < _MOST_CHILDREN and sum(self._work) + work <= _SIDE_BY_SIDE
         return fits or not self._work
 

@@ -19,7 +19,7 @@ from kclient_quota.wire.reading import ManyElements, ReaderSource
 from kclient_quota.wire.writing import WriterSource, packer, uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from kclient_quota.wire.schema import Message, Struct
 
@@ -156,6 +156,23 @@ def encode_names(cls: type[Struct], version: int, names: Iterable[str]) -> bytes
     except _UNWRITABLE as error:
         raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
     return b"".join(chain.from_iterable(zip(lengths, encoded, strict=True)))
+
+
+def encode_names_by_and_by(
+    cls: type[Struct], version: int, names: Sequence[str], at_once: int
+) -> Generator[None, None, Encoded]:
+    """Very many of them, with a pause after every `at_once`; what it returns may stand in place of the list.
+
+    Raises:
+        WireError: as `encode`.
+    """
+    chunks = []
+    for start in range(0, len(names), at_once):
+        part = names[start : start + at_once]
+        chunks.append(encode_names(cls, version, part))
+        if len(part) == at_once:
+            yield
+    return Encoded(len(names), chunks)
 
 
 class Encoded:

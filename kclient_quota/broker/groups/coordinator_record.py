@@ -9,7 +9,7 @@ from uuid import UUID
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
 from kclient_quota.broker.internal_topics import wire_string
 from kclient_quota.broker.request.letting_go import let_go
-from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names
+from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names_by_and_by
 from kclient_quota.wire.schema import Message, Struct
 
 CoordinatorRecord = tuple[bytes, bytes | None]
@@ -84,12 +84,7 @@ def rows_of(topics: list[tuple[UUID, list[int]]], row: Callable[[UUID, list[int]
 
 def names_of(kind: type[Message], names: list[str]) -> Steps[Any]:
     """A list of names to stand in a value, encoded in steps."""
-    chunks = []
-    for part in parts(names, _NAMES_AT_ONCE):
-        chunks.append(encode_names(kind, _VERSION, part))
-        if len(part) == _NAMES_AT_ONCE:
-            yield
-    return Encoded(len(names), chunks)
+    return encode_names_by_and_by(kind, _VERSION, names, _NAMES_AT_ONCE)
 
 
 def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> Steps[int]:

@@ -1,11 +1,24 @@
 """Lets go of what holds very much, some at a time: to free 100,000 objects at once takes longer than a turn may."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
+from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE, Context
 from kclient_quota.wire.schema import Struct
+
+FoundT = TypeVar("FoundT")
+MadeT = TypeVar("MadeT")
+
+
+async def made_of_each(
+    context: Context, steps: Generator[None, None, list[FoundT]], make: Callable[[FoundT], MadeT]
+) -> list[MadeT]:
+    """What `make` makes of each thing that steps find; the things themselves are let go of."""
+    found = await context.by_and_by(steps)
+    made = await context.in_turns(found, make)
+    await context.by_and_by(let_go(found))
+    return made
 
 
 def let_go(held: list[Any]) -> Generator[None, None, None]:

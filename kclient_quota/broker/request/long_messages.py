@@ -1,17 +1,18 @@
 """Requests that name very many things are read by and by, and so are their answers written: others get their turn."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
-from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element, encode_names
+from kclient_quota.wire.codec import Encoded, decode_by_and_by, encode_element, encode_names_by_and_by
 from kclient_quota.wire.schema import Request, Response, Struct, struct_class
 
 _NUMBERS = 10
 """So many numbers or names cost as much as a struct."""
 _NAMES_AT_ONCE = _NUMBERS * ELEMENTS_AT_ONCE
 
+MadeT = TypeVar("MadeT")
 Turn = Callable[[], Awaitable[None]]
 
 
@@ -28,13 +29,17 @@ async def read(cls: type[Request], version: int, frame: bytes, position: int, tu
     Raises:
         WireError: it is malformed.
     """
-    reading = decode_by_and_by(cls, version, frame, position, len(frame), ELEMENTS_AT_ONCE)
+    return await _ended(decode_by_and_by(cls, version, frame, position, len(frame), ELEMENTS_AT_ONCE), turn)
+
+
+async def _ended(steps: Generator[None, None, MadeT], turn: Turn) -> MadeT:
+    """What comes of steps; others have their turn at every pause."""
     while True:
         try:
-            next(reading)
+            next(steps)
         except StopIteration as end:
-            found: Request = end.value
-            return found
+            made: MadeT = end.value
+            return made
         await turn()
 
 
@@ -115,8 +120,9 @@ async def _encode_lists(struct: Struct, version: int, turn: Turn) -> None:
             await _encode_lists(held, version, turn)
     for name, versions in shape.names:
         texts = getattr(struct, name)
-        if version in versions and len(texts or ()) > _NAMES_AT_ONCE:
-            setattr(struct, name, await _encoded_names(type(struct), version, texts, turn))
+        if texts and version in versions and not isinstance(texts, Encoded) and len(texts) > _NAMES_AT_ONCE:
+            encoding = encode_names_by_and_by(type(struct), version, texts, _NAMES_AT_ONCE)
+            setattr(struct, name, await _ended(encoding, turn))
     for name, versions in shape.lists:
         rows = getattr(struct, name)
         if rows and version in versions and not isinstance(rows, Encoded):
@@ -144,11 +150,3 @@ async def _encoded_rows(rows: list[Any], version: int, turn: Turn) -> Encoded:
             seen_to = 0
             await turn()
     return Encoded(count, [*chunks, b"".join(pieces)])
-
-
-async def _encoded_names(cls: type[Struct], version: int, texts: Sequence[str], turn: Turn) -> Encoded:
-    chunks = []
-    for start in range(0, len(texts), _NAMES_AT_ONCE):
-        chunks.append(encode_names(cls, version, texts[start : start + _NAMES_AT_ONCE]))
-        await turn()
-    return Encoded(len(texts), chunks)

@@ -56,8 +56,8 @@ class ShareTelling:
     def _changes(self, group_id: str) -> Iterable[CoordinatorRecord | None]:
         group = self._groups.get(group_id)
         if group is None:
-            told = self._told.pop(group_id, None)
-            self._initializing.pop(group_id, None)
+            told = self._told.get(group_id)
+            self._forget_told(group_id)
             return [] if told is None else farewell(told, group_id)
         told = self._told.setdefault(group_id, ToldShareGroup())
         if told.metadata is not group.metadata and self._initialize(group):

@@ -27,7 +27,7 @@ from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.letting_go import let_go, made_of_each
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -57,11 +57,9 @@ async def consumer_group_heartbeat(
     response = _response(service.consumer_groups.config_of(request.group_id).heartbeat_interval_ms, result)
     if result.assigned is not None:
         await context.turn_for(len(result.assigned))
-        found = await context.by_and_by(by_topic_in_steps(result.assigned))
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
-            topic_partitions=await context.in_turns(found, _topic_partitions)
+            topic_partitions=await made_of_each(context, by_topic_in_steps(result.assigned), _topic_partitions)
         )
-        await context.by_and_by(let_go(found))
     return response
 
 
@@ -177,10 +175,9 @@ async def _assignment(
     context: Context, names: dict[int, str], assigned: Assignment
 ) -> ConsumerGroupDescribeResponse.Assignment:
     await context.turn_after(min(len(assigned), AT_ONCE))
-    found = await context.by_and_by(_named(names, assigned))
-    rows = await context.in_turns(found, _described_topic)
-    await context.by_and_by(let_go(found))
-    return ConsumerGroupDescribeResponse.Assignment(topic_partitions=rows)
+    return ConsumerGroupDescribeResponse.Assignment(
+        topic_partitions=await made_of_each(context, _named(names, assigned), _described_topic)
+    )
 
 
 def _named(names: dict[int, str], assigned: Assignment) -> Steps[list[tuple[str, UUID, list[int]]]]:

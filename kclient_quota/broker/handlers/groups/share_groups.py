@@ -21,11 +21,11 @@ from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
 from kclient_quota.broker.groups.consumer_group import NOTHING
 from kclient_quota.broker.groups.consumer_requests import BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, mapping, ordered, parts, union
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, gathered, mapping, ordered, parts, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.letting_go import made_of_each
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_group import ASSIGNOR, ShareBeat, ShareGroup
 from kclient_quota.broker.shares.share_service import ShareService
@@ -84,11 +84,9 @@ async def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRe
     )
     if result.assigned is not None:
         await context.turn_for(len(result.assigned))
-        found = await context.by_and_by(by_topic_in_steps(result.assigned))
         response.assignment = ShareGroupHeartbeatResponse.Assignment(
-            topic_partitions=await context.in_turns(found, _topic_partitions)
+            topic_partitions=await made_of_each(context, by_topic_in_steps(result.assigned), _topic_partitions)
         )
-        await context.by_and_by(let_go(found))
     return response
 
 
@@ -161,7 +159,6 @@ async def _assignment(
     context: Context, names: dict[int, str], assigned: Assignment
 ) -> ShareGroupDescribeResponse.Assignment:
     await context.turn_for(len(assigned))
-    found = await context.by_and_by(by_topic_in_steps(assigned))
 
     def row(topic: tuple[UUID, list[int]]) -> ShareGroupDescribeResponse.TopicPartitions:
         topic_id, indexes = topic
@@ -169,9 +166,15 @@ async def _assignment(
             topic_id=topic_id, topic_name=names[topic_id.int], partitions=indexes
         )
 
-    rows = await context.in_turns([topic for topic in found if topic[0].int in names], row)
-    await context.by_and_by(let_go(found))
-    return ShareGroupDescribeResponse.Assignment(topic_partitions=rows)
+    return ShareGroupDescribeResponse.Assignment(
+        topic_partitions=await made_of_each(context, _known(names, assigned), row)
+    )
+
+
+def _known(names: dict[int, str], assigned: Assignment) -> Steps[list[tuple[UUID, list[int]]]]:
+    """Topics with their partitions, those left out that are no more."""
+    found = yield from by_topic_in_steps(assigned)
+    return (yield from gathered(topic for topic in found if topic[0].int in names))
 
 
 # -- where groups begin
