@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts
+from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
 from kclient_quota.broker.internal_topics import wire_string
 from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names_by_and_by
@@ -95,7 +95,7 @@ def metadata_hash(topics: Mapping[str, tuple[UUID, int]]) -> Steps[int]:
     if not topics:
         return 0
     digest = hashlib.blake2b(digest_size=8)
-    for part in parts(sorted(topics)):
+    for part in parts((yield from ordered(topics, str))):
         for name in part:
             topic_id, count = topics[name]
             digest.update(wire_string(name) + topic_id.bytes + struct.pack(">i", count))

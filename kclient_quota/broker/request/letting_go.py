@@ -39,6 +39,15 @@ def let_go(held: list[Any]) -> Generator[None, None, None]:
             yield
 
 
+def emptied(held: dict[Any, Any]) -> Generator[None, None, None]:
+    """Take everything out of a dictionary that nobody looks into any more, as above."""
+    while held:
+        for _ in range(min(len(held), ELEMENTS_AT_ONCE)):
+            held.popitem()
+        if held:
+            yield
+
+
 @cache
 def _holding(cls: type[Struct]) -> tuple[str, ...]:
     """Names of the fields that are lists or structs."""

@@ -6,9 +6,10 @@ what a consumer rejects. From half of that number on fewer and fewer are deliver
 so that one bad record does not take its neighbours with it.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, NamedTuple, Self
 
 from kclient_quota.broker.shares.share_records import (
@@ -17,9 +18,9 @@ from kclient_quota.broker.shares.share_records import (
     Acquired,
     RecordState,
     Run,
+    Settled,
     ShareBatch,
     ShareRecord,
-    batches_of,
     merged,
     runs_of,
 )
@@ -29,6 +30,8 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Kafka's `AcknowledgeType`, and 0 for offsets at which there is no record."""
 
 
+_LOOKED_THROUGH: Final = 100
+"""Records of a partition that are looked through as often as it takes in 40 µs."""
 _AFTERWARDS: Final = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
@@ -81,6 +84,9 @@ class Acknowledgement(NamedTuple):
 class SharePartition:
     """One partition as one group sees it.
 
+    What a call costs grows with the records that are not settled, of which there are no more than `max_locks` and a
+    batch, not with those that were settled behind one that is not.
+
     Args:
         start_offset: where the group begins.
         leader_epoch: of the leader that keeps it.
@@ -98,7 +104,9 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.written: tuple[int, int] | None = None
         self._unsaid: list[Run] = []
-        self._batches: dict[int, ShareBatch] = {}
+        # rising: what is new comes behind what is known
+        self._open: dict[int, ShareRecord] = {}
+        self._settled = Settled()
 
     # -- being kept
 
@@ -106,7 +114,7 @@ class SharePartition:
     def state(self) -> list[Any]:
         """What outlives the broker (KIP-932's `ShareGroupState`): where it begins, and what is known behind that."""
         written = None if self.written is None else list(self.written)
-        return [self.start_offset, self.next_new, written, runs_of(self._records())]
+        return [self.start_offset, self.next_new, written, sorted([*self._settled, *runs_of(self._open.items())])]
 
     @classmethod
     def of_state(cls, state: Sequence[Any], leader_epoch: int) -> Self:
@@ -114,7 +122,13 @@ class SharePartition:
         made = cls(state[0], leader_epoch)
         made.next_new = state[1]
         made.written = None if state[2] is None else (state[2][0], state[2][1])
-        made._batches.update(batches_of(state[3]))
+        for first, last, kind, count in state[3]:
+            if RecordState(kind) in TERMINAL:
+                made._settled.add([first, last, kind, count])
+                continue
+            batch = ShareBatch(last - first + 1)
+            for offset in range(first, last + 1):
+                made._open[offset] = ShareRecord(RecordState(kind), count, NOBODY, 0, batch)
         return made
 
     def take_unsaid(self) -> list[Run]:
@@ -124,32 +138,35 @@ class SharePartition:
 
     # -- looking
 
+    def __len__(self) -> int:
+        """How much there is to look through in every call."""
+        return len(self._open) + len(self._settled)
+
+    @property
+    def weight(self) -> int:
+        """As how many things it counts, of which a turn sees to some: it is looked through several times."""
+        return 1 + len(self) // _LOOKED_THROUGH
+
     def next_offset(self) -> int:
         """What is to be fetched next: what was given back before what is new."""
-        return min(
-            (offset for offset, record in self._records() if record.state is RecordState.AVAILABLE),
-            default=self.next_new,
-        )
+        free = (offset for offset, record in self._open.items() if record.state is RecordState.AVAILABLE)
+        return next(free, self.next_new)
 
     def has_room(self, rules: ShareRules) -> bool:
         """Whether anything may be acquired now."""
-        return self.next_offset() < self.next_new or self._in_flight() < rules.max_locks
+        return len(self._open) < rules.max_locks or self.next_offset() < self.next_new
 
     def deliveries(self) -> dict[int, tuple[RecordState, int]]:
         """State and delivery count of everything between `start_offset` and `next_new`, by offset."""
-        return {offset: (record.state, record.count) for offset, record in self._records()}
+        found = {offset: (record.state, record.count) for offset, record in self._open.items()}
+        for first, last, state, count in self._settled:
+            found |= dict.fromkeys(range(first, last + 1), (RecordState(state), count))
+        return dict(sorted(found.items()))
 
     def next_deadline_ms(self) -> int | None:
         """When the next lock runs out."""
-        held = (record.until_ms for _, record in self._records() if record.state is RecordState.ACQUIRED)
+        held = (record.until_ms for record in self._open.values() if record.state is RecordState.ACQUIRED)
         return min(held, default=None)
-
-    def _records(self) -> Iterator[tuple[int, ShareRecord]]:
-        for batch in self._batches.values():
-            yield from batch.records.items()
-
-    def _in_flight(self) -> int:
-        return sum(record.state not in TERMINAL for _, record in self._records())
 
     # -- acquiring
 
@@ -168,7 +185,7 @@ class SharePartition:
         if not fetched or wanted.records <= 0:
             return []
         last = fetched[-1][1]
-        room = min(wanted.records, rules.max_locks - self._in_flight())
+        room = min(wanted.records, rules.max_locks - len(self._open))
         if room <= 0:
             # no more than there is already; what was given back lies within
             begin = self.next_offset()
@@ -188,22 +205,20 @@ class SharePartition:
     ) -> tuple[list[Acquired], bool]:
         """What was given back, and whether nothing may come with it."""
         found: list[Acquired] = []
-        for begin in sorted(self._batches):
-            batch = self._batches[begin]
-            free = [
-                (offset, record)
-                for offset, record in batch.records.items()
-                if first <= offset <= last and record.state is RecordState.AVAILABLE
-            ]
-            if not free:
-                continue
+        free = (
+            (offset, record)
+            for offset, record in self._open.items()
+            if first <= offset <= last and record.state is RecordState.AVAILABLE
+        )
+        for batch, those in groupby(free, key=lambda one: one[1].batch):
+            together = list(those)
             if len(found) >= room:
                 break
-            is_weary = max(record.count for _, record in free) >= rules.weary_at
+            is_weary = max(record.count for _, record in together) >= rules.weary_at
             if is_weary and found:
                 return found, True
-            most = room - len(found) if wanted.strict else len(free)
-            found += _together(free, batch.size, most, rules, holder)
+            most = room - len(found) if wanted.strict else len(together)
+            found += _together(together, batch.size, most, rules, holder)
             if is_weary:
                 return found, True
         return found, False
@@ -222,17 +237,16 @@ class SharePartition:
             for base, _ in fetched:
                 if first < base <= last and base - bounds[-1] >= wanted.batch_size:
                     bounds.append(base)
+        if not self._open:
+            self.start_offset = first
         found = []
         for begin, end in zip(bounds, [*(bound - 1 for bound in bounds[1:]), last], strict=True):
-            batch = ShareBatch(end - begin + 1, {})
+            batch = ShareBatch(end - begin + 1)
             for offset in range(begin, end + 1):
-                batch.records[offset] = ShareRecord(RecordState.AVAILABLE, 0, NOBODY, 0)
+                record = self._open[offset] = ShareRecord(RecordState.AVAILABLE, 0, NOBODY, 0, batch)
                 if offset <= final or not wanted.strict:
-                    holder.take(batch.records[offset])
-            self._batches[begin] = batch
+                    holder.take(record)
             found.append(Acquired(begin, min(end, final) if wanted.strict else end, 1))
-        if not self._batches.keys() - set(bounds):
-            self.start_offset = first
         self.next_new = last + 1
         return found
 
@@ -241,30 +255,34 @@ class SharePartition:
     def acknowledge(
         self, member: str, said: Sequence[Acknowledgement], rules: ShareRules, now_ms: int
     ) -> tuple[ErrorCode, str | None]:
-        """Take what a member says of its records; all of it or, with an error, nothing."""
-        changes: list[tuple[int, ShareRecord, int]] = []
+        """Take what a member says of its records, in rising order; all of it or, with an error, nothing."""
+        changes: list[tuple[int, int]] = []
+        offsets = list(self._open)
         for one in said:
             if one.last < self.start_offset:
                 continue
-            error, message = self._look_up(member, one, changes)
+            error, message = self._look_up(member, one, offsets, changes)
             if error:
                 return error, message
-        for _, record, kind in changes:
+        changed = []
+        for offset, kind in changes:
+            record = self._open[offset]
             if kind == RENEW:
                 record.until_ms = now_ms + rules.lock_ms
-            elif kind == RELEASE:
-                self._free(record, rules)
+                continue
+            if kind == RELEASE:
+                _free(record, rules)
             else:
                 record.state, record.member = _AFTERWARDS[kind], NOBODY
+            changed.append((offset, record))
         if changes:
-            self._write((offset, record) for offset, record, kind in changes if kind != RENEW)
+            self._write(changed)
         return ErrorCode.NONE, None
 
     def _look_up(
-        self, member: str, said: Acknowledgement, changes: list[tuple[int, ShareRecord, int]]
+        self, member: str, said: Acknowledgement, offsets: list[int], changes: list[tuple[int, int]]
     ) -> tuple[ErrorCode, str | None]:
-        known = dict(self._records())
-        if not known or said.last < min(known):
+        if not offsets or said.last < offsets[0]:
             message = "Batch record not found. The request batch offsets are not found in the cache."
             return ErrorCode.INVALID_RECORD_STATE, message
         if said.last >= self.next_new:
@@ -273,21 +291,19 @@ class SharePartition:
                 ErrorCode.INVALID_REQUEST,
                 f"Batch record not found. The {end} offset in request is past acquired records.",
             )
-        for offset in range(max(said.first, self.start_offset), said.last + 1):
-            record = known.get(offset)
-            if record is None:
-                continue
-            if record.member != member:
-                return ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset"
-            if record.state is not RecordState.ACQUIRED:
-                return ErrorCode.INVALID_RECORD_STATE, "The offset cannot be acknowledged. The offset is not acquired."
-            changes.append((offset, record, said.type_of(offset)))
+        those = offsets[bisect_left(offsets, said.first) : bisect_right(offsets, said.last)]
+        if self._settled.has_any(max(said.first, self.start_offset), said.last) or any(
+            self._open[offset].member != member for offset in those
+        ):
+            # nobody owns what is settled or given back
+            return ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset"
+        changes += [(offset, said.type_of(offset)) for offset in those]
         return ErrorCode.NONE, None
 
     def archive(self, member: str, stretches: Sequence[tuple[int, int]]) -> None:
         """Nobody is to get what a member has just acquired in these rising stretches of offsets: it does not count."""
         firsts, archived = [first for first, _ in stretches], []
-        for offset, record in self._records():
+        for offset, record in self._open.items():
             place = bisect_right(firsts, offset) - 1 if record.member == member else -1
             if place >= 0 and offset <= stretches[place][1]:
                 record.state, record.member = RecordState.ARCHIVED, NOBODY
@@ -296,20 +312,21 @@ class SharePartition:
 
     def release(self, member: str, rules: ShareRules) -> bool:
         """A member's session has ended: others may have what it has. Whether it had anything."""
-        return self._free_all([held for held in self._records() if held[1].member == member], rules)
+        return self._free_all([held for held in self._open.items() if held[1].member == member], rules)
 
-    def take_back(self, acquired: Sequence[Acquired]) -> None:
-        """Undo an acquisition whose records were not sent, as if it had never been."""
-        known = dict(self._records())
+    def take_back(self, member: str, acquired: Sequence[Acquired]) -> None:
+        """Undo an acquisition of records that were not sent, as if it had never been, as far as it still stands."""
         for one in acquired:
             for offset in range(one.first, one.last + 1):
-                known[offset].forsake()
+                record = self._open.get(offset)
+                if record is not None and (record.member, record.count) == (member, one.delivery):
+                    record.forsake()
 
     def expire(self, rules: ShareRules, now_ms: int) -> bool:
         """Free what is locked no longer; whether there was any."""
         due = [
             (offset, record)
-            for offset, record in self._records()
+            for offset, record in self._open.items()
             if record.state is RecordState.ACQUIRED and record.until_ms <= now_ms
         ]
         return self._free_all(due, rules)
@@ -317,54 +334,51 @@ class SharePartition:
     def move(self, leader_epoch: int) -> None:
         """Another leader keeps it: it knows what was acknowledged and freed, not what is acquired."""
         self.leader_epoch = leader_epoch
-        for _, record in self._records():
+        for record in self._open.values():
             record.forsake()
 
     def log_ends_at(self, offset: int) -> None:
         """The log has lost everything from `offset` on; what is written there next is new."""
-        for begin, batch in list(self._batches.items()):
-            batch.records = {place: record for place, record in batch.records.items() if place < offset}
-            if not batch.records:
-                del self._batches[begin]
+        self._open = {place: record for place, record in self._open.items() if place < offset}
+        self._settled.end_at(offset)
         self.start_offset, self.next_new = min(self.start_offset, offset), min(self.next_new, offset)
 
     def log_starts_at(self, offset: int) -> None:
         """The log has lost everything before `offset`."""
-        for batch in self._batches.values():
-            for place in [place for place in batch.records if place < offset]:
-                del batch.records[place]
+        self._open = {place: record for place, record in self._open.items() if place >= offset}
         self.next_new = max(self.next_new, offset)
         self._settle(offset)
 
     def _free_all(self, held: Sequence[tuple[int, ShareRecord]], rules: ShareRules) -> bool:
         for _, record in held:
-            self._free(record, rules)
+            _free(record, rules)
         if held:
             self._write(held)
         return bool(held)
 
-    def _write(self, changed: Iterable[tuple[int, ShareRecord]]) -> None:
+    def _write(self, changed: Sequence[tuple[int, ShareRecord]]) -> None:
         """What was settled is written, then the start moves."""
-        self._unsaid += runs_of(changed)
-        self.written = self.start_offset, sum(record.state in TERMINAL for _, record in self._records())
+        runs = runs_of(changed)
+        self._unsaid += runs
+        for run in runs:
+            if run[2] in TERMINAL:
+                self._settled.add(run)
+        for offset, record in changed:
+            if record.state in TERMINAL:
+                del self._open[offset]
+        self.written = self.start_offset, self._settled.count
         self._settle()
-
-    def _free(self, record: ShareRecord, rules: ShareRules) -> None:
-        is_over = record.count >= rules.max_deliveries
-        record.state = RecordState.ARCHIVED if is_over else RecordState.AVAILABLE
-        record.member = NOBODY
 
     def _settle(self, least: int = 0) -> None:
         """Move `start_offset` past what needs nobody any more."""
-        for begin in sorted(self._batches):
-            records = self._batches[begin].records
-            for offset in sorted(records):
-                if records[offset].state not in TERMINAL:
-                    self.start_offset = max(least, offset)
-                    return
-                del records[offset]
-            del self._batches[begin]
-        self.start_offset = self.next_new
+        self.start_offset = max(least, next(iter(self._open), self.next_new))
+        self._settled.begin_at(self.start_offset)
+
+
+def _free(record: ShareRecord, rules: ShareRules) -> None:
+    is_over = record.count >= rules.max_deliveries
+    record.state = RecordState.ARCHIVED if is_over else RecordState.AVAILABLE
+    record.member = NOBODY
 
 
 class _Holder(NamedTuple):

@@ -1,5 +1,6 @@
 """The records of a partition that a share group has under way, and how they are kept: in runs. Pure."""
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -62,12 +63,13 @@ def merged(found: Iterable[Acquired]) -> list[Acquired]:
 
 @dataclass(slots=True)
 class ShareRecord:
-    """One record: who has it, until when, for which time."""
+    """One record that is not settled: who has it, until when, for which time, and with how many it was first given."""
 
     state: RecordState
     count: int
     member: str
     until_ms: int
+    batch: "ShareBatch"
 
     def forsake(self) -> None:
         """Whoever had it is not known any more: it is as it was before it was acquired."""
@@ -76,18 +78,17 @@ class ShareRecord:
             self.count -= 1
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ShareBatch:
-    """Records that were acquired together for the first time."""
+    """So many records were acquired together for the first time."""
 
     size: int
-    records: dict[int, ShareRecord]
 
 
 def runs_of(records: Iterable[tuple[int, ShareRecord]]) -> list[Run]:
-    """What is to be kept of them: who has acquired what is not, and the acquisition does not count."""
+    """What is to be kept of rising records: who has acquired what is not, and the acquisition does not count."""
     runs: list[Run] = []
-    for offset, record in sorted(records, key=lambda one: one[0]):
+    for offset, record in records:
         is_held = record.state is RecordState.ACQUIRED
         kind = [0, record.count - 1] if is_held else [int(record.state), record.count]
         if runs and runs[-1][1] + 1 == offset and runs[-1][2:] == kind:
@@ -97,10 +98,68 @@ def runs_of(records: Iterable[tuple[int, ShareRecord]]) -> list[Run]:
     return runs
 
 
-def batches_of(runs: Iterable[Run]) -> Iterator[tuple[int, ShareBatch]]:
-    """Where each batch begins, and the batch."""
-    for first, last, state, count in runs:
-        records = {
-            offset: ShareRecord(RecordState(state), count, NOBODY, 0) for offset in range(int(first), int(last) + 1)
-        }
-        yield first, ShareBatch(len(records), records)
+class Settled:
+    """Runs of records that need nobody any more, and lie behind one that does. They rise, and neighbours are one.
+
+    One record that is never acknowledged may have millions of them behind it.
+
+    Attributes:
+        count: how many records.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._runs: list[Run] = []
+
+    def __len__(self) -> int:
+        """How many runs."""
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        """Copies of the runs."""
+        return map(list, self._runs)
+
+    def add(self, run: Run) -> None:
+        """More of them, none of which was among them."""
+        first, last, *kind = run
+        self.count += last - first + 1
+        at = bisect_left(self._runs, first, key=_first_of)
+        if at < len(self._runs) and self._runs[at][0] == last + 1 and self._runs[at][2:] == kind:
+            last = self._runs.pop(at)[1]
+        if at and self._runs[at - 1][1] == first - 1 and self._runs[at - 1][2:] == kind:
+            self._runs[at - 1][1] = last
+        else:
+            self._runs.insert(at, [first, last, *kind])
+
+    def has_any(self, first: int, last: int) -> bool:
+        """Whether any record from `first` to `last` is among them."""
+        at = bisect_right(self._runs, last, key=_first_of)
+        return at > 0 and self._runs[at - 1][1] >= first
+
+    def begin_at(self, offset: int) -> None:
+        """Forget everything before `offset`."""
+        at = bisect_left(self._runs, offset, key=_last_of)
+        self._forget(0, at)
+        if self._runs and self._runs[0][0] < offset:
+            self.count -= offset - self._runs[0][0]
+            self._runs[0][0] = offset
+
+    def end_at(self, offset: int) -> None:
+        """Forget everything from `offset` on."""
+        at = bisect_left(self._runs, offset, key=_first_of)
+        self._forget(at, len(self._runs))
+        if self._runs and self._runs[-1][1] >= offset:
+            self.count -= self._runs[-1][1] - offset + 1
+            self._runs[-1][1] = offset - 1
+
+    def _forget(self, begin: int, end: int) -> None:
+        self.count -= sum(last - first + 1 for first, last, _, _ in self._runs[begin:end])
+        del self._runs[begin:end]
+
+
+def _first_of(run: Run) -> int:
+    return run[0]
+
+
+def _last_of(run: Run) -> int:
+    return run[1]

@@ -1,17 +1,19 @@
 """Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import Steps, parts
+from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.one_at_a_time import OneAtATime
-from kclient_quota.broker.request.context import Alarm, Scheduler
+from kclient_quota.broker.request.context import Alarm, ConnectionState, Scheduler
+from kclient_quota.broker.request.letting_go import emptied
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.shares.share_records import TERMINAL
@@ -28,7 +30,12 @@ _SESSIONS: Final = 2_000
 _FORGOTTEN_AT_ONCE: Final = 1_000
 _SPECIFIC_DURATION: Final = "by_duration:"
 
+RELEASED_AT_ONCE: Final = 50
+"""Where so many partitions are given back they are told of, too: some 20 ms."""
+
 TopicPart = tuple[UUID, int]
+SessionKey = tuple[int, str, str]
+"""A broker, a group, and a member that reads from that broker."""
 Place = tuple[str, UUID, int]
 """A group, and a partition that it reads."""
 
@@ -37,10 +44,14 @@ Place = tuple[str, UUID, int]
 class ShareSession:
     """What one member reads from one broker, in the order in which it is looked at."""
 
+    connection: ConnectionState
     epoch: int = 1
     wanted: dict[TopicPart, None] = field(default_factory=dict)
     held: dict[Place, None] = field(default_factory=dict)
     """Where it has ever acquired something."""
+
+
+Opened = ShareSession | ErrorCode
 
 
 class ShareService:
@@ -64,7 +75,11 @@ class ShareService:
         self.partitions: dict[Place, SharePartition] = {}
         self._cluster = cluster
         self._scheduler = scheduler
-        self._sessions: dict[tuple[int, str, str], ShareSession] = {}
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._connections: dict[ConnectionState, dict[SessionKey, None]] = {}
+        # what goes on in the loop's next turns, and of whose session it is
+        self._afterwards: dict[SessionKey | object, Steps[None]] = {}
+        self._next_turn = Alarm(scheduler, self._go_on)
         self._reading: set[str] = set()
         self._leaving: set[str] = set()
         self._locks: Timers[Place] = Timers()
@@ -119,11 +134,11 @@ class ShareService:
             return ErrorCode.NON_EMPTY_GROUP
         self._leaving.add(group_id)
         try:
-            for key in [key for key in self._sessions if key[1] == group_id]:
-                del self._sessions[key]
-            places = [place for place in self.partitions if place[0] == group_id]
-            yield from self._forgotten(places)
-            yield from self._forgotten((group_id, *part) for part in list(self.state_topic.parts(group_id)))
+            for session in [self._ended(key) for key in list(self._sessions) if key[1] == group_id]:
+                yield from emptied(session.wanted)
+                yield from emptied(session.held)
+            yield from self._forgotten([place for place in self.partitions if place[0] == group_id])
+            yield from self._forgotten([(group_id, *part) for part in self.state_topic.parts(group_id)])
         finally:
             self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
@@ -135,23 +150,33 @@ class ShareService:
         """Whether it is just being deleted."""
         return group_id in self._leaving
 
-    def _forgotten(self, places: Iterable[Place]) -> Steps[None]:
-        for some in parts(places, _FORGOTTEN_AT_ONCE):
-            for place in some:
-                self.forget(place)
-            if len(some) == _FORGOTTEN_AT_ONCE:
+    def _forgotten(self, places: list[Place]) -> Steps[None]:
+        while places:
+            for _ in range(min(len(places), _FORGOTTEN_AT_ONCE)):
+                self.forget(places.pop())
+            if places:
                 yield
 
     # -- sessions
 
-    def open(self, broker_id: int, group_id: str, member_id: str) -> ShareSession | ErrorCode:
-        """A new session in place of the member's former one."""
+    def open(self, broker_id: int, group_id: str, member_id: str, connection: ConnectionState) -> Steps[Opened]:
+        """A new session in place of the member's former one; it ends with the connection."""
         key = broker_id, group_id, member_id
-        if key not in self._sessions and sum(place[0] == broker_id for place in self._sessions) >= _SESSIONS:
+        while key in self._afterwards:
+            # what the member had is not to be taken from its new session
+            yield
+        if key not in self._sessions and sum(other[0] == broker_id for other in self._sessions) >= _SESSIONS:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        former = self._sessions.get(key)
+        former = self._ended(key) if key in self._sessions else None
         # what the member holds it holds still
-        session = self._sessions[key] = ShareSession(held={} if former is None else former.held)
+        held = {} if former is None else former.held
+        session = self._sessions[key] = ShareSession(connection, held=held)
+        if connection not in self._connections:
+            self._connections[connection] = {}
+            connection.on_close.append(partial(self._abandon, connection))
+        self._connections[connection][key] = None
+        if former is not None:
+            yield from emptied(former.wanted)
         return session
 
     def resume(self, broker_id: int, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
@@ -170,22 +195,65 @@ class ShareService:
         """Whether `session` is the member's still."""
         return self._sessions.get((broker_id, group_id, member_id)) is session
 
-    def abandon(self, broker_id: int, group_id: str, member_id: str, session: ShareSession) -> None:
-        """The connection of a member's session has ended, and with it the session, if it is still that one."""
-        self.close(broker_id, group_id, member_id, session)
+    def close(self, broker_id: int, group_id: str, member_id: str) -> Steps[None]:
+        """A member's session ends: others may have what it has."""
+        key = broker_id, group_id, member_id
+        if key in self._sessions:
+            self._end(key)
+        while key in self._afterwards:
+            yield
+
+    def _abandon(self, connection: ConnectionState) -> None:
+        """A connection has ended, and with it the sessions that were opened on it."""
+        for key in list(self._connections[connection]):
+            self._end(key)
+        del self._connections[connection]
         self._keep()
 
-    def close(self, broker_id: int, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
-        """A member's session ends, `session` if it is still that one: others may have what it has."""
-        found = self._sessions.get((broker_id, group_id, member_id))
-        if found is None or (session is not None and found is not session):
-            return
-        del self._sessions[broker_id, group_id, member_id]
-        rules = self.rules(group_id)
-        for place in found.held:
+    def _end(self, key: SessionKey) -> None:
+        """End a session; what is given back beyond one turn is in the next ones."""
+        self.afterwards(self._given_back(key, self._ended(key)), key)
+
+    def _ended(self, key: SessionKey) -> ShareSession:
+        session = self._sessions.pop(key)
+        self._connections[session.connection].pop(key)
+        return session
+
+    def _given_back(self, key: SessionKey, session: ShareSession) -> Steps[None]:
+        _, group_id, member_id = key
+        rules, seen = self.rules(group_id), 0
+        while session.held:
+            place, _ = session.held.popitem()
             kept = self.partitions.get(place)
-            if kept is not None and place[1:] in found.wanted and kept.release(member_id, rules):
+            if kept is None or place[1:] not in session.wanted:
+                continue
+            if seen + kept.weight > RELEASED_AT_ONCE and seen:
+                seen = 0
+                yield
+            seen += kept.weight
+            if kept.release(member_id, rules):
                 self.changed(place)
+        yield from emptied(session.wanted)
+
+    # -- what goes on in later turns
+
+    def afterwards(self, steps: Steps[None], key: SessionKey | object | None = None) -> None:
+        """Begin with steps now, and go on with them in the loop's next turns; `key` says of whose session they are."""
+        self._step(key or object(), steps)
+
+    def _step(self, key: SessionKey | object, steps: Steps[None]) -> None:
+        self._afterwards.pop(key, None)
+        if any(True for _ in islice(steps, 1)):
+            self._afterwards[key] = steps
+            self._next_turn.set(self._scheduler.now_ms())
+
+    def _go_on(self) -> None:
+        key, steps = next(iter(self._afterwards.items()), (None, None))
+        if steps is not None:
+            self._step(key, steps)
+            self._keep()
+        if self._afterwards:
+            self._next_turn.set(self._scheduler.now_ms())
 
     # -- partitions
 
@@ -347,9 +415,11 @@ class ShareService:
     def _tick(self) -> None:
         now_ms = self._scheduler.now_ms()
         self.coordinator.tick(now_ms)
-        while (place := self._locks.pop_due(now_ms)) is not None:
+        seen = 0
+        while seen < RELEASED_AT_ONCE and (place := self._locks.pop_due(now_ms)) is not None:
             kept = self.partitions.get(place)
             if kept is not None:
+                seen += kept.weight
                 kept.expire(self.rules(place[0]), now_ms)
                 self.changed(place)
         if self._cluster.changes:

@@ -98,7 +98,7 @@ class Node:
             "now_ms": self.scheduler.now_ms(),
         }
         given = {field.name: known.get(field.name) for field in fields(Context) if field.default is MISSING}
-        context = Context(**given)
+        context = self.context = Context(**given)
         read = decode(type(request), version, encode(request, version))
         answers = []
         Drive(registration.call(context, read), answers.append, answers.append)

@@ -1,5 +1,6 @@
 """Share groups of very many partitions: others have their turn, and what comes meanwhile is seen."""
 
+from itertools import pairwise
 from random import Random
 from uuid import UUID, uuid4
 
@@ -8,10 +9,11 @@ import pytest
 from kclient_quota.broker.cluster_state import GROUP
 from kclient_quota.broker.groups import assignors, in_steps, subscriptions
 from kclient_quota.broker.groups.in_steps import at_once
-from kclient_quota.broker.request.context import AT_ONCE, Services
+from kclient_quota.broker.manners import RELEASED
+from kclient_quota.broker.request.context import AT_ONCE, ConnectionState, Services
 from kclient_quota.broker.shares import share_group
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
-from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.shares.share_service import RELEASED_AT_ONCE, ShareService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterShareGroupOffsetsRequest,
@@ -69,7 +71,7 @@ class Shared(Node):
         )
         return self.start(request, 1)
 
-    def fetch(self, epoch=0, member=MEMBER, max_wait_ms=0):
+    def fetch(self, epoch=0, member=MEMBER, max_wait_ms=0, max_records=10 * TOTAL):
         part = ShareFetchRequest.FetchPartition
         topic = ShareFetchRequest.FetchTopic
         request = ShareFetchRequest(
@@ -79,7 +81,7 @@ class Shared(Node):
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 24,
-            max_records=10 * TOTAL,
+            max_records=max_records,
             batch_size=500,
             topics=[
                 topic(topic_id=each.topic_id, partitions=[part(partition_index=index) for index in INDEXES])
@@ -88,19 +90,31 @@ class Shared(Node):
         )
         return self.start(request, 1)
 
-    def acknowledge(self, epoch):
+    def acknowledge(self, epoch, said=((0, 0, 1),), indexes=INDEXES, topics=TOPICS):
         part, topic = ShareAcknowledgeRequest.AcknowledgePartition, ShareAcknowledgeRequest.AcknowledgeTopic
-        said = [ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])]
-        rows = [part(partition_index=index, acknowledgement_batches=said) for index in INDEXES]
-        topics = [topic(topic_id=each.topic_id, partitions=rows) for each in self.topics]
+        batch = ShareAcknowledgeRequest.AcknowledgementBatch
+        batches = [batch(first_offset=first, last_offset=last, acknowledge_types=types) for first, last, *types in said]
+        rows = [part(partition_index=index, acknowledgement_batches=batches) for index in indexes]
+        topics = [topic(topic_id=each.topic_id, partitions=rows) for each in self.topics[:topics]]
         request = ShareAcknowledgeRequest(group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics)
         return self.start(request, 1)
 
-    def write(self):
-        batch = build_batch([Record(b"v", timestamp_ms=0)])
+    def write(self, records=1):
+        batch = build_batch([Record(b"v", timestamp_ms=0)] * records)
         for topic in self.topics:
             for partition in topic.partitions:
                 partition.log.append(batch, leader_epoch=0, now_ms=0)
+
+    def disconnect(self):
+        """The connection ends, and the next request comes by another."""
+        gone, self.connection = self.connection, ConnectionState("PLAINTEXT", "127.0.0.1")
+        for callback in gone.on_close:
+            callback()
+
+    @property
+    def held(self):
+        """Of how many partitions somebody holds something."""
+        return sum(kept.next_deadline_ms() is not None for kept in self.shares.partitions.values())
 
     def alter(self):
         row = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
@@ -117,6 +131,14 @@ class Shared(Node):
 @pytest.fixture
 def shared():
     return Shared()
+
+
+def rows_of(fetched):
+    return [row for topic in fetched.responses for row in topic.partitions]
+
+
+def acquired_of(fetched):
+    return sum(bool(row.acquired_records) for row in rows_of(fetched))
 
 
 def count_of(topics):
@@ -151,16 +173,124 @@ def test_very_much_is_read_and_acknowledged_in_turns(shared):
     assert count_of(said.responses) == TOTAL
 
 
-@pytest.mark.parametrize("turns", [0, 5, 15, 25, 35])
+@pytest.mark.parametrize("turns", [15, 20, 30, 40])
 def test_nothing_is_acquired_for_a_session_that_has_ended_meanwhile(shared, turns):
     shared.write()
     answers = shared.fetch()
     for _ in range(turns):
         shared.turn()
-    shared.shares.close(1, "g", MEMBER)
+    shared.disconnect()
     shared.ended(answers)
+    for _ in range(100):
+        shared.turn()
     fetched = shared.ended(shared.fetch(member=OTHER))
     assert all(row.acquired_records for topic in fetched.responses for row in topic.partitions)
+
+
+def test_what_a_member_held_whose_connection_has_ended_is_given_back_in_turns(shared):
+    shared.write()
+    shared.ended(shared.fetch())
+    assert shared.held == TOTAL
+    shared.disconnect()
+    assert 0 < shared.held < TOTAL, "the first at once"
+    for _ in range(TOTAL // RELEASED_AT_ONCE):
+        shared.turn()
+    assert shared.held == 0
+    assert acquired_of(shared.ended(shared.fetch(member=OTHER))) == TOTAL
+
+
+@pytest.mark.parametrize("turns", [0, 1, 7])
+def test_a_member_that_comes_back_meanwhile_has_all_of_it_and_loses_nothing(shared, turns):
+    shared.write()
+    shared.ended(shared.fetch())
+    shared.disconnect()
+    for _ in range(turns):
+        shared.turn()
+    assert acquired_of(shared.ended(shared.fetch())) == TOTAL
+    for _ in range(100):
+        shared.turn()
+    assert shared.held == TOTAL
+
+
+@pytest.mark.parametrize("ends", ["fetch", "acknowledge"])
+def test_a_session_is_ended_in_turns_and_answered_when_it_has_ended(shared, ends):
+    shared.write()
+    shared.ended(shared.fetch())
+    shared.ended(shared.fetch(-1) if ends == "fetch" else shared.acknowledge(-1, topics=0))
+    assert shared.turns >= TOTAL // RELEASED_AT_ONCE - 1
+    assert shared.held == 0
+
+
+def test_a_session_that_is_opened_again_and_again_leaves_nothing_with_its_connection(shared):
+    for _ in range(3):
+        shared.ended(shared.fetch())
+    shared.ended(shared.fetch(-1))
+    shared.ended(shared.fetch())
+    assert len(shared.connection.on_close) == 1
+    shared.disconnect()
+    assert not shared.shares._connections
+
+
+def test_locks_run_out_in_turns(shared):
+    shared.write()
+    shared.ended(shared.fetch())
+    looked, tick = [], shared.shares._tick
+    shared.shares._alarm._ring = lambda: (tick(), looked.append(shared.held))
+    shared.scheduler.pass_ms(30_000)
+    for _ in range(2 * TOTAL // RELEASED_AT_ONCE):
+        shared.turn()
+    assert shared.held == 0
+    assert len(looked) >= TOTAL // RELEASED_AT_ONCE
+    assert max(before - after for before, after in pairwise([TOTAL, *looked])) <= RELEASED_AT_ONCE
+
+
+def test_partitions_with_many_records_under_way_are_worth_more_turns(shared):
+    shared.write(records=400)
+    shared.ended(shared.fetch(max_records=400 * TOTAL))
+    few = shared.turns
+    shared.ended(shared.acknowledge(1))
+    assert shared.turns >= TOTAL * (4 + 399 // 100) // AT_ONCE
+    shared.ended(shared.fetch(2))
+    assert shared.turns >= TOTAL * (1 + 399 // 100) // AT_ONCE
+    assert few >= TOTAL // AT_ONCE
+
+
+@pytest.mark.parametrize("said", [[(at, at, 1) for at in range(3_000)], [(0, 11_999, *[1] * 12_000)]])
+def test_very_much_that_is_said_of_one_partition_is_read_in_turns(shared, said):
+    shared.write()
+    shared.ended(shared.fetch())
+    answer = shared.ended(shared.acknowledge(1, said, indexes=[0], topics=1))
+    assert shared.turns >= 1
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    wrong = shared.ended(shared.acknowledge(2, [*said[:-1], (*said[-1][:-1], 9)], indexes=[0], topics=1))
+    assert wrong.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    assert shared.held == TOTAL
+
+
+@pytest.mark.parametrize("turns", [0, 5, 15, 25, 35])
+def test_nothing_is_acquired_where_a_group_begins_anew_meanwhile(shared, turns):
+    shared.ended(shared.alter())
+    shared.write(records=9)
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    for place in list(shared.shares.partitions):
+        shared.shares.begin_at(place, 0, 0)
+    fetched = shared.ended(answers)
+    assert {(one.first_offset, one.last_offset) for row in rows_of(fetched) for one in row.acquired_records} <= {(0, 8)}
+    assert shared.held == acquired_of(fetched)
+
+
+def test_what_was_acquired_for_an_answer_that_is_sent_empty_is_given_back_in_turns(shared):
+    shared.cluster.manner = RELEASED
+    shared.write()
+    shared.ended(shared.fetch())
+    emptied = shared.context.emptied()
+    assert acquired_of(emptied) == 0
+    assert 0 < shared.held < TOTAL
+    for _ in range(TOTAL // RELEASED_AT_ONCE):
+        shared.turn()
+    assert {count for kept in shared.shares.partitions.values() for _, count in kept.deliveries().values()} == {0}
 
 
 @pytest.mark.parametrize("turns", [0, 3, 9, 15])

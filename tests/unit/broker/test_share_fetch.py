@@ -3,8 +3,10 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.shares import share_partition
 from kclient_quota.broker.shares.share_group import ShareGroup
-from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, SharePartition
+from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
@@ -90,14 +92,13 @@ def test_what_aborted_batches_cost_grows_with_them_alone(monkeypatch):
             shared.write()
     marker = control_batch(ABORT, timestamp_ms=0, producer_id=7, **known)
     shared.log.append_marker(marker, leader_epoch=0, now_ms=0)
-    records = SharePartition._records
+    plain = share_partition.bisect_right
 
-    def looked_at(kept):
-        for one in records(kept):
-            looks[0] += 1
-            yield one
+    def looked_up(*args, **kwargs):
+        looks[0] += 1
+        return plain(*args, **kwargs)
 
-    monkeypatch.setattr(SharePartition, "_records", looked_at)
+    monkeypatch.setattr(share_partition, "bisect_right", looked_up)
     ((error, acquired),) = rows(shared.fetch(records=300))
     assert (error, acquired) == (ErrorCode.NONE, [(1, 1), (102, 102), (203, 203)])
     assert looks[0] < 20 * 300
@@ -133,7 +134,7 @@ def test_nothing_is_kept_of_a_topic_that_is_deleted_while_a_fetch_waits():
 def test_a_fetch_whose_session_has_ended_acquires_nothing():
     shared = Shared()
     assert shared.fetch(max_wait_ms=1_000) is None
-    shared.service.close(1, "g", "m")
+    at_once(shared.service.close(1, "g", "m"))
     shared.write()
     assert rows(shared.waited(1_000)) == []
     assert shared.service.partitions[shared.place].next_new == 0

@@ -90,7 +90,7 @@ def test_what_was_taken_back_was_never_delivered(kept: SharePartition) -> None:
     for _ in range(9):
         acquired = take(kept, wanted=Wanted(10, 500))
         assert acquired == [Acquired(0, 9, 1)]
-        kept.take_back(acquired)
+        kept.take_back("a", acquired)
     assert set(kept.deliveries().values()) == {(RecordState.AVAILABLE, 0)}
 
 
@@ -124,6 +124,31 @@ def test_all_or_nothing_of_an_acknowledgement_is_taken(kept: SharePartition) -> 
     assert kept.acknowledge("a", said, RULES, 0)[0] is ErrorCode.INVALID_REQUEST
     assert kept.start_offset == 0
     assert say(kept, 0, 4, ACCEPT, member="b") is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_what_a_call_costs_does_not_grow_with_what_is_settled_behind_one_record(kept: SharePartition) -> None:
+    rules = ShareRules(max_deliveries=5, lock_ms=1_000, max_locks=200)
+    for first in range(0, 100_000, 100):
+        assert kept.acquire("a", [(first, first + 99)], MANY, rules, 0)
+        said = Acknowledgement(max(first, 1), first + 99, [ACCEPT])
+        assert kept.acknowledge("a", [said], rules, 0)[0] is ErrorCode.NONE
+        assert len(kept) == 2
+    assert kept.state == [0, 100_000, [0, 99_999], [[0, 0, 0, 0], [1, 99_999, 2, 1]]]
+    assert say(kept, 500, 600, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    again = SharePartition.of_state(kept.state, 1)
+    assert again.acquire("b", [(0, 99)], MANY, rules, 0) == [Acquired(0, 0, 1)]
+    assert say(again, 0, 0, ACCEPT, member="b") is ErrorCode.NONE
+    assert again.state == [100_000, 100_000, [0, 100_000], []]
+
+
+def test_what_was_not_sent_is_taken_back_as_far_as_it_still_stands(kept: SharePartition) -> None:
+    acquired = take(kept, wanted=Wanted(10, 500))
+    say(kept, 0, 2, ACCEPT)
+    kept.expire(RULES, 1_000)
+    take(kept, wanted=Wanted(2, 500), now_ms=1_000)
+    before = kept.deliveries()
+    kept.take_back("a", acquired)
+    assert kept.deliveries() == before
 
 
 def test_a_member_that_is_silent_is_given_up() -> None:

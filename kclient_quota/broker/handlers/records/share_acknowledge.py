@@ -14,8 +14,8 @@ from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BrokerInfo, Partition, Topic
 from kclient_quota.broker.groups.in_steps import parts
-from kclient_quota.broker.request.context import AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.context import AT_ONCE, ELEMENTS_AT_ONCE, Context
+from kclient_quota.broker.request.letting_go import emptied, let_go
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement
 from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, ShareService, ShareSession
@@ -26,7 +26,7 @@ _ACKNOWLEDGED = 4
 """To take an acknowledgement costs as much as to look at some partitions."""
 AcknowledgeRow = ShareAcknowledgeResponse.PartitionData
 Said = dict[tuple[UUID, int], tuple[ErrorCode, str | None]]
-Batches = Sequence[ShareFetchRequest.AcknowledgementBatch] | Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
+Batches = Sequence[ShareFetchRequest.AcknowledgementBatch | ShareAcknowledgeRequest.AcknowledgementBatch]
 
 
 class Found(NamedTuple):
@@ -56,23 +56,27 @@ async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) 
     )
     said = await acknowledged(context, group_id, member_id, batches, request.is_renew_ack)
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=service.rules(group_id).lock_ms)
-    topics: dict[UUID, list[AcknowledgeRow]] = {}
+    of_topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+    topics: dict[UUID, ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = {}
     found: list[Found] = []
     for some in parts(said.items(), AT_ONCE):
         await context.turn_after(len(some))
         for (topic_id, index), (error, message) in some:
             row = AcknowledgeRow(partition_index=index, error_code=error, error_message=message)
-            topics.setdefault(topic_id, []).append(row)
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = of_topic(topic_id=topic_id)
+            topic.partitions.append(row)
             found.append(find(context, topic_id, index))
-    of_topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
-    response.responses = [of_topic(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()]
+    response.responses = list(topics.values())
     response.node_endpoints = [
         ShareAcknowledgeResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
         for node_id, host, port in await leaders_of(context, found)
     ]
     await context.by_and_by(let_go(found))
+    await context.by_and_by(emptied(said))
     if request.share_session_epoch == FINAL_EPOCH:
-        service.close(context.broker.id, group_id, member_id)
+        await context.by_and_by(service.close(context.broker.id, group_id, member_id))
     return response
 
 
@@ -83,14 +87,15 @@ async def acknowledged(
     service = context.services.get(ShareService)
     answers: Said = {}
     for topic_id, index, batches in said:
-        await context.turn_after(_ACKNOWLEDGED)
-        found = find(context, topic_id, index)
+        asked = await _sound(context, batches, may_renew=may_renew)
         place = group_id, topic_id, index
+        known = service.partitions.get(place)
+        await context.turn_after(_ACKNOWLEDGED + (known.weight if known else 0))
+        found = find(context, topic_id, index)
         if found.error or found.topic is None or found.partition is None or place not in service.partitions:
             answers[topic_id, index] = found.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
             continue
-        asked = [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
-        if not _is_sound(asked, may_renew=may_renew):
+        if asked is None:
             answers[topic_id, index] = ErrorCode.INVALID_REQUEST, None
             continue
         kept = service.partition(group_id, found.topic, found.partition, context.now_ms)
@@ -99,18 +104,25 @@ async def acknowledged(
     return answers
 
 
-def _is_sound(asked: Sequence[Acknowledgement], *, may_renew: bool) -> bool:
-    """Whether batches rise, and say one thing of all their records or one of each."""
-    before = -1
-    for batch in asked:
-        if batch.first > batch.last or batch.first <= before:
-            return False
-        if len(batch.types) not in {1, batch.last - batch.first + 1}:
-            return False
-        if not all(0 <= kind <= (RENEW if may_renew else RENEW - 1) for kind in batch.types):
-            return False
-        before = batch.last
-    return True
+async def _sound(context: Context, batches: Batches, *, may_renew: bool) -> list[Acknowledgement] | None:
+    """What is said, if batches rise, and say one thing of all their records or one of each."""
+    allowed, before = frozenset(range((RENEW if may_renew else RENEW - 1) + 1)), -1
+    said: list[Acknowledgement] = []
+    for some in parts(batches, AT_ONCE):
+        if said:
+            await context.turn_after(len(some))
+        for batch in some:
+            first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+            if not before < first <= last or len(types) not in {1, last - first + 1}:
+                return None
+            for kinds in parts(types, ELEMENTS_AT_ONCE):
+                if not allowed.issuperset(kinds):
+                    return None
+                if len(kinds) == ELEMENTS_AT_ONCE:
+                    await context.turn_after(AT_ONCE // 10)
+            said.append(Acknowledgement(first, last, types))
+            before = last
+    return said
 
 
 def find(context: Context, topic_id: UUID, index: int) -> Found:

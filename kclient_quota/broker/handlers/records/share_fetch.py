@@ -13,12 +13,12 @@ What groups have of partitions can be read in `__share_group_state` (`shares.sha
 Gaps: what is in that topic is told, not read back: it is kept in the data directory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import Partition
-from kclient_quota.broker.groups.in_steps import parts
+from kclient_quota.broker.groups.in_steps import Steps, parts
 from kclient_quota.broker.handlers.records.share_acknowledge import (
     Batches,
     Found,
@@ -29,12 +29,19 @@ from kclient_quota.broker.handlers.records.share_acknowledge import (
 )
 from kclient_quota.broker.log.transaction_index import AbortedBatches
 from kclient_quota.broker.request.context import AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.letting_go import emptied, let_go
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import SharePartition, Wanted
 from kclient_quota.broker.shares.share_records import Acquired, left_of
-from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareService, ShareSession
+from kclient_quota.broker.shares.share_service import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    RELEASED_AT_ONCE,
+    Place,
+    ShareService,
+    ShareSession,
+)
 from kclient_quota.wire.batches import BatchHeader, iterate_batches
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import ShareFetchRequest, ShareFetchResponse
@@ -53,16 +60,17 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     """Take acknowledgements, then acquire and return records, or wait for some."""
     service = context.services.get(ShareService)
     group_id, member_id = request.group_id or "", request.member_id or ""
-    session = _session(context, request)
+    batches = await _said(context, request)
+    session = await _session(context, request, says_something=bool(batches))
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     lock_ms = service.rules(group_id).lock_ms
-    said = await acknowledged(context, group_id, member_id, _fetch_said(request), request.is_renew_ack)
+    said = await acknowledged(context, group_id, member_id, batches, request.is_renew_ack)
     acked = await _rows(context, said, {})
     emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
     context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
-        service.close(context.broker.id, group_id, member_id)
+        await context.by_and_by(service.close(context.broker.id, group_id, member_id))
         return ShareFetchResponse(responses=acked)
     await _want(context, request, session)
     fetch = _Fetch(context, service, request, session)
@@ -91,20 +99,30 @@ async def _want(context: Context, request: ShareFetchRequest, session: ShareSess
                 session.wanted.pop((forgotten.topic_id, index), None)
 
 
-def _session(context: Context, request: ShareFetchRequest) -> ShareSession | ErrorCode:
+async def _said(context: Context, request: ShareFetchRequest) -> list[tuple[UUID, int, Batches]]:
+    """What a request says of records, by partition."""
+    said: list[tuple[UUID, int, Batches]] = []
+    for topic in request.topics:
+        for some in parts(topic.partitions, AT_ONCE):
+            await context.turn_after(len(some))
+            said += [
+                (topic.topic_id, part.partition_index, part.acknowledgement_batches)
+                for part in some
+                if part.acknowledgement_batches
+            ]
+    return said
+
+
+async def _session(context: Context, request: ShareFetchRequest, *, says_something: bool) -> ShareSession | ErrorCode:
     service = context.services.get(ShareService)
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     if not group_id or not member_id:
         return ErrorCode.INVALID_REQUEST
     if epoch != INITIAL_EPOCH:
         return service.resume(context.broker.id, group_id, member_id, epoch)
-    if _fetch_said(request):
+    if says_something:
         return ErrorCode.INVALID_REQUEST
-    session = service.open(context.broker.id, group_id, member_id)
-    if isinstance(session, ShareSession):
-        broker_id = context.broker.id
-        context.connection.on_close.append(lambda: service.abandon(broker_id, group_id, member_id, session))
-    return session
+    return await context.by_and_by(service.open(context.broker.id, group_id, member_id, context.connection))
 
 
 async def _rows(
@@ -116,24 +134,16 @@ async def _rows(
         for (topic_id, index), (error, message) in answers:
             row = rows.setdefault((topic_id, index), FetchRow(partition_index=index, records=_NOTHING))
             row.acknowledge_error_code, row.acknowledge_error_message = error, message
-    topics: dict[UUID, list[FetchRow]] = {}
+    topics: dict[UUID, ShareFetchResponse.ShareFetchableTopicResponse] = {}
     for some in parts(rows.items(), AT_ONCE):
         await context.turn_after(len(some))
         for (topic_id, _), row in some:
-            topics.setdefault(topic_id, []).append(row)
-    return [
-        ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
-        for topic_id, partitions in topics.items()
-    ]
-
-
-def _fetch_said(request: ShareFetchRequest) -> list[tuple[UUID, int, Batches]]:
-    return [
-        (topic.topic_id, part.partition_index, part.acknowledgement_batches)
-        for topic in request.topics
-        for part in topic.partitions
-        if part.acknowledgement_batches
-    ]
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id)
+            topic.partitions.append(row)
+    await context.by_and_by(emptied(rows))
+    return list(topics.values())
 
 
 # -- fetching
@@ -199,10 +209,16 @@ class _Fetch:
 
     def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
         """`response`, and what was acquired is anybody's again, as if it had never been."""
-        for place, kept, acquired in self._acquired:
-            kept.take_back(acquired)
-            self._service.changed(place)
+        self._service.afterwards(self._taken_back())
         return response
+
+    def _taken_back(self) -> Steps[None]:
+        for some in parts(self._acquired, RELEASED_AT_ONCE):
+            for place, kept, acquired in some:
+                kept.take_back(self._member_id, acquired)
+                self._service.changed(place)
+            if len(some) == RELEASED_AT_ONCE:
+                yield
 
     async def _read(self, now_ms: int, *, is_last: bool) -> dict[tuple[UUID, int], FetchRow] | None:
         """Rows; None where it is worth waiting for more."""
@@ -214,9 +230,11 @@ class _Fetch:
             return None
         left = self._request.max_records
         for one, kept, records in read:
-            await self._context.turn_after()
+            await self._context.turn_after(kept.weight)
             if left <= 0 or not self._is_open():
                 break
+            if self._service.partitions.get((self._group_id, one.topic_id, one.number)) is not kept:
+                continue  # the group begins anew there, or the topic is gone
             row = self._acquire(one, kept, records, left, now_ms)
             left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
             if row.acquired_records:
@@ -227,29 +245,28 @@ class _Fetch:
         """Rows of which there is something to say without any records, and the partitions that may have some."""
         rows: dict[tuple[UUID, int], FetchRow] = {}
         ready: list[_Ready] = []
-        for some in parts(self.found, AT_ONCE):
-            await self._context.turn_after(len(some))
-            for one in some:
-                if one.error or one.topic is None or one.partition is None:
-                    rows[one.topic_id, one.number] = _refused(one)
-                    continue
-                kept = self._service.partition(self._group_id, one.topic, one.partition, now_ms)
-                if self._all_rows:
-                    rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
-                if kept.has_room(self._rules):
-                    ready.append((one, one.partition, kept))
+        for one in self.found:
+            await self._context.turn_after()
+            if one.error or one.topic is None or one.partition is None:
+                rows[one.topic_id, one.number] = _refused(one)
+                continue
+            kept = self._service.partition(self._group_id, one.topic, one.partition, now_ms)
+            await self._context.turn_after(kept.weight - 1)
+            if self._all_rows:
+                rows[one.topic_id, one.number] = FetchRow(partition_index=one.number, records=_NOTHING)
+            if kept.has_room(self._rules):
+                ready.append((one, one.partition, kept))
         return rows, ready
 
     async def _read_from(self, ready: list[_Ready]) -> list[tuple[Found, SharePartition, memoryview]]:
         """What there is to be read, of each partition its share of `max_bytes`, and of the first at least a batch."""
         share = self._request.max_bytes // max(1, len(ready))
         read = []
-        for some in parts(ready, AT_ONCE):
-            await self._context.turn_after(len(some))
-            for one, partition, kept in some:
-                records = self._records(partition, kept, share, min_one_batch=one is ready[0][0])
-                if records:
-                    read.append((one, kept, records))
+        for one, partition, kept in ready:
+            await self._context.turn_after(kept.weight)
+            records = self._records(partition, kept, share, min_one_batch=one is ready[0][0])
+            if records:
+                read.append((one, kept, records))
         return read
 
     def _records(self, partition: Partition, kept: SharePartition, most: int, *, min_one_batch: bool) -> memoryview:
@@ -261,7 +278,7 @@ class _Fetch:
         return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end)
 
     def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
-        batches = [(at, header) for at, header in iterate_batches(records, partial=True)]
+        batches = _as_far_as(iterate_batches(records, partial=True), len(kept) + most)
         request = self._request
         wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
         fetched = [(header.base_offset, header.last_offset) for _, header in batches]
@@ -327,6 +344,17 @@ class _Fetch:
                 timer.cancel()
             for end in ends:
                 end()
+
+
+def _as_far_as(batches: Iterable[tuple[int, BatchHeader]], most: int) -> list[tuple[int, BatchHeader]]:
+    """Those that hold the first `most` records: of millions no more are acquired."""
+    found = []
+    for at, header in batches:
+        found.append((at, header))
+        most -= header.last_offset - header.base_offset + 1
+        if most <= 0:
+            break
+    return found
 
 
 def _refused(one: Found) -> FetchRow:
