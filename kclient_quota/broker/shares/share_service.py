@@ -4,16 +4,16 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.groups.in_steps import Steps
+from kclient_quota.broker.groups.in_steps import Steps, gathered
 from kclient_quota.broker.groups.one_at_a_time import OneAtATime
 from kclient_quota.broker.request.context import Alarm, ConnectionState, Scheduler
-from kclient_quota.broker.request.letting_go import emptied
+from kclient_quota.broker.request.letting_go import emptied, let_go
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.shares.share_records import TERMINAL
@@ -137,13 +137,18 @@ class ShareService:
             for session in [self._ended(key) for key in list(self._sessions) if key[1] == group_id]:
                 yield from emptied(session.wanted)
                 yield from emptied(session.held)
-            yield from self._forgotten([place for place in self.partitions if place[0] == group_id])
-            yield from self._forgotten([(group_id, *part) for part in self.state_topic.parts(group_id)])
+            begun = yield from gathered(place for place in list(self.partitions) if place[0] == group_id)
+            yield from self._forgotten(begun)
+            told = yield from gathered((group_id, *part) for part in list(self.state_topic.parts(group_id)))
+            yield from self._forgotten(told)
         finally:
             self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
         self._reading.discard(group_id)
         self.after_call()
+        held = list(chain(group.metadata.values(), *group.target.values()))
+        del group
+        yield from let_go(held)
         return ErrorCode.NONE
 
     def is_leaving(self, group_id: str) -> bool:

@@ -343,6 +343,17 @@ def test_offsets_of_a_group_that_is_deleted_meanwhile_are_not_kept(shared):
     assert len(shared.shares.partitions) <= kept
 
 
+def test_offsets_of_a_group_that_somebody_joins_meanwhile_are_not_altered_any_more(shared):
+    answers = shared.alter()
+    shared.turn()
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+    rows = [row.error_code for topic in shared.ended(answers).responses for row in topic.partitions]
+    altered = rows.count(ErrorCode.NONE)
+    assert 0 < altered < TOTAL
+    assert rows == [ErrorCode.NONE] * altered + [ErrorCode.NON_EMPTY_GROUP] * (TOTAL - altered)
+    assert len(shared.shares.partitions) == altered
+
+
 @pytest.mark.parametrize("turns", [6, 10, 20, 100])
 def test_who_is_lost_meanwhile_is_told_so(shared, monkeypatch, turns):
     for module in (in_steps, share_group, subscriptions):

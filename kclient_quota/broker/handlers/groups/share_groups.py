@@ -25,7 +25,7 @@ from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, gathered, mappi
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
-from kclient_quota.broker.request.letting_go import made_of_each
+from kclient_quota.broker.request.letting_go import emptied, made_of_each
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_group import ASSIGNOR, ShareBeat, ShareGroup
 from kclient_quota.broker.shares.share_service import ShareService
@@ -45,6 +45,7 @@ from kclient_quota.wire.messages import (
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 _NOT_READ = "There is no offset information to delete."
+_NOT_EMPTY = "The group is not empty."
 _NOT_BEGUN = -1
 _BEGUN = 5
 """To tell where a group begins in a partition costs as much as to look at some."""
@@ -208,7 +209,8 @@ def _offsets(
         wanted = yield from _begun(context, asked.group_id)
     else:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
-    for part in parts((name, index) for name in sorted(wanted) for index in sorted(wanted[name])):
+    names = yield from ordered(wanted, str)
+    for part in parts((name, index) for name in names for index in sorted(wanted[name])):
         for name, indexes in groupby(part, key=itemgetter(0)):
             if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
                 continue
@@ -220,6 +222,7 @@ def _offsets(
             answer.topics[-1].partitions += [_offset(service, asked.group_id, topic, index) for _, index in indexes]
         if len(part) == AT_ONCE:
             yield
+    yield from emptied(wanted)
     return answer
 
 
@@ -264,7 +267,7 @@ def _refusal(context: Context, group_id: str, *, makes: bool = False) -> tuple[E
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
     if group.members:
-        return ErrorCode.NON_EMPTY_GROUP, "The group is not empty."
+        return ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY
     return ErrorCode.NONE, None
 
 
@@ -304,6 +307,8 @@ def _begun_elsewhere(
         row.error_code, row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC
     elif group_id not in service.coordinator.groups:  # deleted while others had their turn
         row.error_code, row.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+    elif service.coordinator.groups[group_id].members:  # somebody has joined meanwhile
+        row.error_code, row.error_message = ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY
     else:
         place = group_id, topic.topic_id, asked.partition_index
         service.begin_at(place, asked.start_offset, topic.partitions[asked.partition_index].leader_epoch)
