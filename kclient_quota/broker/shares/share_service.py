@@ -115,6 +115,8 @@ class ShareService:
         group = self.coordinator.groups.get(group_id)
         if group is None:
             return None
+        if self.is_leaving(group_id):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if group.members:
             return ErrorCode.NON_EMPTY_GROUP
         self._leaving.add(group_id)

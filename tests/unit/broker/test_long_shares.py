@@ -260,3 +260,18 @@ def test_every_partition_has_a_reader_and_readers_have_as_many_as_each_other(see
         has = {reader: {index for of, index in found[reader] if of == topic_id} for reader in readers}
         assert has == wanted
         assert not any(of == topic_id for one in group.members if one not in readers for of, _ in found[one])
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_who_deletes_a_group_that_is_being_deleted_is_to_come_again(shared, turns):
+    shared.ended(shared.alter())
+    answers = [shared.start(DeleteGroupsRequest(groups_names=["g"]), 2) for _ in range(2)]
+    assert shared.ended(answers[1]).results[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not answers[0]
+    assert shared.ended(shared.beat()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(answers[0]).results[0].error_code == ErrorCode.NONE
+    assert shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == (
+        ErrorCode.GROUP_ID_NOT_FOUND
+    )
