@@ -11,6 +11,7 @@ from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.request.context import AT_ONCE, Services
 from kclient_quota.broker.shares import share_group
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
+from kclient_quota.broker.shares.share_records import RecordState
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -275,3 +276,45 @@ def test_who_deletes_a_group_that_is_being_deleted_is_to_come_again(shared, turn
     assert shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == (
         ErrorCode.GROUP_ID_NOT_FOUND
     )
+
+
+def in_hands(shared, answer):
+    """Records that an answer hands over, and those of them of which the group knows who has them."""
+    given = [
+        (topic.topic_id, row.partition_index)
+        for topic in answer.responses
+        for row in topic.partitions
+        if row.acquired_records
+    ]
+    kept = [shared.shares.partitions.get(("g", *part)) for part in given]
+    known = [one for one in kept if one is not None and one.deliveries().get(0) == (RecordState.ACQUIRED, 1)]
+    return len(given), len(known)
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 4))
+def test_a_group_that_is_deleted_while_a_member_fetches_does_not_begin_anew_by_that(shared, turns):
+    shared.write()
+    shared.shares.coordinator.groups["g"] = ShareGroup("g")
+    answers = shared.fetch(max_wait_ms=60_000)
+    for _ in range(turns):
+        shared.turn()
+    is_done = bool(answers)
+    deleted = shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert deleted.results[0].error_code == ErrorCode.NONE
+    fetched = shared.ended(answers)
+    assert not shared.shares.partitions
+    assert is_done or in_hands(shared, fetched)[0] < TOTAL
+
+
+@pytest.mark.parametrize("turns", range(0, 34, 3))
+def test_nothing_is_handed_over_of_what_a_group_has_forgotten_while_a_member_fetches(shared, turns):
+    shared.write()
+    shared.shares.coordinator.groups["g"] = ShareGroup("g")
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    before = sum(one.next_new for one in shared.shares.partitions.values())
+    for place in list(shared.shares.partitions):
+        shared.shares.forget(place)
+    given, known = in_hands(shared, shared.ended(answers))
+    assert given - known == before

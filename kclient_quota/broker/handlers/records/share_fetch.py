@@ -176,7 +176,7 @@ class _Fetch:
             now_ms = scheduler.now_ms()
             is_last = now_ms >= end_ms or any(one.error for one in self.found) or not self.found
             rows = await self._read(now_ms, is_last=is_last)
-            if is_last or rows is not None:
+            if is_last or rows is not None or not self._is_open():
                 return rows or {}
             if cluster.changes:
                 # who saves next would undo it when the disk is full, and this would not hear of that
@@ -217,6 +217,9 @@ class _Fetch:
             await self._context.turn_after()
             if left <= 0 or not self._is_open():
                 break
+            if self._service.partitions.get((self._group_id, one.topic_id, one.number)) is not kept:
+                # the group has begun anew meanwhile, or the topic is gone: nobody would know who has these records
+                continue
             row = self._acquire(one, kept, records, left, now_ms)
             left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
             if row.acquired_records:
@@ -229,6 +232,9 @@ class _Fetch:
         ready: list[_Ready] = []
         for some in parts(self.found, AT_ONCE):
             await self._context.turn_after(len(some))
+            if not self._is_open():
+                # its group may be gone, which would begin to read again by this
+                break
             for one in some:
                 if one.error or one.topic is None or one.partition is None:
                     rows[one.topic_id, one.number] = _refused(one)
