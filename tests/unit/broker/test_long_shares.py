@@ -318,3 +318,48 @@ def test_nothing_is_handed_over_of_what_a_group_has_forgotten_while_a_member_fet
         shared.shares.forget(place)
     given, known = in_hands(shared, shared.ended(answers))
     assert given - known == before
+
+
+@pytest.mark.parametrize("turns", [1, 5, 20])
+def test_offsets_are_altered_no_more_once_somebody_has_joined(shared, turns):
+    shared.write()
+    answers = shared.alter()
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+    fetched = shared.ended(shared.fetch())
+    rows = [row.error_code for topic in shared.ended(answers).responses for row in topic.partitions]
+    assert (len(rows), rows[-1]) == (TOTAL, ErrorCode.NON_EMPTY_GROUP)
+    given, known = in_hands(shared, fetched)
+    assert 0 < given == known
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 6])
+def test_offsets_are_deleted_no_more_once_somebody_has_joined(shared, turns):
+    shared.ended(shared.alter())
+    topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[topic(topic_name=name) for name in NAMES])
+    answers = shared.start(request, 0)
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+    left = len(shared.shares.partitions)
+    rows = shared.ended(answers).responses
+    assert (len(rows), rows[-1].error_code) == (TOPICS, ErrorCode.NON_EMPTY_GROUP)
+    assert len(shared.shares.partitions) == left > 0
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("turns", [0, 5, 30])
+def test_a_group_begins_nowhere_while_it_is_deleted(shared, turns, is_told):
+    shared.shares.state_topic.records.is_told = is_told
+    shared.ended(shared.alter())
+    answers = shared.alter()
+    for _ in range(turns):
+        shared.turn()
+    deleted = shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert deleted.results[0].error_code == ErrorCode.NONE
+    rows = [row.error_code for topic in shared.ended(answers).responses for row in topic.partitions]
+    assert (len(rows), rows[-1]) == (TOTAL, ErrorCode.GROUP_ID_NOT_FOUND)
+    assert not shared.shares.partitions
+    assert not shared.shares.state_topic.parts("g")
