@@ -1,5 +1,6 @@
 """Share groups of very many partitions: others have their turn, and what comes meanwhile is seen."""
 
+import struct
 from random import Random
 from uuid import UUID, uuid4
 
@@ -8,6 +9,7 @@ import pytest
 from kclient_quota.broker.cluster_state import GROUP
 from kclient_quota.broker.groups import assignors, in_steps, subscriptions
 from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kclient_quota.broker.request.context import AT_ONCE, Services
 from kclient_quota.broker.shares import share_group
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
@@ -24,7 +26,8 @@ from kclient_quota.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from kclient_quota.wire.records import Record, build_batch
+from kclient_quota.wire.messages.coordinator_records import ShareGroupTargetAssignmentMemberValue
+from kclient_quota.wire.records import Record, build_batch, iterate_records
 from tests.unit.broker.enforced_cluster import ManualScheduler
 from tests.unit.broker.handler_node import Node
 
@@ -363,3 +366,26 @@ def test_a_group_begins_nowhere_while_it_is_deleted(shared, turns, is_told):
     assert (len(rows), rows[-1]) == (TOTAL, ErrorCode.GROUP_ID_NOT_FOUND)
     assert not shared.shares.partitions
     assert not shared.shares.state_topic.parts("g")
+
+
+def told(shared, name):
+    """Records of an internal topic."""
+    logs = [partition.log for partition in shared.cluster.topics[name].partitions]
+    return [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
+
+
+def test_a_group_that_comes_back_before_it_was_told_of_is_told_as_another(shared):
+    shared.shares.state_topic.records.is_told = shared.shares.telling.offsets_topic.is_told = True
+    shared.ended(shared.beat())
+    for _ in range(100):
+        shared.turn()
+    assert shared.ended(shared.beat(epoch=-1)).error_code == ErrorCode.NONE
+    shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert shared.ended(shared.beat(OTHER)).error_code == ErrorCode.NONE
+    for _ in range(200):
+        shared.turn()
+        shared.scheduler.pass_ms(10)
+    values = {record.key: record.value for record in told(shared, CONSUMER_OFFSETS)}
+    kind = struct.pack(">h", ShareGroupTargetAssignmentMemberValue.__schema__.api_key)
+    targets = {key[-len(OTHER) :].decode() for key, value in values.items() if key.startswith(kind) and value}
+    assert targets == {OTHER}
