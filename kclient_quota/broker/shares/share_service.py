@@ -123,15 +123,20 @@ class ShareService:
         try:
             for key in [key for key in self._sessions if key[1] == group_id]:
                 del self._sessions[key]
-            places = [place for place in self.partitions if place[0] == group_id]
-            yield from self._forgotten(places)
-            yield from self._forgotten((group_id, *part) for part in list(self.state_topic.parts(group_id)))
+            # some may come meanwhile, by what was begun before
+            while places := self._places(group_id):
+                yield from self._forgotten(places)
         finally:
             self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
         self._reading.discard(group_id)
         self.after_call()
         return ErrorCode.NONE
+
+    def _places(self, group_id: str) -> list[Place]:
+        """Of what a group has something, or was told to have."""
+        told = ((group_id, *part) for part in self.state_topic.parts(group_id))
+        return [*(place for place in self.partitions if place[0] == group_id), *told]
 
     def is_leaving(self, group_id: str) -> bool:
         """Whether it is just being deleted."""

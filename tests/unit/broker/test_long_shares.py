@@ -11,7 +11,7 @@ from kclient_quota.broker.groups import assignors, in_steps, subscriptions
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kclient_quota.broker.request.context import AT_ONCE, Services
-from kclient_quota.broker.shares import share_group
+from kclient_quota.broker.shares import share_group, share_service
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
 from kclient_quota.broker.shares.share_records import RecordState
 from kclient_quota.broker.shares.share_service import ShareService
@@ -389,3 +389,21 @@ def test_a_group_that_comes_back_before_it_was_told_of_is_told_as_another(shared
     kind = struct.pack(">h", ShareGroupTargetAssignmentMemberValue.__schema__.api_key)
     targets = {key[-len(OTHER) :].decode() for key, value in values.items() if key.startswith(kind) and value}
     assert targets == {OTHER}
+
+
+@pytest.mark.parametrize("ms", [100, 200, 300])
+def test_nothing_is_told_of_what_a_group_is_to_read_once_it_is_deleted(shared, monkeypatch, ms):
+    monkeypatch.setattr(share_service, "_FORGOTTEN_AT_ONCE", 100)
+    shared.shares.state_topic.records.is_told = shared.shares.telling.offsets_topic.is_told = True
+    shared.ended(shared.beat())
+    for _ in range(ms // 20):
+        shared.scheduler.pass_ms(20)
+    assert shared.ended(shared.beat(epoch=-1)).error_code == ErrorCode.NONE
+    assert 0 < len(shared.shares.state_topic.parts("g")) < TOTAL, "it is being told"
+    answers = shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)
+    for _ in range(100):
+        shared.scheduler.pass_ms(20)
+    assert answers[0].results[0].error_code == ErrorCode.NONE
+    assert not shared.shares.state_topic.parts("g")
+    values = {record.key: record.value for record in told(shared, SHARE_GROUP_STATE)}
+    assert set(values.values()) == {None}
