@@ -298,12 +298,14 @@ class SharePartition:
         """A member's session has ended: others may have what it has. Whether it had anything."""
         return self._free_all([held for held in self._records() if held[1].member == member], rules)
 
-    def take_back(self, acquired: Sequence[Acquired]) -> None:
-        """Undo an acquisition whose records were not sent, as if it had never been."""
+    def take_back(self, member: str, acquired: Sequence[Acquired]) -> None:
+        """Undo a member's acquisition whose records were not sent, as if it had never been, where that is still so."""
         known = dict(self._records())
         for one in acquired:
             for offset in range(one.first, one.last + 1):
-                known[offset].forsake()
+                record = known.get(offset)
+                if record is not None and (record.member, record.count) == (member, one.delivery):
+                    record.forsake()
 
     def expire(self, rules: ShareRules, now_ms: int) -> bool:
         """Free what is locked no longer; whether there was any."""

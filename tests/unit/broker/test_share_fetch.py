@@ -3,6 +3,8 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.manners import RELEASED
+from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.shares.share_group import ShareGroup
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, SharePartition
 from kclient_quota.broker.shares.share_service import ShareService
@@ -171,3 +173,26 @@ def test_who_gives_back_what_another_waits_for_hears_that_it_could_not_be_kept()
     # the other's answer would come first, and this one's would be the second
     assert shared.acknowledge(1, (0, 0, RELEASE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(outcomes) == 1
+
+
+def test_an_answer_that_is_emptied_late_takes_nothing_from_who_has_it_by_then():
+    shared = Shared()
+    shared.state.manner = RELEASED
+    shared.write()
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    disk = Promise()
+
+    async def on_disk():
+        await disk
+
+    shared.state.on_disk = on_disk
+    assert shared.fetch() is None, "it waits for the disk"
+    shared.service.close(1, "g", "m")
+    shared.state.on_disk = None
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=None)
+    assert rows(shared.fetch(member="other")) == [(ErrorCode.NONE, [(0, 0)])]
+    assert shared.acknowledge(1, (0, 0, ACCEPT), member="other").error_code == ErrorCode.NONE
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    shared.cluster.outcome = None
+    disk.resolve(None)
+    assert shared.waited().responses == []

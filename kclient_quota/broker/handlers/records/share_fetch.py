@@ -200,7 +200,7 @@ class _Fetch:
     def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
         """`response`, and what was acquired is anybody's again, as if it had never been."""
         for place, kept, acquired in self._acquired:
-            kept.take_back(acquired)
+            kept.take_back(self._member_id, acquired)
             self._service.changed(place)
         return response
 
