@@ -196,3 +196,20 @@ def test_an_answer_that_is_emptied_late_takes_nothing_from_who_has_it_by_then():
     shared.cluster.outcome = None
     disk.resolve(None)
     assert shared.waited().responses == []
+
+
+@pytest.mark.parametrize("count", [3, 1_500])
+@pytest.mark.parametrize("epoch", [1, -1], ids=["goes-on", "ends"])
+def test_what_was_said_is_in_an_emptied_answer_however_much_it_is(epoch, count):
+    shared = Shared()
+    shared.fetch()
+    said = [HELD(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])]
+    parts = [FETCH.FetchPartition(partition_index=index, acknowledgement_batches=said) for index in range(count)]
+    topics = [FETCH.FetchTopic(topic_id=shared.topic.topic_id, partitions=parts)]
+    request = FETCH(group_id="g", member_id="m", share_session_epoch=epoch, max_records=1, topics=topics)
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    answer = shared.cluster.send(request, 2)
+    while answer is None:
+        answer = shared.waited()
+    assert answer.throttle_time_ms > 0
+    assert [row.partition_index for topic in answer.responses for row in topic.partitions] == [*range(count)]

@@ -63,7 +63,8 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
         service.close(context.broker.id, group_id, member_id)
-        return ShareFetchResponse(responses=acked)
+        # not the same list: what is written of a long answer is let go of, and it may be sent emptied after that
+        return ShareFetchResponse(responses=list(acked))
     await _want(context, request, session)
     fetch = _Fetch(context, service, request, session)
     rows = await fetch.run()
