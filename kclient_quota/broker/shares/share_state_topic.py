@@ -64,6 +64,7 @@ class ShareStateTopic:
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.records = InternalTopic(SHARE_GROUP_STATE, cluster, scheduler)
+        self._cluster = cluster
         self._scheduler = scheduler
         self._told: dict[str, dict[TopicPart, _Told]] = {}
         # by share, the oldest snapshot first
@@ -146,9 +147,13 @@ class ShareStateTopic:
 
     def forget_former(self) -> None:
         """Everything has been told anew: take away what was told before a restart."""
-        for share, offsets in self._offsets.items():
-            if offsets:
-                self._delete_before(share)
+        topic = self._cluster.topics.get(SHARE_GROUP_STATE)
+        for partition in () if topic is None else topic.partitions:
+            if self._offsets.get(partition.index):
+                self._delete_before(partition.index)
+            elif partition.log.start_offset < partition.log.end_offset:
+                # nothing of it is there still, and that it is gone was perhaps not told to its end
+                self.records.delete_before(partition.index, partition.log.end_offset)
 
     def _delete_before(self, share: int) -> None:
         """Take away what is older than every partition's last snapshot."""
