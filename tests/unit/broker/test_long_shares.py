@@ -13,6 +13,7 @@ from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_S
 from kclient_quota.broker.request.context import AT_ONCE, Services
 from kclient_quota.broker.shares import share_group, share_service
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
+from kclient_quota.broker.shares.share_partition import RENEW
 from kclient_quota.broker.shares.share_records import RecordState
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.error_codes import ErrorCode
@@ -92,13 +93,15 @@ class Shared(Node):
         )
         return self.start(request, 1)
 
-    def acknowledge(self, epoch):
+    def acknowledge(self, epoch, kind=1):
         part, topic = ShareAcknowledgeRequest.AcknowledgePartition, ShareAcknowledgeRequest.AcknowledgeTopic
-        said = [ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])]
+        said = [ShareAcknowledgeRequest.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[kind])]
         rows = [part(partition_index=index, acknowledgement_batches=said) for index in INDEXES]
         topics = [topic(topic_id=each.topic_id, partitions=rows) for each in self.topics]
-        request = ShareAcknowledgeRequest(group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics)
-        return self.start(request, 1)
+        request = ShareAcknowledgeRequest(
+            group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics, is_renew_ack=kind == RENEW
+        )
+        return self.start(request, 2)
 
     def write(self):
         batch = build_batch([Record(b"v", timestamp_ms=0)])
@@ -407,3 +410,15 @@ def test_nothing_is_told_of_what_a_group_is_to_read_once_it_is_deleted(shared, m
     assert not shared.shares.state_topic.parts("g")
     values = {record.key: record.value for record in told(shared, SHARE_GROUP_STATE)}
     assert set(values.values()) == {None}
+
+
+def test_a_lock_lasts_as_long_as_it_is_to_from_when_its_record_was_acquired(shared):
+    shared.write()
+    for answers in (shared.fetch(), None):
+        if answers is None:
+            answers = shared.acknowledge(1, RENEW)
+        while not answers:
+            shared.scheduler.pass_ms(100)
+        shared.ended(answers)
+        until_ms = {one.next_deadline_ms() for one in shared.shares.partitions.values()}
+        assert len(until_ms) >= TOTAL // AT_ONCE, "it took a while"

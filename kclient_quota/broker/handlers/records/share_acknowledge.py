@@ -93,8 +93,9 @@ async def acknowledged(
         if not _is_sound(asked, may_renew=may_renew):
             answers[topic_id, index] = ErrorCode.INVALID_REQUEST, None
             continue
-        kept = service.partition(group_id, found.topic, found.partition, context.now_ms)
-        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), context.now_ms)
+        now_ms = context.scheduler.now_ms()
+        kept = service.partition(group_id, found.topic, found.partition, now_ms)
+        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), now_ms)
         service.changed(place)
     return answers
 

@@ -221,7 +221,7 @@ class _Fetch:
             if self._service.partitions.get((self._group_id, one.topic_id, one.number)) is not kept:
                 # the group has begun anew meanwhile, or the topic is gone: nobody would know who has these records
                 continue
-            row = self._acquire(one, kept, records, left, now_ms)
+            row = self._acquire(one, kept, records, left)
             left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
             if row.acquired_records:
                 rows[one.topic_id, one.number] = row
@@ -267,11 +267,13 @@ class _Fetch:
             return _NOTHING
         return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end)
 
-    def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
+    def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int) -> FetchRow:
         batches = [(at, header) for at, header in iterate_batches(records, partial=True)]
         request = self._request
         wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
         fetched = [(header.base_offset, header.last_offset) for _, header in batches]
+        # a lock begins now, not when the first partition was looked at
+        now_ms = self._context.scheduler.now_ms()
         acquired = kept.acquire(self._member_id, fetched, wanted, self._rules, now_ms)
         if self._is_committed and acquired and one.partition is not None:
             acquired = self._without_aborted(one.partition, kept, [header for _, header in batches], acquired)
