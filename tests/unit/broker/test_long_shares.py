@@ -414,9 +414,8 @@ def test_nothing_is_told_of_what_a_group_is_to_read_once_it_is_deleted(shared, m
 
 def test_a_lock_lasts_as_long_as_it_is_to_from_when_its_record_was_acquired(shared):
     shared.write()
-    for answers in (shared.fetch(), None):
-        if answers is None:
-            answers = shared.acknowledge(1, RENEW)
+    for ask in (shared.fetch, lambda: shared.acknowledge(1, RENEW)):
+        answers = ask()
         while not answers:
             shared.scheduler.pass_ms(100)
         shared.ended(answers)
