@@ -130,6 +130,7 @@ class ShareService:
             self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
         self._reading.discard(group_id)
+        self.coordinator.touch(group_id)
         self.after_call()
         return ErrorCode.NONE
 
@@ -321,6 +322,8 @@ class ShareService:
             return
         changed = kept.take_unsaid()
         if changed and self.state_topic.records.is_told:
+            if place[1:] not in self.state_topic.parts(place[0]):
+                self.coordinator.touch(place[0])  # which tells of which partitions there is something
             written = Written(*kept.written, kept.leader_epoch, changed)
             self.state_topic.write(place[0], place[1:], written, partial(_everything, kept))
 

@@ -3,15 +3,22 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
+from kclient_quota.broker.groups.coordinator_record import key_of
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS
 from kclient_quota.broker.manners import RELEASED
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.shares.share_group import ShareGroup
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, SharePartition
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.batches import TRANSACTIONAL
+from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import DeleteGroupsRequest, ShareAcknowledgeRequest, ShareFetchRequest
-from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch
+from kclient_quota.wire.messages.coordinator_records import (
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+)
+from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch, iterate_records
 from tests.unit.broker.enforced_cluster import Cluster
 
 FETCH = ShareFetchRequest
@@ -213,3 +220,31 @@ def test_what_was_said_is_in_an_emptied_answer_however_much_it_is(epoch, count):
         answer = shared.waited()
     assert answer.throttle_time_ms > 0
     assert [row.partition_index for topic in answer.responses for row in topic.partitions] == [*range(count)]
+
+
+def test_what_a_group_has_begun_to_read_is_told_of_and_that_it_is_gone():
+    shared = Shared()
+    telling, states = shared.service.telling, shared.service.state_topic
+    telling.offsets_topic.is_told = states.records.is_told = True
+    shared.service.coordinator.groups["g"] = ShareGroup("g", epoch=1)
+    shared.service.coordinator.touch("g")
+    shared.service.after_call()
+    shared.write()
+    shared.fetch()
+    assert shared.acknowledge(1, (0, 0, ACCEPT)).error_code == ErrorCode.NONE
+    (initialized,) = of_kind(shared, ShareGroupStatePartitionMetadataValue)
+    value = decode(ShareGroupStatePartitionMetadataValue, 0, initialized, 2)
+    assert [(topic.topic_name, topic.partitions) for topic in value.initialized_topics] == [("t", [0])]
+    shared.service.forget(shared.place)
+    shared.service.after_call()
+    assert shared.cluster.send(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == ErrorCode.NONE
+    assert not of_kind(shared, ShareGroupStatePartitionMetadataValue)
+    assert not of_kind(shared, ShareGroupMetadataValue)
+
+
+def of_kind(shared, kind):
+    """What is told of one kind."""
+    logs = [partition.log for partition in shared.state.topics[CONSUMER_OFFSETS].partitions]
+    records = [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
+    values = {record.key: record.value for record in records if record.key.startswith(key_of(kind))}
+    return [value for value in values.values() if value is not None]
