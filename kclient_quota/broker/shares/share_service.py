@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +27,10 @@ _LAST_EPOCH = 0x7FFFFFFF
 _SESSIONS: Final = 2_000
 """Kafka's `group.share.max.share.sessions`."""
 _FORGOTTEN_AT_ONCE: Final = 1_000
+_EXPIRED_AT_ONCE: Final = 200
+"""Of so many partitions what is locked no longer is given back in one turn: some 20 ms."""
+_RELEASED_AT_ONCE: Final = 200
+"""Of so many partitions what a member had whose session has ended, too."""
 _SPECIFIC_DURATION: Final = "by_duration:"
 
 TopicPart = tuple[UUID, int]
@@ -69,7 +74,10 @@ class ShareService:
         self._leaving: set[str] = set()
         self._locks: Timers[Place] = Timers()
         self._watchers: dict[Place, list[Callable[[], None]]] = {}
+        # members whose sessions have ended, who may have something there still
+        self._given_up: dict[Place, list[str]] = {}
         self._alarm = Alarm(scheduler, self._tick)
+        self._release_alarm = Alarm(scheduler, self._release_more)
         self.state_topic = ShareStateTopic(cluster, scheduler)
         self.telling = ShareTelling(self.coordinator.groups, cluster, scheduler, self.state_topic)
         cluster.on_topic_gone.append(self._topic_gone)
@@ -184,15 +192,33 @@ class ShareService:
         self._keep()
 
     def close(self, broker_id: int, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
-        """A member's session ends, `session` if it is still that one: others may have what it has."""
+        """A member's session ends, `session` if it is still that one: others may have what it has.
+
+        Of very many partitions it is given back some in each turn, and before anybody looks at one.
+        """
         found = self._sessions.get((broker_id, group_id, member_id))
         if found is None or (session is not None and found is not session):
             return
         del self._sessions[broker_id, group_id, member_id]
-        rules = self.rules(group_id)
         for place in found.held:
-            kept = self.partitions.get(place)
-            if kept is not None and place[1:] in found.wanted and kept.release(member_id, rules):
+            if place[1:] in found.wanted:
+                self._given_up.setdefault(place, []).append(member_id)
+        self._release_some()
+
+    def _release_some(self) -> None:
+        for place in list(islice(self._given_up, _RELEASED_AT_ONCE)):
+            self._release(place)
+        if self._given_up:
+            self._release_alarm.set(self._scheduler.now_ms())
+
+    def _release_more(self) -> None:
+        self._release_some()
+        self._keep()
+
+    def _release(self, place: Place) -> None:
+        kept, rules = self.partitions.get(place), self.rules(place[0])
+        for member_id in self._given_up.pop(place):
+            if kept is not None and kept.release(member_id, rules):
                 self.changed(place)
 
     # -- partitions
@@ -200,6 +226,8 @@ class ShareService:
     def partition(self, group_id: str, topic: Topic, partition: Partition, now_ms: int) -> SharePartition:
         """What a group has of a partition, as of now."""
         place = group_id, topic.topic_id, partition.index
+        if place in self._given_up:
+            self._release(place)
         kept = self.partitions.get(place)
         if kept is None:
             kept = SharePartition(self._begin(group_id, partition, now_ms), partition.leader_epoch)
@@ -357,7 +385,10 @@ class ShareService:
     def _tick(self) -> None:
         now_ms = self._scheduler.now_ms()
         self.coordinator.tick(now_ms)
-        while (place := self._locks.pop_due(now_ms)) is not None:
+        for _ in range(_EXPIRED_AT_ONCE):
+            place = self._locks.pop_due(now_ms)
+            if place is None:
+                break
             kept = self.partitions.get(place)
             if kept is not None:
                 kept.expire(self.rules(place[0]), now_ms)

@@ -1,6 +1,7 @@
 """Share groups of very many partitions: others have their turn, and what comes meanwhile is seen."""
 
 import struct
+from itertools import pairwise
 from random import Random
 from uuid import UUID, uuid4
 
@@ -421,3 +422,38 @@ def test_a_lock_lasts_as_long_as_it_is_to_from_when_its_record_was_acquired(shar
         shared.ended(answers)
         until_ms = {one.next_deadline_ms() for one in shared.shares.partitions.values()}
         assert len(until_ms) >= TOTAL // AT_ONCE, "it took a while"
+
+
+@pytest.mark.parametrize("ends", ["session", "locks"])
+def test_what_very_many_locks_held_is_given_back_in_turns(shared, ends):
+    shared.write()
+    shared.ended(shared.fetch())
+    if ends == "session":
+        shared.shares.close(1, "g", MEMBER)
+    else:
+        shared.scheduler.pass_ms(30_000)
+    given = [given_back(shared)]
+    while given[-1] < TOTAL:
+        shared.turn()
+        given.append(given_back(shared))
+    assert max(after - before for before, after in pairwise([0, *given])) <= 200
+    fetched = shared.ended(shared.fetch(member=OTHER))
+    assert in_hands(shared, fetched)[0] == TOTAL
+
+
+def given_back(shared):
+    return sum(one.deliveries().get(0) == (RecordState.AVAILABLE, 1) for one in shared.shares.partitions.values())
+
+
+@pytest.mark.parametrize("member", [MEMBER, OTHER])
+def test_who_comes_before_all_is_given_back_has_all_of_it(shared, member):
+    shared.write()
+    shared.ended(shared.fetch())
+    shared.shares.close(1, "g", MEMBER)
+    assert given_back(shared) < TOTAL
+    answers = shared.fetch(member=member)
+    rows = [row for topic in shared.ended(answers).responses for row in topic.partitions]
+    for _ in range(20):
+        shared.turn()
+    assert [one.delivery_count for row in rows for one in row.acquired_records] == [2] * TOTAL
+    assert {kept.deliveries()[0] for kept in shared.shares.partitions.values()} == {(RecordState.ACQUIRED, 2)}
