@@ -248,3 +248,19 @@ def of_kind(shared, kind):
     records = [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
     values = {record.key: record.value for record in records if record.key.startswith(key_of(kind))}
     return [value for value in values.values() if value is not None]
+
+
+def test_a_long_connection_holds_no_session_that_has_ended():
+    shared = Shared()
+    ends = shared.cluster.connection.on_close
+    shared.fetch(member="other")
+    for _ in range(3):
+        shared.fetch()
+        assert len(ends) == 2, "one took the place of the other"
+        shared.fetch()
+        shared.fetch(-1)
+    shared.write()
+    shared.fetch(1, member="other")
+    while ends:
+        ends.pop()()
+    assert rows(shared.fetch(member="another")) == [(ErrorCode.NONE, [(0, 0)])]

@@ -14,6 +14,7 @@ Gaps: what is in that topic is told, not read back: it is kept in the data direc
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -103,9 +104,29 @@ def _session(context: Context, request: ShareFetchRequest) -> ShareSession | Err
         return ErrorCode.INVALID_REQUEST
     session = service.open(context.broker.id, group_id, member_id)
     if isinstance(session, ShareSession):
-        broker_id = context.broker.id
-        context.connection.on_close.append(lambda: service.abandon(broker_id, group_id, member_id, session))
+        ends = context.connection.on_close
+        # one that has ended before its connection is held no longer: of a long connection there may be very many
+        ends[:] = [end for end in ends if not isinstance(end, _SessionEnd) or end.is_ahead()]
+        ends.append(_SessionEnd(service, context.broker.id, group_id, member_id, session))
     return session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SessionEnd:
+    """What the end of a connection means to a session that was opened on it."""
+
+    service: ShareService
+    broker_id: int
+    group_id: str
+    member_id: str
+    session: ShareSession
+
+    def __call__(self) -> None:
+        self.service.abandon(self.broker_id, self.group_id, self.member_id, self.session)
+
+    def is_ahead(self) -> bool:
+        """Whether the session has not ended yet."""
+        return self.service.has(self.broker_id, self.group_id, self.member_id, self.session)
 
 
 async def _rows(
