@@ -323,6 +323,7 @@ class ShareService:
         """Let a partition be as it was kept, and its group be there; with None there is nothing of it."""
         self._locks.cancel(place)
         self.partitions.pop(place, None)
+        self.state_topic.mistold(place[0], place[1:])
         topic = self._cluster.topics_by_id.get(place[1])
         if state is not None and topic is not None and place[2] < len(topic.partitions):
             partition = topic.partitions[place[2]]

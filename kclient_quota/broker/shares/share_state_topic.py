@@ -99,7 +99,14 @@ class ShareStateTopic:
             state_batches=[ShareUpdateValue.StateBatch(**_batch(run)) for run in written.changed],
         )
         told.updates += 1
-        self._append(group_id, part, ShareUpdateValue.__schema__.api_key, _VERSION + encode(value, 0))
+        if self._append(group_id, part, ShareUpdateValue.__schema__.api_key, _VERSION + encode(value, 0)) is None:
+            self.mistold(group_id, part)
+
+    def mistold(self, group_id: str, part: TopicPart) -> None:
+        """What was told of a partition is not what there is: of the next change it is told with everything."""
+        told = self._told.get(group_id, {}).get(part)
+        if told is not None:
+            told.updates = _UPDATES_PER_SNAPSHOT
 
     def forget(self, group_id: str, part: TopicPart) -> None:
         """A group has nothing of a partition any more: it is told of in the next turns, of many some in each."""

@@ -122,6 +122,26 @@ def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):
     life.storage.close()
 
 
+def test_what_was_told_of_a_share_group_and_is_undone_is_told_otherwise_with_the_next_change(tmp_path):
+    life = told(Life(tmp_path))
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    life.append(b"a", b"b")
+    place = "s", life.cluster.topics["t"].topic_id, 0
+    for offset, is_full in ((0, False), (1, True), (1, False)):
+        kept, _ = acquired(life)
+        kind = [ACCEPT if is_full else RELEASE]
+        assert kept.acknowledge("m", [Acknowledgement(offset, offset, kind)], ShareRules(), 5)[0] == ErrorCode.NONE
+        life.shares.changed(place)
+        if is_full:
+            life.shares.restore(place, life.storage._journal.get("share", place[0], place[1].hex, place[2]))
+        life.cluster.save()
+    (last,) = [record for log in logs(life) for record in after_start(log)]
+    value = decode(ShareSnapshotValue, 0, last.value, 2)
+    assert {run.delivery_state for run in value.state_batches} == {0}
+    life.storage.close()
+
+
 @pytest.mark.parametrize("is_alone", [True, False])
 def test_what_a_broker_that_ends_had_no_time_to_tell_is_gone_after_a_restart_is_not_told_as_if_it_were(
     tmp_path, is_alone
