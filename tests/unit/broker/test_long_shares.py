@@ -457,3 +457,21 @@ def test_who_comes_before_all_is_given_back_has_all_of_it(shared, member):
         shared.turn()
     assert [one.delivery_count for row in rows for one in row.acquired_records] == [2] * TOTAL
     assert {kept.deliveries()[0] for kept in shared.shares.partitions.values()} == {(RecordState.ACQUIRED, 2)}
+
+
+@pytest.mark.parametrize("turns", range(0, 34, 3))
+def test_nothing_is_handed_over_of_what_another_leads_while_a_member_fetches(shared, turns):
+    shared.write()
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    before = sum(one.next_new for one in shared.shares.partitions.values())
+    for topic in shared.topics:
+        for partition in topic.partitions:
+            partition.leader_epoch += 1
+    fetched = shared.ended(answers)
+    for topic in shared.topics:
+        for partition in topic.partitions:
+            shared.shares.partition("g", topic, partition, 0)  # as the next leader finds it
+    given, known = in_hands(shared, fetched)
+    assert given - known == before

@@ -212,6 +212,12 @@ class _Fetch:
         """Whether the session is still the member's: else nobody would give back what is acquired now."""
         return self._service.has(self._context.broker.id, self._group_id, self._member_id, self._session)
 
+    def _is_kept(self, one: Found, kept: SharePartition) -> bool:
+        """Whether it would be known who has records: not if the group has begun anew meanwhile, or another leads."""
+        place = self._group_id, one.topic_id, one.number
+        is_led = one.partition is not None and one.partition.leader_epoch == kept.leader_epoch
+        return is_led and self._service.partitions.get(place) is kept
+
     async def _find_all(self) -> None:
         await self._context.by_and_by(let_go(self.found))
         self.found += await self._context.in_turns(self._wanted, self._find)
@@ -239,8 +245,7 @@ class _Fetch:
             await self._context.turn_after()
             if left <= 0 or not self._is_open():
                 break
-            if self._service.partitions.get((self._group_id, one.topic_id, one.number)) is not kept:
-                # the group has begun anew meanwhile, or the topic is gone: nobody would know who has these records
+            if not self._is_kept(one, kept):
                 continue
             row = self._acquire(one, kept, records, left)
             left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
