@@ -9,6 +9,7 @@ import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
 from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups.coordinator_record import key_of
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kclient_quota.broker.request.context import AT_ONCE, Services
@@ -17,6 +18,7 @@ from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, ass
 from kclient_quota.broker.shares.share_partition import RENEW
 from kclient_quota.broker.shares.share_records import RecordState
 from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterShareGroupOffsetsRequest,
@@ -28,7 +30,10 @@ from kclient_quota.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from kclient_quota.wire.messages.coordinator_records import ShareGroupTargetAssignmentMemberValue
+from kclient_quota.wire.messages.coordinator_records import (
+    ShareGroupMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+)
 from kclient_quota.wire.records import Record, build_batch, iterate_records
 from tests.unit.broker.enforced_cluster import ManualScheduler
 from tests.unit.broker.handler_node import Node
@@ -475,3 +480,22 @@ def test_nothing_is_handed_over_of_what_another_leads_while_a_member_fetches(sha
             shared.shares.partition("g", topic, partition, 0)  # as the next leader finds it
     given, known = in_hands(shared, fetched)
     assert given - known == before
+
+
+@pytest.mark.parametrize("turns", [1, 6, 10, 20, 100])
+def test_the_epoch_that_a_group_has_by_one_who_is_lost_meanwhile_is_told(shared, monkeypatch, turns):
+    for module in (in_steps, share_group, subscriptions):
+        monkeypatch.setattr(module, "AT_ONCE", 4)
+    shared.shares.telling.offsets_topic.is_told = True
+    answers = shared.beat()
+    for _ in range(turns):
+        shared.turn()
+    group = shared.shares.coordinator.groups["g"]
+    shared.shares.coordinator._remove(group, MEMBER)
+    shared.shares.after_call()
+    assert shared.ended(answers).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    for _ in range(100):
+        shared.scheduler.pass_ms(10)
+    values = {record.key: record.value for record in told(shared, CONSUMER_OFFSETS)}
+    value = decode(ShareGroupMetadataValue, 0, values[key_of(ShareGroupMetadataValue, "g")], 2)
+    assert value.epoch == group.epoch
