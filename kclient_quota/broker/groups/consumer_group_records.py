@@ -6,6 +6,7 @@ said of one member may be a megabyte: it is made in steps, and said only if the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -78,11 +79,12 @@ class ToldConsumerGroup:
 
 def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
     """What is said of a group that is no more, or a classic one from now on."""
+    names = dict.fromkeys(chain(told.members, told.current, told.target))
     return [
-        *(tombstone(_Current, group_id, name) for name in told.members),
-        *(tombstone(_Target, group_id, name) for name in told.members),
+        *(tombstone(_Current, group_id, name) for name in names),
+        *(tombstone(_Target, group_id, name) for name in names),
         tombstone(_TargetEpoch, group_id),
-        *(tombstone(_Member, group_id, name) for name in told.members),
+        *(tombstone(_Member, group_id, name) for name in names),
         *(tombstone(_Regex, group_id, regex) for regex in told.regexes),
         tombstone(_PARTITION_METADATA, group_id),
         tombstone(ConsumerGroupMetadataValue, group_id),

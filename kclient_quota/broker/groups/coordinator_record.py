@@ -3,6 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -36,7 +37,7 @@ def tombstone(kind: int | type[Message], *names: str) -> CoordinatorRecord:
 
 
 def departures(kinds: Iterable[type[Message]], group_id: str, there: Collection[str], *told: dict[str, Any]) -> Said:
-    """What is said of members who have left: those of the first of these mappings who are not there any more.
+    """What is said of members who have left: those in any of these mappings who are not there any more.
 
     Args:
         kinds: what was said of each.
@@ -44,7 +45,8 @@ def departures(kinds: Iterable[type[Message]], group_id: str, there: Collection[
         there: who is there.
         told: what was told of members; those who have left are taken out as far as this is taken.
     """
-    for name in [name for name in told[0] if name not in there]:
+    # of one who came while others were told of, not all is told yet
+    for name in [name for name in dict.fromkeys(chain(*told)) if name not in there]:
         for kind in kinds:
             yield tombstone(kind, group_id, name)
         held = [part for each in told for part in _parts_of(each.pop(name, None))]

@@ -194,6 +194,8 @@ class ShareGroupCoordinator:
         target = group.target.get(member.member_id, NOTHING)
         is_other = member.told is None or not (yield from same(target, member.told))
         if not self._has(group, member):
+            # that it was lost was told of before the group had another epoch by it
+            self.touch(group.group_id)
             return _unknown(beat)
         if member.epoch != group.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch

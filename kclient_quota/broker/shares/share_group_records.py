@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
@@ -58,10 +59,11 @@ class ToldShareGroup:
 
 def farewell(told: ToldShareGroup, group_id: str) -> list[CoordinatorRecord]:
     """What is said of a group that is no more."""
+    names = dict.fromkeys(chain(told.members, told.target, told.current))
     return [
-        *(tombstone(kind, group_id, name) for kind in (_Current, _Target) for name in told.members),
+        *(tombstone(kind, group_id, name) for kind in (_Current, _Target) for name in names),
         tombstone(_TargetEpoch, group_id),
-        *(tombstone(_Member, group_id, name) for name in told.members),
+        *(tombstone(_Member, group_id, name) for name in names),
         tombstone(_States, group_id),
         tombstone(ShareGroupMetadataValue, group_id),
     ]

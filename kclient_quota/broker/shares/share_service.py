@@ -1,6 +1,7 @@
 """Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,9 +52,6 @@ class ShareSession:
     """Where it has ever acquired something."""
 
 
-Opened = ShareSession | ErrorCode
-
-
 class ShareService:
     """All share groups of the cluster, whichever broker coordinates them or leads their partitions.
 
@@ -77,8 +75,9 @@ class ShareService:
         self._scheduler = scheduler
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._connections: dict[ConnectionState, dict[SessionKey, None]] = {}
-        # what goes on in the loop's next turns, and of whose session it is
-        self._afterwards: dict[SessionKey | object, Steps[None]] = {}
+        # members whose sessions have ended, and who may still have something
+        self._ending: list[tuple[str, ShareSession]] = []
+        self._afterwards: deque[Steps[None]] = deque()
         self._next_turn = Alarm(scheduler, self._go_on)
         self._reading: set[str] = set()
         self._leaving: set[str] = set()
@@ -130,6 +129,8 @@ class ShareService:
         group = self.coordinator.groups.get(group_id)
         if group is None:
             return None
+        if self.is_leaving(group_id):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if group.members:
             return ErrorCode.NON_EMPTY_GROUP
         self._leaving.add(group_id)
@@ -137,19 +138,25 @@ class ShareService:
             for session in [self._ended(key) for key in list(self._sessions) if key[1] == group_id]:
                 yield from emptied(session.wanted)
                 yield from emptied(session.held)
-            begun = yield from gathered(place for place in list(self.partitions) if place[0] == group_id)
-            yield from self._forgotten(begun)
-            told = yield from gathered((group_id, *part) for part in list(self.state_topic.parts(group_id)))
-            yield from self._forgotten(told)
+            # some may come meanwhile, by what was begun before
+            while places := (yield from self._places(group_id)):
+                yield from self._forgotten(places)
         finally:
             self._leaving.discard(group_id)
         del self.coordinator.groups[group_id]
         self._reading.discard(group_id)
+        self.coordinator.touch(group_id)
         self.after_call()
         held = list(chain(group.metadata.values(), *group.target.values()))
         del group
         yield from let_go(held)
         return ErrorCode.NONE
+
+    def _places(self, group_id: str) -> Steps[list[Place]]:
+        """Of what a group has something, or was told to have."""
+        begun = (place for place in list(self.partitions) if place[0] == group_id)
+        told = ((group_id, *part) for part in list(self.state_topic.parts(group_id)))
+        return (yield from gathered(chain(begun, told)))
 
     def is_leaving(self, group_id: str) -> bool:
         """Whether it is just being deleted."""
@@ -164,24 +171,23 @@ class ShareService:
 
     # -- sessions
 
-    def open(self, broker_id: int, group_id: str, member_id: str, connection: ConnectionState) -> Steps[Opened]:
+    def open(
+        self, broker_id: int, group_id: str, member_id: str, connection: ConnectionState
+    ) -> ShareSession | ErrorCode:
         """A new session in place of the member's former one; it ends with the connection."""
         key = broker_id, group_id, member_id
-        while key in self._afterwards:
-            # what the member had is not to be taken from its new session
-            yield
         if key not in self._sessions and sum(other[0] == broker_id for other in self._sessions) >= _SESSIONS:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        former = self._ended(key) if key in self._sessions else None
-        # what the member holds it holds still
-        held = {} if former is None else former.held
-        session = self._sessions[key] = ShareSession(connection, held=held)
+        session = ShareSession(connection)
+        if key in self._sessions:
+            former = self._ended(key)
+            session.held = former.held  # what the member holds it holds still
+            self.afterwards(emptied(former.wanted))
+        self._sessions[key] = session
         if connection not in self._connections:
             self._connections[connection] = {}
             connection.on_close.append(partial(self._abandon, connection))
         self._connections[connection][key] = None
-        if former is not None:
-            yield from emptied(former.wanted)
         return session
 
     def resume(self, broker_id: int, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
@@ -200,63 +206,61 @@ class ShareService:
         """Whether `session` is the member's still."""
         return self._sessions.get((broker_id, group_id, member_id)) is session
 
-    def close(self, broker_id: int, group_id: str, member_id: str) -> Steps[None]:
-        """A member's session ends: others may have what it has."""
+    def close(self, broker_id: int, group_id: str, member_id: str) -> None:
+        """A member's session ends: others may have what it has.
+
+        Of very many partitions it is given back some in each turn, and before anybody looks at one.
+        """
         key = broker_id, group_id, member_id
         if key in self._sessions:
-            self._end(key)
-        while key in self._afterwards:
-            yield
+            session = self._ended(key)
+            self._ending.append((member_id, session))
+            self.afterwards(self._given_back(member_id, session))
 
     def _abandon(self, connection: ConnectionState) -> None:
         """A connection has ended, and with it the sessions that were opened on it."""
         for key in list(self._connections[connection]):
-            self._end(key)
+            self.close(*key)
         del self._connections[connection]
         self._keep()
-
-    def _end(self, key: SessionKey) -> None:
-        """End a session; what is given back beyond one turn is in the next ones."""
-        self.afterwards(self._given_back(key, self._ended(key)), key)
 
     def _ended(self, key: SessionKey) -> ShareSession:
         session = self._sessions.pop(key)
         self._connections[session.connection].pop(key)
         return session
 
-    def _given_back(self, key: SessionKey, session: ShareSession) -> Steps[None]:
-        _, group_id, member_id = key
-        rules, seen = self.rules(group_id), 0
+    def _given_back(self, member_id: str, session: ShareSession) -> Steps[None]:
+        seen = 0
         while session.held:
-            place, _ = session.held.popitem()
+            place = next(iter(session.held))
             kept = self.partitions.get(place)
-            if kept is None or place[1:] not in session.wanted:
-                continue
-            if seen + kept.weight > RELEASED_AT_ONCE and seen:
+            weight = 0 if kept is None else kept.weight
+            if seen and seen + weight > RELEASED_AT_ONCE:
                 seen = 0
                 yield
-            seen += kept.weight
-            if kept.release(member_id, rules):
-                self.changed(place)
+                continue
+            seen += weight
+            self._release(member_id, session, place)
+        self._ending.remove((member_id, session))
         yield from emptied(session.wanted)
+
+    def _release(self, member_id: str, session: ShareSession, place: Place) -> None:
+        del session.held[place]
+        kept = self.partitions.get(place)
+        if kept is not None and place[1:] in session.wanted and kept.release(member_id, self.rules(place[0])):
+            self.changed(place)
 
     # -- what goes on in later turns
 
-    def afterwards(self, steps: Steps[None], key: SessionKey | object | None = None) -> None:
-        """Begin with steps now, and go on with them in the loop's next turns; `key` says of whose session they are."""
-        self._step(key or object(), steps)
-
-    def _step(self, key: SessionKey | object, steps: Steps[None]) -> None:
-        self._afterwards.pop(key, None)
+    def afterwards(self, steps: Steps[None]) -> None:
+        """Begin with steps now, and go on with them in the loop's next turns."""
         if any(True for _ in islice(steps, 1)):
-            self._afterwards[key] = steps
+            self._afterwards.append(steps)
             self._next_turn.set(self._scheduler.now_ms())
 
     def _go_on(self) -> None:
-        key, steps = next(iter(self._afterwards.items()), (None, None))
-        if steps is not None:
-            self._step(key, steps)
-            self._keep()
+        self.afterwards(self._afterwards.popleft())
+        self._keep()
         if self._afterwards:
             self._next_turn.set(self._scheduler.now_ms())
 
@@ -265,6 +269,9 @@ class ShareService:
     def partition(self, group_id: str, topic: Topic, partition: Partition, now_ms: int) -> SharePartition:
         """What a group has of a partition, as of now."""
         place = group_id, topic.topic_id, partition.index
+        for member_id, session in self._ending:
+            if place in session.held:
+                self._release(member_id, session, place)
         kept = self.partitions.get(place)
         if kept is None:
             kept = SharePartition(self._begin(group_id, partition, now_ms), partition.leader_epoch)
@@ -360,6 +367,7 @@ class ShareService:
         """Let a partition be as it was kept, and its group be there; with None there is nothing of it."""
         self._locks.cancel(place)
         self.partitions.pop(place, None)
+        self.state_topic.mistold(place[0], place[1:])
         topic = self._cluster.topics_by_id.get(place[1])
         if state is not None and topic is not None and place[2] < len(topic.partitions):
             partition = topic.partitions[place[2]]
@@ -387,6 +395,8 @@ class ShareService:
             return
         changed = kept.take_unsaid()
         if changed and self.state_topic.records.is_told:
+            if place[1:] not in self.state_topic.parts(place[0]):
+                self.coordinator.touch(place[0])  # which tells of which partitions there is something
             written = Written(*kept.written, kept.leader_epoch, changed)
             self.state_topic.write(place[0], place[1:], written, partial(_everything, kept))
 

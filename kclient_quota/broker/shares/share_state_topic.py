@@ -64,6 +64,7 @@ class ShareStateTopic:
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.records = InternalTopic(SHARE_GROUP_STATE, cluster, scheduler)
+        self._cluster = cluster
         self._scheduler = scheduler
         self._told: dict[str, dict[TopicPart, _Told]] = {}
         # by share, the oldest snapshot first
@@ -98,7 +99,14 @@ class ShareStateTopic:
             state_batches=[ShareUpdateValue.StateBatch(**_batch(run)) for run in written.changed],
         )
         told.updates += 1
-        self._append(group_id, part, ShareUpdateValue.__schema__.api_key, _VERSION + encode(value, 0))
+        if self._append(group_id, part, ShareUpdateValue.__schema__.api_key, _VERSION + encode(value, 0)) is None:
+            self.mistold(group_id, part)
+
+    def mistold(self, group_id: str, part: TopicPart) -> None:
+        """What was told of a partition is not what there is: of the next change it is told with everything."""
+        told = self._told.get(group_id, {}).get(part)
+        if told is not None:
+            told.updates = _UPDATES_PER_SNAPSHOT
 
     def forget(self, group_id: str, part: TopicPart) -> None:
         """A group has nothing of a partition any more: it is told of in the next turns, of many some in each."""
@@ -146,9 +154,13 @@ class ShareStateTopic:
 
     def forget_former(self) -> None:
         """Everything has been told anew: take away what was told before a restart."""
-        for share, offsets in self._offsets.items():
-            if offsets:
-                self._delete_before(share)
+        topic = self._cluster.topics.get(SHARE_GROUP_STATE)
+        for partition in () if topic is None else topic.partitions:
+            if self._offsets.get(partition.index):
+                self._delete_before(partition.index)
+            elif partition.log.start_offset < partition.log.end_offset:
+                # nothing of it is there still, and that it is gone was perhaps not told to its end
+                self.records.delete_before(partition.index, partition.log.end_offset)
 
     def _delete_before(self, share: int) -> None:
         """Take away what is older than every partition's last snapshot."""

@@ -50,8 +50,12 @@ class ShareTelling:
         self._telling = Telling(self.offsets_topic, scheduler, self._changes, self._forget_told)
 
     def tell(self, group_ids: Iterable[str]) -> None:
-        """Tell of groups, now or a little later."""
-        self._telling.tell(group_ids)
+        """Tell of groups, now or a little later; of one that is gone now, before another of its name is told of."""
+        for group_id in group_ids:
+            if group_id in self._groups:
+                self._telling.tell([group_id])
+            else:
+                self._telling.tell_now(group_id)
 
     def _changes(self, group_id: str) -> Iterable[CoordinatorRecord | None]:
         group = self._groups.get(group_id)

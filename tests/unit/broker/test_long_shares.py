@@ -1,5 +1,6 @@
 """Share groups of very many partitions: others have their turn, and what comes meanwhile is seen."""
 
+import struct
 from itertools import pairwise
 from random import Random
 from uuid import UUID, uuid4
@@ -8,12 +9,17 @@ import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
 from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups.coordinator_record import key_of
 from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kclient_quota.broker.manners import RELEASED
 from kclient_quota.broker.request.context import AT_ONCE, ConnectionState, Services
-from kclient_quota.broker.shares import share_group
+from kclient_quota.broker.shares import share_group, share_service
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
+from kclient_quota.broker.shares.share_partition import RENEW
+from kclient_quota.broker.shares.share_records import RecordState
 from kclient_quota.broker.shares.share_service import RELEASED_AT_ONCE, ShareService
+from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
     AlterShareGroupOffsetsRequest,
@@ -25,7 +31,11 @@ from kclient_quota.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from kclient_quota.wire.records import Record, build_batch
+from kclient_quota.wire.messages.coordinator_records import (
+    ShareGroupMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+)
+from kclient_quota.wire.records import Record, build_batch, iterate_records
 from tests.unit.broker.enforced_cluster import ManualScheduler
 from tests.unit.broker.handler_node import Node
 
@@ -90,14 +100,17 @@ class Shared(Node):
         )
         return self.start(request, 1)
 
-    def acknowledge(self, epoch, said=((0, 0, 1),), indexes=INDEXES, topics=TOPICS):
+    def acknowledge(self, epoch, kind=1, said=None, indexes=INDEXES, topics=TOPICS):
         part, topic = ShareAcknowledgeRequest.AcknowledgePartition, ShareAcknowledgeRequest.AcknowledgeTopic
         batch = ShareAcknowledgeRequest.AcknowledgementBatch
+        said = said or [(0, 0, kind)]
         batches = [batch(first_offset=first, last_offset=last, acknowledge_types=types) for first, last, *types in said]
         rows = [part(partition_index=index, acknowledgement_batches=batches) for index in indexes]
         topics = [topic(topic_id=each.topic_id, partitions=rows) for each in self.topics[:topics]]
-        request = ShareAcknowledgeRequest(group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics)
-        return self.start(request, 1)
+        request = ShareAcknowledgeRequest(
+            group_id="g", member_id=MEMBER, share_session_epoch=epoch, topics=topics, is_renew_ack=kind == RENEW
+        )
+        return self.start(request, 2)
 
     def write(self, records=1):
         batch = build_batch([Record(b"v", timestamp_ms=0)] * records)
@@ -187,18 +200,6 @@ def test_nothing_is_acquired_for_a_session_that_has_ended_meanwhile(shared, turn
     assert all(row.acquired_records for topic in fetched.responses for row in topic.partitions)
 
 
-def test_what_a_member_held_whose_connection_has_ended_is_given_back_in_turns(shared):
-    shared.write()
-    shared.ended(shared.fetch())
-    assert shared.held == TOTAL
-    shared.disconnect()
-    assert 0 < shared.held < TOTAL, "the first at once"
-    for _ in range(TOTAL // RELEASED_AT_ONCE):
-        shared.turn()
-    assert shared.held == 0
-    assert acquired_of(shared.ended(shared.fetch(member=OTHER))) == TOTAL
-
-
 @pytest.mark.parametrize("turns", [0, 1, 7])
 def test_a_member_that_comes_back_meanwhile_has_all_of_it_and_loses_nothing(shared, turns):
     shared.write()
@@ -212,15 +213,6 @@ def test_a_member_that_comes_back_meanwhile_has_all_of_it_and_loses_nothing(shar
     assert shared.held == TOTAL
 
 
-@pytest.mark.parametrize("ends", ["fetch", "acknowledge"])
-def test_a_session_is_ended_in_turns_and_answered_when_it_has_ended(shared, ends):
-    shared.write()
-    shared.ended(shared.fetch())
-    shared.ended(shared.fetch(-1) if ends == "fetch" else shared.acknowledge(-1, topics=0))
-    assert shared.turns >= TOTAL // RELEASED_AT_ONCE - 1
-    assert shared.held == 0
-
-
 def test_a_session_that_is_opened_again_and_again_leaves_nothing_with_its_connection(shared):
     for _ in range(3):
         shared.ended(shared.fetch())
@@ -229,19 +221,6 @@ def test_a_session_that_is_opened_again_and_again_leaves_nothing_with_its_connec
     assert len(shared.connection.on_close) == 1
     shared.disconnect()
     assert not shared.shares._connections
-
-
-def test_locks_run_out_in_turns(shared):
-    shared.write()
-    shared.ended(shared.fetch())
-    looked, tick = [], shared.shares._tick
-    shared.shares._alarm._ring = lambda: (tick(), looked.append(shared.held))
-    shared.scheduler.pass_ms(30_000)
-    for _ in range(2 * TOTAL // RELEASED_AT_ONCE):
-        shared.turn()
-    assert shared.held == 0
-    assert len(looked) >= TOTAL // RELEASED_AT_ONCE
-    assert max(before - after for before, after in pairwise([TOTAL, *looked])) <= RELEASED_AT_ONCE
 
 
 def test_partitions_with_many_records_under_way_are_worth_more_turns(shared):
@@ -259,10 +238,10 @@ def test_partitions_with_many_records_under_way_are_worth_more_turns(shared):
 def test_very_much_that_is_said_of_one_partition_is_read_in_turns(shared, said):
     shared.write()
     shared.ended(shared.fetch())
-    answer = shared.ended(shared.acknowledge(1, said, indexes=[0], topics=1))
+    answer = shared.ended(shared.acknowledge(1, said=said, indexes=[0], topics=1))
     assert shared.turns >= 1
     assert answer.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
-    wrong = shared.ended(shared.acknowledge(2, [*said[:-1], (*said[-1][:-1], 9)], indexes=[0], topics=1))
+    wrong = shared.ended(shared.acknowledge(2, said=[*said[:-1], (*said[-1][:-1], 9)], indexes=[0], topics=1))
     assert wrong.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
     assert shared.held == TOTAL
 
@@ -401,3 +380,232 @@ def test_every_partition_has_a_reader_and_readers_have_as_many_as_each_other(see
         has = {reader: {index for of, index in found[reader] if of == topic_id} for reader in readers}
         assert has == wanted
         assert not any(of == topic_id for one in group.members if one not in readers for of, _ in found[one])
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_who_deletes_a_group_that_is_being_deleted_is_to_come_again(shared, turns):
+    shared.ended(shared.alter())
+    answers = [shared.start(DeleteGroupsRequest(groups_names=["g"]), 2) for _ in range(2)]
+    assert shared.ended(answers[1]).results[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not answers[0]
+    assert shared.ended(shared.beat()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(answers[0]).results[0].error_code == ErrorCode.NONE
+    assert shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == (
+        ErrorCode.GROUP_ID_NOT_FOUND
+    )
+
+
+def in_hands(shared, answer):
+    """Records that an answer hands over, and those of them of which the group knows who has them."""
+    given = [
+        (topic.topic_id, row.partition_index)
+        for topic in answer.responses
+        for row in topic.partitions
+        if row.acquired_records
+    ]
+    kept = [shared.shares.partitions.get(("g", *part)) for part in given]
+    known = [one for one in kept if one is not None and one.deliveries().get(0) == (RecordState.ACQUIRED, 1)]
+    return len(given), len(known)
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 4))
+def test_a_group_that_is_deleted_while_a_member_fetches_does_not_begin_anew_by_that(shared, turns):
+    shared.write()
+    shared.shares.coordinator.groups["g"] = ShareGroup("g")
+    answers = shared.fetch(max_wait_ms=60_000)
+    for _ in range(turns):
+        shared.turn()
+    is_done = bool(answers)
+    deleted = shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert deleted.results[0].error_code == ErrorCode.NONE
+    fetched = shared.ended(answers)
+    assert not shared.shares.partitions
+    assert is_done or in_hands(shared, fetched)[0] < TOTAL
+
+
+@pytest.mark.parametrize("turns", range(0, 34, 3))
+def test_nothing_is_handed_over_of_what_a_group_has_forgotten_while_a_member_fetches(shared, turns):
+    shared.write()
+    shared.shares.coordinator.groups["g"] = ShareGroup("g")
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    before = sum(one.next_new for one in shared.shares.partitions.values())
+    for place in list(shared.shares.partitions):
+        shared.shares.forget(place)
+    given, known = in_hands(shared, shared.ended(answers))
+    assert given - known == before
+
+
+@pytest.mark.parametrize("turns", [1, 5, 20])
+def test_offsets_are_altered_no_more_once_somebody_has_joined(shared, turns):
+    shared.write()
+    answers = shared.alter()
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+    fetched = shared.ended(shared.fetch())
+    rows = [row.error_code for topic in shared.ended(answers).responses for row in topic.partitions]
+    assert (len(rows), rows[-1]) == (TOTAL, ErrorCode.NON_EMPTY_GROUP)
+    given, known = in_hands(shared, fetched)
+    assert 0 < given == known
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 6])
+def test_offsets_are_deleted_no_more_once_somebody_has_joined(shared, turns):
+    shared.ended(shared.alter())
+    topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[topic(topic_name=name) for name in NAMES])
+    answers = shared.start(request, 0)
+    for _ in range(turns):
+        shared.turn()
+    assert shared.ended(shared.beat()).error_code == ErrorCode.NONE
+    left = len(shared.shares.partitions)
+    rows = shared.ended(answers).responses
+    assert (len(rows), rows[-1].error_code) == (TOPICS, ErrorCode.NON_EMPTY_GROUP)
+    assert len(shared.shares.partitions) == left > 0
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("turns", [0, 5, 30])
+def test_a_group_begins_nowhere_while_it_is_deleted(shared, turns, is_told):
+    shared.shares.state_topic.records.is_told = is_told
+    shared.ended(shared.alter())
+    answers = shared.alter()
+    for _ in range(turns):
+        shared.turn()
+    deleted = shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert deleted.results[0].error_code == ErrorCode.NONE
+    rows = [row.error_code for topic in shared.ended(answers).responses for row in topic.partitions]
+    refusals = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.GROUP_ID_NOT_FOUND}
+    assert (len(rows), rows[-1] in refusals) == (TOTAL, True)
+    assert not shared.shares.partitions
+    assert not shared.shares.state_topic.parts("g")
+
+
+def told(shared, name):
+    """Records of an internal topic."""
+    logs = [partition.log for partition in shared.cluster.topics[name].partitions]
+    return [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
+
+
+def test_a_group_that_comes_back_before_it_was_told_of_is_told_as_another(shared):
+    shared.shares.state_topic.records.is_told = shared.shares.telling.offsets_topic.is_told = True
+    shared.ended(shared.beat())
+    for _ in range(100):
+        shared.turn()
+    assert shared.ended(shared.beat(epoch=-1)).error_code == ErrorCode.NONE
+    shared.ended(shared.start(DeleteGroupsRequest(groups_names=["g"]), 2))
+    assert shared.ended(shared.beat(OTHER)).error_code == ErrorCode.NONE
+    for _ in range(200):
+        shared.turn()
+        shared.scheduler.pass_ms(10)
+    values = {record.key: record.value for record in told(shared, CONSUMER_OFFSETS)}
+    kind = struct.pack(">h", ShareGroupTargetAssignmentMemberValue.__schema__.api_key)
+    targets = {key[-len(OTHER) :].decode() for key, value in values.items() if key.startswith(kind) and value}
+    assert targets == {OTHER}
+
+
+@pytest.mark.parametrize("ms", [100, 200, 300])
+def test_nothing_is_told_of_what_a_group_is_to_read_once_it_is_deleted(shared, monkeypatch, ms):
+    monkeypatch.setattr(share_service, "_FORGOTTEN_AT_ONCE", 100)
+    shared.shares.state_topic.records.is_told = shared.shares.telling.offsets_topic.is_told = True
+    shared.ended(shared.beat())
+    for _ in range(ms // 20):
+        shared.scheduler.pass_ms(20)
+    assert shared.ended(shared.beat(epoch=-1)).error_code == ErrorCode.NONE
+    assert 0 < len(shared.shares.state_topic.parts("g")) < TOTAL, "it is being told"
+    answers = shared.start(DeleteGroupsRequest(groups_names=["g"]), 2)
+    for _ in range(100):
+        shared.scheduler.pass_ms(20)
+    assert answers[0].results[0].error_code == ErrorCode.NONE
+    assert not shared.shares.state_topic.parts("g")
+    values = {record.key: record.value for record in told(shared, SHARE_GROUP_STATE)}
+    assert set(values.values()) == {None}
+
+
+def test_a_lock_lasts_as_long_as_it_is_to_from_when_its_record_was_acquired(shared):
+    shared.write()
+    for ask in (shared.fetch, lambda: shared.acknowledge(1, RENEW)):
+        answers = ask()
+        while not answers:
+            shared.scheduler.pass_ms(100)
+        shared.ended(answers)
+        until_ms = {one.next_deadline_ms() for one in shared.shares.partitions.values()}
+        assert len(until_ms) >= TOTAL // AT_ONCE, "it took a while"
+
+
+@pytest.mark.parametrize("ends", ["session", "connection", "locks"])
+def test_what_very_many_locks_held_is_given_back_in_turns(shared, ends):
+    shared.write()
+    shared.ended(shared.fetch())
+    if ends == "session":
+        shared.shares.close(1, "g", MEMBER)
+    elif ends == "connection":
+        shared.disconnect()
+    else:
+        shared.scheduler.pass_ms(30_000)
+    given = [given_back(shared)]
+    while given[-1] < TOTAL:
+        shared.turn()
+        given.append(given_back(shared))
+    assert max(after - before for before, after in pairwise([0, *given])) <= RELEASED_AT_ONCE
+    fetched = shared.ended(shared.fetch(member=OTHER))
+    assert in_hands(shared, fetched)[0] == TOTAL
+
+
+def given_back(shared):
+    return sum(one.deliveries().get(0) == (RecordState.AVAILABLE, 1) for one in shared.shares.partitions.values())
+
+
+@pytest.mark.parametrize("member", [MEMBER, OTHER])
+def test_who_comes_before_all_is_given_back_has_all_of_it(shared, member):
+    shared.write()
+    shared.ended(shared.fetch())
+    shared.shares.close(1, "g", MEMBER)
+    assert given_back(shared) < TOTAL
+    answers = shared.fetch(member=member)
+    rows = [row for topic in shared.ended(answers).responses for row in topic.partitions]
+    for _ in range(20):
+        shared.turn()
+    assert [one.delivery_count for row in rows for one in row.acquired_records] == [2] * TOTAL
+    assert {kept.deliveries()[0] for kept in shared.shares.partitions.values()} == {(RecordState.ACQUIRED, 2)}
+
+
+@pytest.mark.parametrize("turns", range(0, 34, 3))
+def test_nothing_is_handed_over_of_what_another_leads_while_a_member_fetches(shared, turns):
+    shared.write()
+    answers = shared.fetch()
+    for _ in range(turns):
+        shared.turn()
+    before = sum(one.next_new for one in shared.shares.partitions.values())
+    for topic in shared.topics:
+        for partition in topic.partitions:
+            partition.leader_epoch += 1
+    fetched = shared.ended(answers)
+    for topic in shared.topics:
+        for partition in topic.partitions:
+            shared.shares.partition("g", topic, partition, 0)  # as the next leader finds it
+    given, known = in_hands(shared, fetched)
+    assert given - known == before
+
+
+@pytest.mark.parametrize("turns", [1, 6, 10, 20, 100])
+def test_the_epoch_that_a_group_has_by_one_who_is_lost_meanwhile_is_told(shared, monkeypatch, turns):
+    for module in (in_steps, share_group, subscriptions):
+        monkeypatch.setattr(module, "AT_ONCE", 4)
+    shared.shares.telling.offsets_topic.is_told = True
+    answers = shared.beat()
+    for _ in range(turns):
+        shared.turn()
+    group = shared.shares.coordinator.groups["g"]
+    shared.shares.coordinator._remove(group, MEMBER)
+    shared.shares.after_call()
+    assert shared.ended(answers).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    for _ in range(100):
+        shared.scheduler.pass_ms(10)
+    values = {record.key: record.value for record in told(shared, CONSUMER_OFFSETS)}
+    value = decode(ShareGroupMetadataValue, 0, values[key_of(ShareGroupMetadataValue, "g")], 2)
+    assert value.epoch == group.epoch

@@ -3,15 +3,23 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
-from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.groups.coordinator_record import key_of
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS
+from kclient_quota.broker.manners import RELEASED
+from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.shares import share_partition
 from kclient_quota.broker.shares.share_group import ShareGroup
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.wire.batches import TRANSACTIONAL
+from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import DeleteGroupsRequest, ShareAcknowledgeRequest, ShareFetchRequest
-from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch
+from kclient_quota.wire.messages.coordinator_records import (
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+)
+from kclient_quota.wire.records import ABORT, Record, build_batch, control_batch, iterate_records
 from tests.unit.broker.enforced_cluster import Cluster
 
 FETCH = ShareFetchRequest
@@ -134,7 +142,7 @@ def test_nothing_is_kept_of_a_topic_that_is_deleted_while_a_fetch_waits():
 def test_a_fetch_whose_session_has_ended_acquires_nothing():
     shared = Shared()
     assert shared.fetch(max_wait_ms=1_000) is None
-    at_once(shared.service.close(1, "g", "m"))
+    shared.service.close(1, "g", "m")
     shared.write()
     assert rows(shared.waited(1_000)) == []
     assert shared.service.partitions[shared.place].next_new == 0
@@ -172,3 +180,88 @@ def test_who_gives_back_what_another_waits_for_hears_that_it_could_not_be_kept()
     # the other's answer would come first, and this one's would be the second
     assert shared.acknowledge(1, (0, 0, RELEASE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(outcomes) == 1
+
+
+def test_an_answer_that_is_emptied_late_takes_nothing_from_who_has_it_by_then():
+    shared = Shared()
+    shared.state.manner = RELEASED
+    shared.write()
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    disk = Promise()
+
+    async def on_disk():
+        await disk
+
+    shared.state.on_disk = on_disk
+    assert shared.fetch() is None, "it waits for the disk"
+    shared.service.close(1, "g", "m")
+    shared.state.on_disk = None
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=None)
+    assert rows(shared.fetch(member="other")) == [(ErrorCode.NONE, [(0, 0)])]
+    assert shared.acknowledge(1, (0, 0, ACCEPT), member="other").error_code == ErrorCode.NONE
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    shared.cluster.outcome = None
+    disk.resolve(None)
+    assert shared.waited().responses == []
+
+
+@pytest.mark.parametrize("count", [3, 1_500])
+@pytest.mark.parametrize("epoch", [1, -1], ids=["goes-on", "ends"])
+def test_what_was_said_is_in_an_emptied_answer_however_much_it_is(epoch, count):
+    shared = Shared()
+    shared.fetch()
+    said = [HELD(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])]
+    parts = [FETCH.FetchPartition(partition_index=index, acknowledgement_batches=said) for index in range(count)]
+    topics = [FETCH.FetchTopic(topic_id=shared.topic.topic_id, partitions=parts)]
+    request = FETCH(group_id="g", member_id="m", share_session_epoch=epoch, max_records=1, topics=topics)
+    shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=1)
+    answer = shared.cluster.send(request, 2)
+    while answer is None:
+        answer = shared.waited()
+    assert answer.throttle_time_ms > 0
+    assert [row.partition_index for topic in answer.responses for row in topic.partitions] == [*range(count)]
+
+
+def test_what_a_group_has_begun_to_read_is_told_of_and_that_it_is_gone():
+    shared = Shared()
+    telling, states = shared.service.telling, shared.service.state_topic
+    telling.offsets_topic.is_told = states.records.is_told = True
+    shared.service.coordinator.groups["g"] = ShareGroup("g", epoch=1)
+    shared.service.coordinator.touch("g")
+    shared.service.after_call()
+    shared.write()
+    shared.fetch()
+    assert shared.acknowledge(1, (0, 0, ACCEPT)).error_code == ErrorCode.NONE
+    (initialized,) = of_kind(shared, ShareGroupStatePartitionMetadataValue)
+    value = decode(ShareGroupStatePartitionMetadataValue, 0, initialized, 2)
+    assert [(topic.topic_name, topic.partitions) for topic in value.initialized_topics] == [("t", [0])]
+    shared.service.forget(shared.place)
+    shared.service.after_call()
+    assert shared.cluster.send(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == ErrorCode.NONE
+    assert not of_kind(shared, ShareGroupStatePartitionMetadataValue)
+    assert not of_kind(shared, ShareGroupMetadataValue)
+
+
+def of_kind(shared, kind):
+    """What is told of one kind."""
+    logs = [partition.log for partition in shared.state.topics[CONSUMER_OFFSETS].partitions]
+    records = [record for log in logs for batch in log.batches() for record in iterate_records(batch)]
+    values = {record.key: record.value for record in records if record.key.startswith(key_of(kind))}
+    return [value for value in values.values() if value is not None]
+
+
+def test_a_long_connection_holds_no_session_that_has_ended():
+    shared = Shared()
+    ends = shared.cluster.connection.on_close
+    shared.fetch(member="other")
+    for _ in range(3):
+        shared.fetch()
+        shared.fetch()
+        shared.fetch(-1)
+    (held,) = shared.service._connections.values()
+    assert (list(held), len(ends)) == ([(1, "g", "other")], 1)
+    shared.write()
+    shared.fetch(1, member="other")
+    while ends:
+        ends.pop()()
+    assert rows(shared.fetch(member="another")) == [(ErrorCode.NONE, [(0, 0)])]

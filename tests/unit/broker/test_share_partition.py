@@ -94,6 +94,16 @@ def test_what_was_taken_back_was_never_delivered(kept: SharePartition) -> None:
     assert set(kept.deliveries().values()) == {(RecordState.AVAILABLE, 0)}
 
 
+def test_what_others_have_or_have_settled_meanwhile_is_not_taken_back(kept: SharePartition) -> None:
+    acquired = take(kept, wanted=Wanted(10, 500))
+    kept.move(1)
+    assert take(kept, "b", Wanted(10, 500)) == [Acquired(0, 9, 1)], "it was forgotten who had them"
+    assert say(kept, 0, 4, ACCEPT, member="b") is ErrorCode.NONE
+    kept.take_back("a", acquired)
+    assert say(kept, 5, 9, ACCEPT, member="b") is ErrorCode.NONE
+    assert kept.start_offset == 10
+
+
 def test_another_leader_knows_what_was_written(kept: SharePartition) -> None:
     take(kept, wanted=Wanted(10, 500))
     say(kept, 0, 2, RELEASE)

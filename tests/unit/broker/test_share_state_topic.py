@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
 from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE
 from kclient_quota.broker.log.partition_log import PartitionLog
@@ -86,3 +88,25 @@ def test_what_a_neighbour_needs_stays():
 
 def decode_part(record):
     return int.from_bytes(record.key[-4:], "big")
+
+
+@pytest.mark.parametrize("is_undone", [True, False], ids=["told-and-undone", "not-told"])
+def test_after_what_was_told_wrongly_or_not_at_all_comes_a_snapshot(is_undone, monkeypatch):
+    cluster, topic = made()
+    topic.initialize("g", (TOPIC, 0), 3)
+
+    def refuse(*_):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        if not is_undone:
+            patched.setattr(topic.records, "append_all", refuse)
+        topic.write("g", (TOPIC, 0), Written(0, 1, 0, [[3, 3, 2, 1]]), list)
+    if is_undone:
+        topic.mistold("g", (TOPIC, 0))
+    now = Written(0, 0 if is_undone else 1, 0, [[3, 3, 0 if is_undone else 2, 1], [4, 4, 0, 1]])
+    topic.write("g", (TOPIC, 0), Written(0, 0, 0, [[4, 4, 0, 1]]), lambda: now)
+    (last,) = records(cluster)
+    value = decode(ShareSnapshotValue, 0, last.value, 2)
+    runs = [(run.first_offset, run.last_offset, run.delivery_state, run.delivery_count) for run in value.state_batches]
+    assert runs == [tuple(run) for run in now.changed]

@@ -3,7 +3,9 @@
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
-from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE
+from kclient_quota.broker.groups.in_steps import at_once
+from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE, wire_string
+from kclient_quota.broker.shares.share_group import ShareGroup
 from kclient_quota.broker.shares.share_partition import ACCEPT, RELEASE, Acknowledgement, ShareRules, Wanted
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
@@ -118,3 +120,62 @@ def test_what_a_share_group_was_told_and_cannot_be_kept_is_undone(tmp_path):
     disk.room = 1 << 30
     assert acquired(life)[1] == [(0, 0, 1)]
     life.storage.close()
+
+
+def test_what_was_told_of_a_share_group_and_is_undone_is_told_otherwise_with_the_next_change(tmp_path):
+    life = told(Life(tmp_path))
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    life.append(b"a", b"b")
+    place = "s", life.cluster.topics["t"].topic_id, 0
+    for offset, is_full in ((0, False), (1, True), (1, False)):
+        kept, _ = acquired(life)
+        kind = [ACCEPT if is_full else RELEASE]
+        assert kept.acknowledge("m", [Acknowledgement(offset, offset, kind)], ShareRules(), 5)[0] == ErrorCode.NONE
+        life.shares.changed(place)
+        if is_full:
+            life.shares.restore(place, life.storage._journal.get("share", place[0], place[1].hex, place[2]))
+        life.cluster.save()
+    (last,) = [record for log in logs(life) for record in after_start(log)]
+    value = decode(ShareSnapshotValue, 0, last.value, 2)
+    assert {run.delivery_state for run in value.state_batches} == {0}
+    life.storage.close()
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_what_a_broker_that_ends_had_no_time_to_tell_is_gone_after_a_restart_is_not_told_as_if_it_were(
+    tmp_path, is_alone
+):
+    life = told(Life(tmp_path))
+    life.create()
+    life.cluster.set_config(GROUP, "s", "share.auto.offset.reset", "earliest")
+    life.append(b"v")
+    for group in ("s",) if is_alone else ("s", "other"):
+        life.shares.coordinator.groups[group] = ShareGroup(group)
+        life.shares.begin_at((group, life.cluster.topics["t"].topic_id, 0), 0, 0)
+    assert at_once(life.shares.delete_group("s")) == ErrorCode.NONE
+    life.cluster.save()
+    life.storage.close()
+
+    again = told(Life(tmp_path))
+    again.shares.tell_all()
+    keys = {record.key for log in logs(again) for record in after_start(log)}
+    assert not any(wire_string("s") in key for key in keys)
+    assert len(keys) == (not is_alone)
+    again.storage.close()
+
+
+def told(life):
+    life.shares.telling.offsets_topic.is_told = life.shares.state_topic.records.is_told = True
+    life.shares.state_topic.records.prepare()
+    life.cluster.save()
+    return life
+
+
+def logs(life):
+    return [partition.log for partition in life.cluster.topics[SHARE_GROUP_STATE].partitions]
+
+
+def after_start(log):
+    records = [record for batch in log.batches() for record in iterate_records(batch)]
+    return [record for record in records if record.offset >= log.start_offset]

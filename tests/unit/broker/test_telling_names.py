@@ -1,5 +1,7 @@
 """Very many names in what is told of a group are encoded in turns, and are what they would be at once."""
 
+from copy import deepcopy
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -7,11 +9,13 @@ import pytest
 from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup
 from kclient_quota.broker.groups.consumer_group_records import changes as consumer_changes
+from kclient_quota.broker.groups.consumer_group_records import farewell as consumer_farewell
 from kclient_quota.broker.groups.coordinator_record import key_of, names_of
 from kclient_quota.broker.groups.in_steps import AT_ONCE, at_once
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.broker.shares.share_group_records import ToldShareGroup
 from kclient_quota.broker.shares.share_group_records import changes as share_changes
+from kclient_quota.broker.shares.share_group_records import farewell as share_farewell
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupMemberMetadataValue,
@@ -95,3 +99,45 @@ def test_who_leaves_meanwhile_is_not_told_of(case, gone_after):
             group.members.pop("m", None)
             group.metadata = {}
     assert is_gone
+
+
+def changed_consumer(group):
+    group.put(replace(group.members["m"], client_id="another"))
+
+
+def changed_share(group):
+    group.members["m"].client_id = "another"
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["group", "member"])
+@pytest.mark.parametrize(
+    ("group", "told", "said", "changed", "farewell"),
+    [
+        (
+            consumer_group(topics=frozenset(NAMES)),
+            ToldConsumerGroup(),
+            lambda told, group: consumer_changes(told, group, 0),
+            changed_consumer,
+            consumer_farewell,
+        ),
+        (
+            share_group(),
+            ToldShareGroup(),
+            lambda told, group: share_changes(told, group, None, 0),
+            changed_share,
+            share_farewell,
+        ),
+    ],
+    ids=["consumer", "share"],
+)
+def test_who_leaves_before_all_of_it_is_told_leaves_nothing(group, told, said, changed, farewell, is_over):
+    group, told = deepcopy(group), deepcopy(told)
+    values = {}
+    steps = said(told, group)
+    assert next(steps) is None
+    changed(group)  # while its names are being told
+    values.update(filter(None, steps))
+    assert any(key.endswith(b"m") for key, value in values.items() if value is not None)
+    del group.members["m"]
+    values.update(filter(None, farewell(told, "g") if is_over else said(told, group)))
+    assert not [key for key, value in values.items() if value is not None and (is_over or key.endswith(b"m"))]

@@ -279,6 +279,8 @@ async def alter_share_group_offsets(
     error, message = _refusal(context, request.group_id, makes=True)
     if error:
         return AlterShareGroupOffsetsResponse(error_code=error, error_message=message)
+    # while others have their turn the group may be deleted, or somebody join it
+    refused = context.asked_anew(lambda: _refusal(context, request.group_id))
     response = AlterShareGroupOffsetsResponse()
     for asked in request.topics:
         topic = context.cluster.topics.get(asked.topic_name)
@@ -287,7 +289,7 @@ async def alter_share_group_offsets(
             answer.topic_id = topic.topic_id
         for part in asked.partitions:
             await context.turn_after(_BEGUN)
-            answer.partitions.append(_begun_elsewhere(context, request.group_id, asked.topic_name, part))
+            answer.partitions.append(_begun_elsewhere(context, request.group_id, asked.topic_name, part, refused()))
         response.responses.append(answer)
     context.services.get(ShareService).after_call()
     return response
@@ -298,6 +300,7 @@ def _begun_elsewhere(
     group_id: str,
     name: str,
     asked: AlteringPartition,
+    refused: tuple[ErrorCode, str | None],
 ) -> AlteredPartition:
     row, topic = AlteredPartition(partition_index=asked.partition_index), context.cluster.topics.get(name)
     service = context.services.get(ShareService)
@@ -305,10 +308,8 @@ def _begun_elsewhere(
         row.error_code, row.error_message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
     elif topic is None or not 0 <= asked.partition_index < len(topic.partitions):
         row.error_code, row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC
-    elif group_id not in service.coordinator.groups:  # deleted while others had their turn
-        row.error_code, row.error_message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
-    elif service.coordinator.groups[group_id].members:  # somebody has joined meanwhile
-        row.error_code, row.error_message = ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY
+    elif refused[0]:
+        row.error_code, row.error_message = refused
     else:
         place = group_id, topic.topic_id, asked.partition_index
         service.begin_at(place, asked.start_offset, topic.partitions[asked.partition_index].leader_epoch)
@@ -323,6 +324,8 @@ async def delete_share_group_offsets(
     error, message = _refusal(context, request.group_id)
     if error:
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=message)
+    # as above
+    refused = context.asked_anew(lambda: _refusal(context, request.group_id))
     response = DeleteShareGroupOffsetsResponse()
     service = context.services.get(ShareService)
     for asked in request.topics:
@@ -341,6 +344,7 @@ async def delete_share_group_offsets(
             row.error_code, row.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOT_READ
             continue
         row.topic_id = topic.topic_id
-        await context.in_turns(places, service.forget)
+        await context.in_turns(places, lambda place: None if refused()[0] else service.forget(place))
+        row.error_code, row.error_message = refused()
     service.after_call()
     return response

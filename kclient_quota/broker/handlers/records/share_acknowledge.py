@@ -76,7 +76,7 @@ async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) 
     await context.by_and_by(let_go(found))
     await context.by_and_by(emptied(said))
     if request.share_session_epoch == FINAL_EPOCH:
-        await context.by_and_by(service.close(context.broker.id, group_id, member_id))
+        service.close(context.broker.id, group_id, member_id)
     return response
 
 
@@ -98,8 +98,9 @@ async def acknowledged(
         if asked is None:
             answers[topic_id, index] = ErrorCode.INVALID_REQUEST, None
             continue
-        kept = service.partition(group_id, found.topic, found.partition, context.now_ms)
-        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), context.now_ms)
+        now_ms = context.scheduler.now_ms()
+        kept = service.partition(group_id, found.topic, found.partition, now_ms)
+        answers[topic_id, index] = kept.acknowledge(member_id, asked, service.rules(group_id), now_ms)
         service.changed(place)
     return answers
 

@@ -60,18 +60,18 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     """Take acknowledgements, then acquire and return records, or wait for some."""
     service = context.services.get(ShareService)
     group_id, member_id = request.group_id or "", request.member_id or ""
-    batches = await _said(context, request)
-    session = await _session(context, request, says_something=bool(batches))
+    session = _session(context, request)
     if not isinstance(session, ShareSession):
         return ShareFetchResponse(error_code=session)
     lock_ms = service.rules(group_id).lock_ms
-    said = await acknowledged(context, group_id, member_id, batches, request.is_renew_ack)
+    said = await acknowledged(context, group_id, member_id, await _said(context, request), request.is_renew_ack)
     acked = await _rows(context, said, {})
     emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
     context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
-        await context.by_and_by(service.close(context.broker.id, group_id, member_id))
-        return ShareFetchResponse(responses=acked)
+        service.close(context.broker.id, group_id, member_id)
+        # not the same list: what is written of a long answer is let go of, and it may be sent emptied after that
+        return ShareFetchResponse(responses=list(acked))
     await _want(context, request, session)
     fetch = _Fetch(context, service, request, session)
     rows = await fetch.run()
@@ -113,16 +113,16 @@ async def _said(context: Context, request: ShareFetchRequest) -> list[tuple[UUID
     return said
 
 
-async def _session(context: Context, request: ShareFetchRequest, *, says_something: bool) -> ShareSession | ErrorCode:
+def _session(context: Context, request: ShareFetchRequest) -> ShareSession | ErrorCode:
     service = context.services.get(ShareService)
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     if not group_id or not member_id:
         return ErrorCode.INVALID_REQUEST
     if epoch != INITIAL_EPOCH:
         return service.resume(context.broker.id, group_id, member_id, epoch)
-    if says_something:
+    if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
         return ErrorCode.INVALID_REQUEST
-    return await context.by_and_by(service.open(context.broker.id, group_id, member_id, context.connection))
+    return service.open(context.broker.id, group_id, member_id, context.connection)
 
 
 async def _rows(
@@ -186,7 +186,7 @@ class _Fetch:
             now_ms = scheduler.now_ms()
             is_last = now_ms >= end_ms or any(one.error for one in self.found) or not self.found
             rows = await self._read(now_ms, is_last=is_last)
-            if is_last or rows is not None:
+            if is_last or rows is not None or not self._is_open():
                 return rows or {}
             if cluster.changes:
                 # who saves next would undo it when the disk is full, and this would not hear of that
@@ -199,6 +199,12 @@ class _Fetch:
     def _is_open(self) -> bool:
         """Whether the session is still the member's: else nobody would give back what is acquired now."""
         return self._service.has(self._context.broker.id, self._group_id, self._member_id, self._session)
+
+    def _is_kept(self, one: Found, kept: SharePartition) -> bool:
+        """Whether it would be known who has records: not if the group has begun anew meanwhile, or another leads."""
+        place = self._group_id, one.topic_id, one.number
+        is_led = one.partition is not None and one.partition.leader_epoch == kept.leader_epoch
+        return is_led and self._service.partitions.get(place) is kept
 
     async def _find_all(self) -> None:
         await self._context.by_and_by(let_go(self.found))
@@ -233,9 +239,9 @@ class _Fetch:
             await self._context.turn_after(kept.weight)
             if left <= 0 or not self._is_open():
                 break
-            if self._service.partitions.get((self._group_id, one.topic_id, one.number)) is not kept:
-                continue  # the group begins anew there, or the topic is gone
-            row = self._acquire(one, kept, records, left, now_ms)
+            if not self._is_kept(one, kept):
+                continue
+            row = self._acquire(one, kept, records, left)
             left -= sum(part.last_offset - part.first_offset + 1 for part in row.acquired_records)
             if row.acquired_records:
                 rows[one.topic_id, one.number] = row
@@ -247,6 +253,9 @@ class _Fetch:
         ready: list[_Ready] = []
         for one in self.found:
             await self._context.turn_after()
+            if not self._is_open():
+                # its group may be gone, which would begin to read again by this
+                break
             if one.error or one.topic is None or one.partition is None:
                 rows[one.topic_id, one.number] = _refused(one)
                 continue
@@ -277,11 +286,13 @@ class _Fetch:
             return _NOTHING
         return log.read(begin, most, min_one_batch=min_one_batch, end_offset=end)
 
-    def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int, now_ms: int) -> FetchRow:
+    def _acquire(self, one: Found, kept: SharePartition, records: memoryview, most: int) -> FetchRow:
         batches = _as_far_as(iterate_batches(records, partial=True), len(kept) + most)
         request = self._request
         wanted = Wanted(most, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT)
         fetched = [(header.base_offset, header.last_offset) for _, header in batches]
+        # a lock begins now, not when the first partition was looked at
+        now_ms = self._context.scheduler.now_ms()
         acquired = kept.acquire(self._member_id, fetched, wanted, self._rules, now_ms)
         if self._is_committed and acquired and one.partition is not None:
             acquired = self._without_aborted(one.partition, kept, [header for _, header in batches], acquired)
