@@ -80,7 +80,7 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
     outbox.stops = True  # there is no thread to wake
     assert outbox.put(waiting)
     if has_been_looked_at:
-        sender._take(outbox.inbox.get(), 0)
+        sender._take(outbox.inbox.items.popleft(), 0)
     assert len(outbox) == 1
     assert outbox.give_up(handed)
     assert len(outbox) == 0
@@ -88,7 +88,7 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
     core.purge, core.waiting = list, lambda: [waiting] if has_been_looked_at else []
     sender.purge()
     if not has_been_looked_at:
-        sender._take(outbox.inbox.get(), 0)
+        sender._take(outbox.inbox.items.popleft(), 0)
     assert (outbox.accepted, outbox.finished, outbox.given_up) == (1, 1, set())
     outbox.serve()
     assert heard == []
