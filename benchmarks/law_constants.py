@@ -27,10 +27,8 @@ CONSTANTS: Final = {
     "share_window": ("share", "STALL_MS"),
     "fetch": ("fetch", "GRANT_MS"),
     "claim": ("beside", "PATIENCE_MS LASTS_MS MOST_PART STEP WORSE TREND"),
-    "send_pace": (
-        "send",
-        """WORTH FRAMING_WORTH FEW LATE_ROOM UNEVEN TREND MOSTLY_SENT""",
-    ),
+    "lump_size": ("send", "WORTH FRAMING_WORTH FEW"),
+    "send_pace": ("send", "LATE_ROOM UNEVEN TREND MOSTLY_SENT"),
     "batch_cost": ("send", "FORGET FIRST_BYTES LITTLE LEARNS_FROM TRUST"),
     "lumps": ("share", "LUMPS LARGE SAVED_BATCHES OPEN_MS SLOW_OPEN_MS"),
     "fetch_sizes": (
@@ -55,11 +53,12 @@ GIVEN: Final = {
     "known_share": "REQUEST_MS CALM_MS LEAST_SHARE",
     "lanes": "DEFAULT_LANE MOST_SPARE NO_TENANT",
     "learnt_share": "STALE_MS LEAST_RATE ENDLESS_BYTES_PER_S LONGEST_STEP_S LONGEST_REQUEST_MS",
+    "lump_size": "MAX_DELAY_MS",
     "lumps": "CLOCK_JUMP_MS",
     "neighbours": "NEEDED_MS DEALT_MS",
     "pacer": """MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED LEAST_RATE
         OUTSTANDING_MS LONGEST_WAIT_MS""",
-    "send_pace": "IN_FLIGHT QUEUEING MOST_WAY_MS PROBE_MS MAX_DELAY_MS LOOKS NEVER_MS SOON_MS",
+    "send_pace": "IN_FLIGHT QUEUEING MOST_WAY_MS PROBE_MS LOOKS NEVER_MS SOON_MS",
     "send_queue": "NEVER MAX_BYTES TENANT_ROOM LOOK_MS ROUND_MS LEAST_MESSAGES ACCEPTED",
     "share_fetch": "ANSWER_BYTES RECORD_BYTES LOOK_MS ANY_BROKER",
     "share_window": "UNSURE_MS",

@@ -176,5 +176,5 @@ class Waits:
         """A message does not wait any more."""
         self.length -= 1
         self.raw_bytes -= message.raw_bytes
-        if self.newest.get((message.place, message.key)) is message:
+        if self.newest and self.newest.get((message.place, message.key)) is message:
             del self.newest[message.place, message.key]

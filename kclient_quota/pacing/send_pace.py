@@ -1,28 +1,14 @@
-"""When the next batch may go to one broker, and how large batches should be: the quota, and what is on its way.
-
-Lumps of L seconds cost L/11 of a quota (a window of 11 samples holds one lump more than intervals between lumps), and
-a batch takes `overhead` bytes whatever it holds, A seconds of the quota. So of the quota (1 - L/11) (1 - A/L) is worth
-something, most of it with lumps of sqrt(11 A) seconds. Shorter ones are chosen as long as they cost no more than WORTH.
-"""
+"""When the next batch may go to one broker, and how large batches should be: the quota, and what is on its way."""
 
 from collections import deque
-from math import inf, sqrt
+from math import inf
 from typing import Final
 
 from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
+from kclient_quota.pacing.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
+from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
-WORTH: Final = 0.006
-"""Part of the messages per second that is given up for having them sooner."""
-FRAMING_WORTH: Final = 2.5
-"""Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
-allowed times the part of all bytes that framing takes of messages alone in their batches: noise of 1,000 bytes, of
-which that is a tenth, for 0.24 s over twelve partitions in place of 0.73, for 3 % of the messages. Of twice as much it
-is 0.40 s and 1.5 %; half as much would leave 0.95 of the ideal where names are long."""
-FEW: Final = 10
-"""Where the best lump holds fewer messages, half of that is given up: they are whole, and the last one seldom fits. Of
-1,000 bytes over three partitions at 51,200 B/s, payload is 0.935 of the quota otherwise, 0.944 so."""
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
 milliseconds late with what comes after a grant, and batches would be smaller by that (58 orders instead of 64)."""
@@ -46,7 +32,6 @@ PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
 for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
 ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
-MAX_DELAY_MS: Final = 1_000
 MOSTLY_SENT: Final = 4
 """So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
 LOOKS: Final = round(1 / TREND)
@@ -87,6 +72,8 @@ class SendPace:
         "_held_ms",
         "_in_flight",
         "_is_mixed",
+        "_kept_lump",
+        "_kept_terms",
         "_last_way_ms",
         "_last_wire",
         "_limit",
@@ -148,6 +135,8 @@ class SendPace:
         self._probed_at_ms = NEVER_MS
         self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
+        self._kept_terms: tuple[float, ...] = ()  # those that the lump was last reckoned from
+        self._kept_lump = 0
         self.granted = 0
         self.stands_back = self.waits_for_deliveries = False
 
@@ -201,43 +190,36 @@ class SendPace:
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))
 
-    def lump_ms(self, places: float) -> float:
-        """How much time's worth of the quota should leave at once, of which so many are to leave in a round."""
-        rate = self._pacer.rate()
-        least = 0.0 if self._pacer.limit is not None else self._pacer.request_bytes / rate
-        if rate == inf or not self._max_delay_ms:
-            return 1000.0 * least  # of an infinite rate 0
-        samples = QUOTA_SAMPLES
-        alone = self._cost.overhead / rate  # seconds that a batch's overhead takes
-        most = self._worth_waiting_ms / 1000 / max(places, 1.0)
-        best = min(sqrt(samples * alone), most)
-        price = best / samples + alone / best
-        usual = self._pacer.usual_rate()
-        is_coarse = sqrt(samples * self._cost.overhead * usual) < FEW * self._cost.part * self._message_raw
-        price += WORTH * (0.5 if is_coarse else 1.0) * max(1.0 - price, 0.0)
-        lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
-        every_ms = max(self._way_ms / self._in_flight, self._pacer.every_ms)
-        return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
-
-    @property
-    def _worth_waiting_ms(self) -> float:
-        """How long a message may wait for a fuller batch: no longer than what that buys is worth."""
-        allowed_ms = self._max_delay_ms
-        if not self._message_raw or self._cost.compresses:
-            return allowed_ms
-        framing = self._cost.overhead / self._cost.wire(self._message_raw)
-        return min(allowed_ms, FRAMING_WORTH * framing * max(allowed_ms, MAX_DELAY_MS))
-
     def lump_bytes(self, places: int) -> int:
         """The raw bytes of the largest batch to send at once, while messages for so many partitions wait."""
         return self._lump_bytes(places / UNEVEN)
 
     def _lump_bytes(self, places: float) -> int:
-        rate = self._pacer.rate()
-        if rate == inf:
+        if self._pacer.rate() == inf:
             # Slow start: one message at first, then half of what may be on its way.
             return min(self._pacer.request_bytes, int(self._pacer.outstanding_bytes / 2)) if self._settled else 1
-        return max(1, int(self._cost.raw(self.lump_ms(places) * rate / 1000)))
+        terms = self._terms(places)
+        if terms != self._kept_terms:  # asked for with every message, and changed by few
+            self._kept_terms, self._kept_lump = terms, lump_bytes(LumpTerms._make(terms))
+        return self._kept_lump
+
+    def _terms(self, places: float) -> tuple[float, ...]:
+        """Those of `LumpTerms` in their order, in a tuple that is made quickly."""
+        pacer, cost = self._pacer, self._cost
+        return (
+            pacer.rate(),
+            pacer.usual_rate(),
+            pacer.request_bytes if pacer.limit is None else 0,
+            pacer.every_ms,
+            self._way_ms,
+            self._in_flight,
+            cost.overhead,
+            cost.part,
+            cost.compresses,
+            self._message_raw,
+            self._max_delay_ms,
+            places,
+        )
 
     def room_bytes(self, places: int) -> float:
         """How many raw bytes may wait, so that batches are filled and nobody waits for longer than that takes."""

@@ -162,9 +162,9 @@ class SendQueue:
 
     def _room_for(self, waits: Waits, places: int) -> float:
         room = max(self.pace.room_bytes(places), self.pace.raw_in(ROUND_MS))
-        if len(self._lanes) > 1:
-            room += self.pace.raw_in(LOOK_MS)
-        return room * self._part_of(waits)
+        if len(self._lanes) == 1:
+            return room
+        return (room + self.pace.raw_in(LOOK_MS)) * self._part_of(waits)
 
     def _part_of(self, waits: Waits) -> float:
         """What part of the quota a lane has, beside those in which messages wait."""

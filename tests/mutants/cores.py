@@ -27,8 +27,8 @@ TELEMETRY = tuple(
 
 _PACING = (
     "batch_cost claim fair fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics fetch_window "
-    "known_share lanes learnt_share lumps neighbours pacer price room send_pace send_queue share_fetch share_window "
-    "spare turns worth"
+    "known_share lanes learnt_share lump_size lumps neighbours pacer price room send_pace send_queue share_fetch "
+    "share_window spare turns worth"
 )
 _QUOTA = "callback connections delay_queue entity manager managers rate resolution throttle token_bucket"
 _ROOMS = [

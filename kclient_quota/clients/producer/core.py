@@ -4,7 +4,7 @@ For each broker there is a `SendQueue`, and before it those that came when it wa
 their callers wait. `_wait_ms` decides how long.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -12,10 +12,10 @@ from math import inf
 from typing import Final, Protocol
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Routes
+from kclient_quota.clients.producer.routes import NO_BROKER, Before, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.lanes import DEFAULT_LANE
-from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.send_queue import ACCEPTED, NEVER, Grant, SendQueue
 from kclient_quota.pacing.spare import Spare
 from kclient_quota.pacing.turns import Waiting
 
@@ -129,10 +129,10 @@ class ProducerCore:
                 return 0
             if not is_patient:
                 return wait_ms
-            before = broker.before[line] = deque()
+            before = broker.before[line] = Before()
         if is_patient:
             before.append(message)
-        return max(1, self._wait_ms(broker, before[0], now_ms, only_ask=True))
+        return max(1, self._wait_ms(broker, before.first, now_ms, only_ask=True))
 
     def _wait_ms(self, broker: Broker, message: Waiting, now_ms: int, *, only_ask: bool = False) -> int:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
@@ -150,8 +150,9 @@ class ProducerCore:
 
     def _offer(self, queue: SendQueue, message: Waiting) -> int:
         offered = queue.offer(message)
-        self._lost += [(each, Lost.DROPPED) for each in offered.dropped]
-        self._lost += [(each, Lost.REPLACED) for each in offered.replaced]
+        if offered is not ACCEPTED:
+            self._lost += [(each, Lost.DROPPED) for each in offered.dropped]
+            self._lost += [(each, Lost.REPLACED) for each in offered.replaced]
         return offered.wait_ms
 
     def admit(
@@ -167,7 +168,7 @@ class ProducerCore:
         for broker in self.brokers:
             for line, before in list(broker.before.items()):
                 while before:
-                    message = before[0]
+                    message = before.first
                     message.queued_at_ms = now_ms
                     if not claim(message):
                         before.popleft()
@@ -220,7 +221,7 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
-            expiries = [before[0].expires_at_ms for before in broker.before.values()]
+            expiries = [before.first.expires_at_ms for before in broker.before.values()]
             waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
         return min(waits)
 

@@ -156,10 +156,6 @@ class Inbox:
         """Whether nothing is there."""
         return not self.items
 
-    def get(self) -> Any:
-        """The oldest, of which there has to be one."""
-        return self.items.popleft()
-
     def wait(self, timeout_s: float) -> None:
         """Until something is there, or not."""
         if not self.items:

@@ -27,20 +27,17 @@ class Route:
         found_at_ms: when the leaders were asked for.
 
     Attributes:
+        brokers: those that lead a partition; NO_BROKER when none does.
         sent: bytes that went to each partition without having to.
     """
 
-    __slots__ = ("found_at_ms", "leaders", "sent")
+    __slots__ = ("brokers", "found_at_ms", "leaders", "sent")
 
     def __init__(self, leaders: Iterable[int], found_at_ms: int) -> None:
-        self.leaders = list(leaders)
+        self.leaders = tuple(leaders)
+        self.brokers = [each for each in dict.fromkeys(self.leaders) if each != NO_BROKER] or [NO_BROKER]
         self.found_at_ms = found_at_ms
         self.sent = [0] * len(self.leaders)
-
-    @property
-    def brokers(self) -> list[int]:
-        """The brokers that lead a partition; NO_BROKER when none does."""
-        return [each for each in dict.fromkeys(self.leaders) if each != NO_BROKER] or [NO_BROKER]
 
     def pick(self, broker: int, nbytes: int) -> int:
         """The partition for messages that go together to any one of `broker`'s: the one that has had least so far."""
@@ -85,6 +82,44 @@ class Routes:
         return self._partitioner.partition(key, len(route.leaders))
 
 
+class Before:
+    """Messages that wait for room in a queue, in order.
+
+    Attributes:
+        raw_bytes: of all of them.
+    """
+
+    __slots__ = ("_messages", "raw_bytes")
+
+    def __init__(self, messages: Iterable[Waiting] = ()) -> None:
+        self._messages: deque[Waiting] = deque()
+        self.raw_bytes = 0
+        for message in messages:
+            self.append(message)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._messages)
+
+    @property
+    def first(self) -> Waiting:
+        """The one at the front, of which there has to be one."""
+        return self._messages[0]
+
+    def append(self, message: Waiting) -> None:
+        """To the end."""
+        self._messages.append(message)
+        self.raw_bytes += message.raw_bytes
+
+    def popleft(self) -> Waiting:
+        """Take the one at the front."""
+        message = self._messages.popleft()
+        self.raw_bytes -= message.raw_bytes
+        return message
+
+
 @dataclass(slots=True, eq=False)
 class Broker:
     """What one broker is sent.
@@ -98,7 +133,7 @@ class Broker:
 
     number: int
     queue: SendQueue
-    before: dict[tuple[str, Hashable], deque[Waiting]]
+    before: dict[tuple[str, Hashable], Before]
     wait_ms: float = inf
 
     def waiting(self) -> Iterator[Waiting]:
@@ -108,7 +143,9 @@ class Broker:
     def busy(self, now_ms: int) -> tuple[int, int]:
         """How long a message would wait for it, to tell the least."""
         pace = self.queue.pace
-        waiting = self.queue.raw_bytes + sum(message.raw_bytes for message in self.waiting())
+        waiting = self.queue.raw_bytes
+        for line in self.before.values():
+            waiting += line.raw_bytes
         return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting
 
 
@@ -164,10 +201,17 @@ class Brokers:
         if partition is None:
             if waits_for is not None and (not self.is_split or waits_for.number in route.brokers):
                 return waits_for, ANY_PARTITION
-            return min(map(self.get, route.brokers), key=lambda broker: broker.busy(now_ms)), ANY_PARTITION
+            return self._first_of(route, now_ms), ANY_PARTITION
         if partition >= len(route.leaders):
             return self.get(NO_BROKER), message.partition
         return self.get(route.leaders[partition]), partition
+
+    def _first_of(self, route: Route, now_ms: int) -> Broker:
+        """Of the brokers that lead a partition, the one that would take a message first."""
+        numbers = route.brokers
+        if len(numbers) == 1:
+            return self.get(numbers[0])
+        return min(map(self.get, numbers), key=lambda broker: broker.busy(now_ms))
 
     def partition_of(self, broker: Broker, grant: Grant) -> int:
         """Where what leaves together goes."""
@@ -212,6 +256,6 @@ class Brokers:
                 for _ in range(len(before)):
                     message = before.popleft()
                     goal, message.partition = self._place_of(message, broker, now_ms)
-                    goal.before.setdefault(line, deque()).append(message)
+                    goal.before.setdefault(line, Before()).append(message)
                 if not before:
                     broker.before.pop(line, None)

@@ -169,8 +169,9 @@ class Sender:
         return 0 if self._came else wait_ms
 
     def _empty_inbox(self) -> None:
-        while not self.outbox.inbox.empty():
-            self._came.append(self.outbox.inbox.get())
+        came, items = self._came, self.outbox.inbox.items
+        while items:
+            came.append(items.popleft())
 
     def _has_route(self, item: Any) -> bool:
         return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
@@ -358,19 +359,20 @@ class Sender:
 
     def _collect(self, producer: "Producer", now_ms: int) -> None:
         """Take the reports that librdkafka has made."""
-        settled: dict[int, tuple[Broker, int]] = {}
+        settled: dict[Broker, int] = {}
         unreported = producer.with_librdkafka() if self._errors_only else 1 << 62
         for line in self._lines.values():
             while line and (line[0][1].payload.report or self.outbox.in_flight > unreported):
                 broker, message = line.popleft()
                 self.outbox.in_flight -= 1
-                settled[id(broker)] = broker, settled.get(id(broker), (broker, 0))[1] + message.raw_bytes
-                for error, reported in message.payload.report.items():
-                    self._report(message.payload, error, reported)
-                if not message.payload.report:
+                settled[broker] = settled.get(broker, 0) + message.raw_bytes
+                handed: Handed = message.payload
+                for error, reported in handed.report.items():
+                    self._report(handed, error, reported)
+                if not handed.report:
                     self.outbox.silent.append(None)
                 self.outbox.finished += 1
-        for broker, raw_bytes in settled.values():
+        for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms)
 
     def _lose(self, message: Waiting, why: Lost) -> None:

@@ -26,7 +26,7 @@ def test_what_was_put_is_not_waited_for() -> None:
     inbox.put(1)
     inbox.put(2)
     assert seconds(lambda: inbox.wait(90)) < 60
-    assert [inbox.get(), inbox.get(), inbox.empty()] == [1, 2, True]
+    assert [inbox.items.popleft(), inbox.items.popleft(), inbox.empty()] == [1, 2, True]
 
 
 def test_nobody_waits_for_longer_than_he_said_while_others_hear() -> None:

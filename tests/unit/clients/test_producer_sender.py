@@ -1,6 +1,7 @@
 """Whose word counts about a message: its caller's, who has gone, or the sender's, who has taken it."""
 
 import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -80,7 +81,7 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
     outbox.stops = True  # there is no thread to wake
     assert outbox.put(waiting)
     if has_been_looked_at:
-        sender._take(outbox.inbox.get(), 0)
+        sender._take(outbox.inbox.items.popleft(), 0)
     assert len(outbox) == 1
     assert outbox.give_up(handed)
     assert len(outbox) == 0
@@ -88,10 +89,41 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
     core.purge, core.waiting = list, lambda: [waiting] if has_been_looked_at else []
     sender.purge()
     if not has_been_looked_at:
-        sender._take(outbox.inbox.get(), 0)
+        sender._take(outbox.inbox.items.popleft(), 0)
     assert (outbox.accepted, outbox.finished, outbox.given_up) == (1, 1, set())
     outbox.serve()
     assert heard == []
+
+
+def test_what_comes_is_taken_in_order_behind_what_had_come_before() -> None:
+    sender = sender_of(Core(0))
+    sender._came.append(0)
+    for number in (1, 2, 3):
+        sender.outbox.inbox.put(number)
+    sender._empty_inbox()
+    assert list(sender._came) == [0, 1, 2, 3]
+    assert sender.outbox.inbox.empty()
+
+
+def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_not() -> None:
+    core: Any = Core(0)
+    told: list[Any] = []
+    core.on_delivered = lambda *arrived: told.append(arrived)
+    sender, brokers = sender_of(core), core_of(LIMITED).brokers
+    brokers.is_split = True
+    one, two = brokers.get(1), brokers.get(2)
+    line = sender._lines["t", 0] = deque()
+    for broker, nbytes, has_arrived in ((one, 10, True), (two, 200, True), (one, 3_000, True), (two, 4, False)):
+        waiting, handed = message()
+        waiting.raw_bytes = nbytes
+        handed.report = {None: nbytes} if has_arrived else {}  # type: ignore[dict-item] # stands for a message
+        handed.callback = lambda error, reported: None
+        line.append((broker, waiting))
+    sender.outbox.in_flight = 4
+    sender._collect(SimpleNamespace(), 7)  # type: ignore[arg-type] # asked only where successes are not reported
+    assert told == [(one, 3_010, 7), (two, 200, 7)]
+    assert [reported[2] for reported in sender.outbox.reports] == [10, 200, 3_000]
+    assert (len(line), sender.outbox.in_flight, sender.outbox.finished) == (1, 1, 3)
 
 
 def test_what_is_taken_is_answered_and_can_no_more_be_given_up() -> None:

@@ -1,13 +1,12 @@
 """Which partition and which broker messages go to, when leaders are asked for, and who moves when they change."""
 
-from collections import deque
 from math import inf
 from typing import Any
 
 import pytest
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
-from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS, Broker, Brokers, Route, Routes
+from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS, Before, Broker, Brokers, Route, Routes
 from kclient_quota.pacing.send_queue import Grant, SendQueue
 from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
 from tests.unit.clients.producer_world import LIMITED, core_of, message
@@ -53,7 +52,7 @@ def test_leaders_are_by_partition_and_a_partition_that_is_not_told_of_has_none()
     learns.learn("orders", {2: 5, 0: 4}, 70)
     route = learns.get("orders")
     assert route is not None
-    assert (route.leaders, route.found_at_ms) == ([4, NO_BROKER, 5], 70)
+    assert (route.leaders, route.found_at_ms) == ((4, NO_BROKER, 5), 70)
     assert learns.partitions == {"orders": 3}
 
 
@@ -196,13 +195,46 @@ def test_how_busy_a_broker_is_counts_what_waits_in_its_queue_and_before_it() -> 
     broker = brokers(1).get(1)
     assert broker.busy(0) == (0, 0)
     offered(broker, 1_000, 1_500)
-    broker.before["", None] = deque([message(2_000, 0), message(500, 0)])
+    broker.before["", None] = Before([message(2_000, 0), message(500, 0)])
     broker.queue.pace.granted = 7
     assert broker.queue.pace.time_of_ms(5_000) > 50
     assert broker.busy(0) == (broker.queue.pace.time_of_ms(5_000), 5_007)
     other = brokers(2).get(2)
     other.queue.pace.on_throttle(9_000, 0)
     assert other.busy(1_000) == (8_000, 0)
+
+
+def test_what_waits_for_room_is_counted_as_it_comes_and_goes() -> None:
+    one, two, three = (message(size, 0) for size in (10, 200, 3_000))
+    line = Before([one, two])
+    assert (len(line), line.raw_bytes, line.first, list(line)) == (2, 210, one, [one, two])
+    line.append(three)
+    assert (len(line), line.raw_bytes) == (3, 3_210)
+    assert [line.popleft() for _ in range(2)] == [one, two]
+    assert (len(line), line.raw_bytes, line.first) == (1, 3_000, three)
+    assert line.popleft() is three
+    assert (len(line), line.raw_bytes, bool(line)) == (0, 0, False)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_those_that_wait_for_room_are_not_looked_at_again_for_each_that_comes(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = core_of(LIMITED)
+    core.brokers.learn_route("orders", {number: number + 1 for number in range(count)}, count, 0)
+    monkeypatch.setattr(Before, "__iter__", None)
+    monkeypatch.setattr(Broker, "waiting", None)
+    waits = [core.offer(message(1_000, 0), 0) for _ in range(100)]
+    assert waits[0] == 0
+    assert waits[-1] > 0
+    assert sum(line.raw_bytes for each in core.brokers for line in each.before.values()) > 50_000
+
+
+def test_where_there_is_no_choice_nobody_asks_how_busy_a_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "busy", None)
+    some = brokers(1, 2)
+    some.learn_route("orders", {0: 2, 1: 2}, 2, 0)
+    assert placed(some) == (2, ANY_PARTITION)
 
 
 def test_what_leaves_together_goes_where_it_must_or_to_the_partition_that_has_had_least() -> None:
@@ -234,7 +266,7 @@ def where(some: Brokers) -> dict[int, list[tuple[int, int]]]:
 
 
 def before(broker: Broker, *them: Waiting) -> None:
-    broker.before["", None] = deque(them)
+    broker.before["", None] = Before(them)
 
 
 def test_what_may_go_anywhere_waits_on_where_it_is_as_long_as_that_broker_leads_any() -> None:

@@ -7,7 +7,7 @@ import pytest
 from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
-from tests.unit.pacing.told_pacer import NotedCost, ToldPacer, come_and_gone, pace_of
+from tests.unit.pacing.told_pacer import NotedCost, ToldPacer, come_and_gone, lump_ms_of, pace_of
 
 T0 = 1_000_000
 ENDLESS = float("inf")
@@ -27,14 +27,14 @@ def test_a_pace_that_has_heard_nothing():
 def test_a_pace_unless_told():
     """A second's delay, no lingering, five batches on their way, and nothing known of names."""
     pace = SendPace(ToldPacer(byte_rate=100.0))
-    assert pace.lump_ms(1) == pytest.approx(1_000.0)
+    assert lump_ms_of(pace, 1) == pytest.approx(1_000.0)
     assert pace._most_outstanding() == 10_000.0
     pace.on_granted(1_000, T0, topic="orders")
     assert pace._cost.names_bytes == 60.0
     assert pace.granted == 1_000
     pace = SendPace(ToldPacer(byte_rate=1e9))
     come_and_gone(pace, 500, T0)
-    assert pace.lump_ms(1) == 100.0
+    assert lump_ms_of(pace, 1) == 100.0
 
 
 @pytest.mark.parametrize(("at_ms", "wait_ms"), [(T0 - 1, 0), (T0, 0), (T0 + 1, 1), (T0 + 70, 70)])

@@ -4,7 +4,9 @@ from math import inf, sqrt
 
 import pytest
 
-from tests.unit.pacing.told_pacer import NotedCost, come_and_gone, pace_of
+from kclient_quota.pacing import send_pace
+from kclient_quota.pacing.lump_size import worth_waiting_ms
+from tests.unit.pacing.told_pacer import NotedCost, come_and_gone, lump_ms_of, pace_of, terms_of
 
 T0 = 1_000_000
 ENDLESS = float("inf")
@@ -50,14 +52,14 @@ def cheapest(overhead, rate, places=1.0, worth_ms=1_000.0, worth=0.006):
 )
 def test_the_lump_that_costs_little_more_than_the_best_one(overhead, rate, places, lump_ms):
     pace, _ = pace_of(cost=NotedCost(overhead=overhead), byte_rate=rate)
-    assert pace.lump_ms(places) == pytest.approx(cheapest(overhead, rate, max(places, 1)), rel=1e-6)
-    assert lump_ms is None or pace.lump_ms(places) == exactly(lump_ms)
+    assert lump_ms_of(pace, places) == pytest.approx(cheapest(overhead, rate, max(places, 1)), rel=1e-6)
+    assert lump_ms is None or lump_ms_of(pace, places) == exactly(lump_ms)
 
 
 @pytest.mark.parametrize(("max_delay_ms", "places"), [(50, 1), (100, 2), (100, 3), (40, 2), (999, 1), (1_000, 7)])
 def test_no_message_waits_for_longer_than_is_allowed(max_delay_ms, places):
     pace, _ = pace_of(max_delay_ms=max_delay_ms)
-    found = pace.lump_ms(places)
+    found = lump_ms_of(pace, places)
     assert found == pytest.approx(cheapest(150, 100_000, places, max_delay_ms), rel=1e-6)
     assert found <= max_delay_ms / places
 
@@ -67,11 +69,11 @@ def test_where_few_messages_fit_half_as_much_is_given_up(part, worth):
     """The best lump has 12,845 bytes: ten messages of 2,000 are more than that where each takes 0.642 of itself."""
     pace, pacer = pace_of(cost=NotedCost(compressed=True, part=part))
     pace.on_granted(4_000, T0, messages=2)
-    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000, worth=worth), rel=1e-6)
+    assert lump_ms_of(pace, 1) == pytest.approx(cheapest(150, 100_000, worth=worth), rel=1e-6)
     pacer.usual = 1e9
-    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
+    assert lump_ms_of(pace, 1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
     pacer.usual = 1.0
-    assert pace.lump_ms(1) == pytest.approx(cheapest(150, 100_000, worth=0.003), rel=1e-6)
+    assert lump_ms_of(pace, 1) == pytest.approx(cheapest(150, 100_000, worth=0.003), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -93,53 +95,80 @@ def test_a_message_waits_for_what_frames_it_as_long_as_that_is_worth(message_raw
     pace, _ = pace_of(cost=NotedCost(compressed=compressed), max_delay_ms=max_delay_ms)
     if message_raw:
         pace.on_granted(2 * message_raw, T0, messages=2)
-    assert pace._worth_waiting_ms == exactly(worth_ms)
+    assert worth_waiting_ms(terms_of(pace, 1)) == exactly(worth_ms)
     is_coarse = message_raw * 10 > sqrt(11 * 150 * 100_000)
     for places in (4, 40):
         expected = cheapest(150, 100_000, places, worth_ms, worth=0.003 if is_coarse else 0.006)
-        assert pace.lump_ms(places) == pytest.approx(expected, rel=1e-6)
+        assert lump_ms_of(pace, places) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_best_lump_is_taken_where_a_batch_costs_more_than_may_be_given_up():
     for rate in range(1, 54):
         pace, _ = pace_of(byte_rate=float(rate), max_delay_ms=10**6)
-        assert pace.lump_ms(1) == pytest.approx(1000 * sqrt(11 * 150 / rate), rel=1e-6)
+        assert lump_ms_of(pace, 1) == pytest.approx(1000 * sqrt(11 * 150 / rate), rel=1e-6)
 
 
 def test_a_limit_that_nobody_told_is_used_in_requests_at_least():
     """10,000 bytes at 100,000 a second."""
     pace, pacer = pace_of(None)
-    assert pace.lump_ms(1) == exactly(100.0)
+    assert lump_ms_of(pace, 1) == exactly(100.0)
     pacer.request_bytes = 100
-    assert pace.lump_ms(1) == exactly(64.14881750322944)
+    assert lump_ms_of(pace, 1) == exactly(64.14881750322944)
     told, _ = pace_of()
-    assert told.lump_ms(1) == exactly(64.14881750322944)
+    assert lump_ms_of(told, 1) == exactly(64.14881750322944)
 
 
 @pytest.mark.parametrize(("limit", "lump_ms"), [(None, 100.0), (100_000.0, 0.0)])
 def test_without_any_delay_a_lump_is_a_request_or_nothing(limit, lump_ms):
     pace, _ = pace_of(limit, max_delay_ms=0)
-    assert pace.lump_ms(1) == exactly(lump_ms)
+    assert lump_ms_of(pace, 1) == exactly(lump_ms)
     assert pace.lump_bytes(1) == (9_850 if limit is None else 1)
 
 
-def test_without_any_rate_a_lump_takes_no_time():
+def test_without_any_rate_everything_has_room_and_takes_no_time():
     pace, _ = pace_of(None, byte_rate=ENDLESS)
-    assert pace.lump_ms(1) == 0.0
     assert (pace.room_bytes(1), pace.time_of_ms(1e9)) == (inf, 0)
 
 
 def test_as_many_lumps_as_may_be_on_their_way_last_for_the_way():
     pace, pacer = pace_of(in_flight=4)
     come_and_gone(pace, 400, T0)
-    assert pace.lump_ms(1) == exactly(100.0)
+    assert lump_ms_of(pace, 1) == exactly(100.0)
     pacer.every_ms = 101.0
-    assert pace.lump_ms(1) == exactly(101.0)
+    assert lump_ms_of(pace, 1) == exactly(101.0)
     pacer.every_ms = 99.0
-    assert pace.lump_ms(1) == exactly(100.0)
+    assert lump_ms_of(pace, 1) == exactly(100.0)
     near, _ = pace_of(in_flight=4)
     come_and_gone(near, 200, T0)
-    assert near.lump_ms(1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
+    assert lump_ms_of(near, 1) == pytest.approx(cheapest(150, 100_000), rel=1e-6)
+
+
+def test_a_lump_is_reckoned_again_when_what_it_depends_on_has_changed_and_not_before(monkeypatch):
+    reckoned = []
+    monkeypatch.setattr(send_pace, "lump_bytes", lambda terms: reckoned.append(terms) or len(reckoned))
+    pace, pacer = pace_of(None)
+
+    def changes():
+        yield "nothing", lambda: None
+        yield "usual", lambda: setattr(pacer, "usual", 95_000.0)
+        yield "rate", lambda: setattr(pacer, "byte_rate", 90_000.0)
+        yield "request", lambda: setattr(pacer, "request_bytes", 9_000)
+        yield "limit", lambda: setattr(pacer, "limit", 90_000.0)
+        yield "every", lambda: setattr(pacer, "every_ms", 7.0)
+        yield "way", lambda: setattr(pace, "_way_ms", 8.0)
+        yield "overhead", lambda: setattr(pace._cost, "overhead", 151.0)
+        yield "part", lambda: setattr(pace._cost, "part", 0.5)
+        yield "compresses", lambda: setattr(pace._cost, "_compressed", True)
+        yield "message", lambda: setattr(pace, "_message_raw", 100.0)
+
+    for number, (name, change) in enumerate(changes(), start=1):
+        change()
+        found = [pace.room_bytes(1) for _ in range(3)]
+        assert found == [number] * 3, name
+        assert reckoned[-1] == terms_of(pace, 1), name
+    for times, places in enumerate((6, 9, 6), start=1):
+        assert pace.lump_bytes(places) == number + times
+    assert len(reckoned) == number + 3
 
 
 @pytest.mark.parametrize(("places", "lump_bytes"), [(1, 6_264), (3, 6_264), (36, 5_570), (60, 3_946), (4, 6_264)])

@@ -9,6 +9,7 @@ from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
 from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.turns import Waiting
+from tests.unit.pacing.told_pacer import lump_ms_of
 
 T0 = 1_000_000
 QUOTA = 51_200
@@ -98,7 +99,7 @@ def test_what_is_strict_waits_for_nothing_but_the_quota_for_itself():
             if now_ms > T0 + 3_000:
                 break
     queue.offer(message(1, raw_bytes=35, at_ms=now_ms, lane="alerts"))
-    assert queue.pace.lump_ms(1) > 100
+    assert lump_ms_of(queue.pace, 1) > 100
     assert [each.lane for _, each in drain(queue, now_ms, now_ms + 50)] == ["alerts"]
 
 

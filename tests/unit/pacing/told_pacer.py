@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.lump_size import LumpTerms, lump_ms
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.send_pace import SendPace
 from kclient_quota.pacing.send_queue import ACCEPTED
@@ -86,6 +87,16 @@ def pace_of(limit=100_000.0, *, cost=None, linger_ms=0, max_delay_ms=1_000, in_f
         client_bytes=client_bytes,
     )
     return pace, pacer
+
+
+def terms_of(pace, places):
+    """All that the size of its lumps depends on."""
+    return LumpTerms._make(pace._terms(places))
+
+
+def lump_ms_of(pace, places):
+    """How much time's worth it has leave at once."""
+    return lump_ms(terms_of(pace, places))
 
 
 def come_and_gone(pace, way_ms, now_ms, raw_bytes=1_000):
