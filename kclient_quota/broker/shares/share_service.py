@@ -1,55 +1,30 @@
-"""Share groups (KIP-932) as one service of the cluster: members, share sessions, partitions and their locks."""
+"""Share groups (KIP-932) as one service of the cluster: members, partitions and their locks."""
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final
-from uuid import UUID
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.in_steps import Steps, gathered
 from kclient_quota.broker.groups.one_at_a_time import OneAtATime
-from kclient_quota.broker.request.context import Alarm, ConnectionState, Scheduler
-from kclient_quota.broker.request.letting_go import emptied, let_go
+from kclient_quota.broker.request.context import Alarm, Scheduler
+from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.shares.share_records import TERMINAL
+from kclient_quota.broker.shares.share_sessions import RELEASED_AT_ONCE, Place, ShareSessions
 from kclient_quota.broker.shares.share_state_topic import ShareStateTopic, Written
 from kclient_quota.broker.shares.share_telling import ShareTelling
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 _LOG = logging.getLogger(__name__)
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-_LAST_EPOCH = 0x7FFFFFFF
-_SESSIONS: Final = 2_000
-"""Kafka's `group.share.max.share.sessions`."""
 _FORGOTTEN_AT_ONCE: Final = 1_000
 _SPECIFIC_DURATION: Final = "by_duration:"
-
-RELEASED_AT_ONCE: Final = 50
-"""Where so many partitions are given back they are told of, too: some 20 ms."""
-
-TopicPart = tuple[UUID, int]
-SessionKey = tuple[int, str, str]
-"""A broker, a group, and a member that reads from that broker."""
-Place = tuple[str, UUID, int]
-"""A group, and a partition that it reads."""
-
-
-@dataclass(slots=True, eq=False)
-class ShareSession:
-    """What one member reads from one broker, in the order in which it is looked at."""
-
-    connection: ConnectionState
-    epoch: int = 1
-    wanted: dict[TopicPart, None] = field(default_factory=dict)
-    held: dict[Place, None] = field(default_factory=dict)
-    """Where it has ever acquired something."""
 
 
 class ShareService:
@@ -63,6 +38,7 @@ class ShareService:
         coordinator: members and assignments.
         one_at_a_time: heartbeats of one group.
         telling: tells of groups.
+        sessions: who reads from which broker.
         partitions: what each group has of each partition that it has begun to read, or was told where to begin.
     """
 
@@ -73,12 +49,7 @@ class ShareService:
         self.partitions: dict[Place, SharePartition] = {}
         self._cluster = cluster
         self._scheduler = scheduler
-        self._sessions: dict[SessionKey, ShareSession] = {}
-        self._connections: dict[ConnectionState, dict[SessionKey, None]] = {}
-        # members whose sessions have ended, and who may still have something
-        self._ending: list[tuple[str, ShareSession]] = []
-        self._afterwards: deque[Steps[None]] = deque()
-        self._next_turn = Alarm(scheduler, self._go_on)
+        self.sessions = ShareSessions(self.partitions, self._release, self._keep, scheduler)
         self._reading: set[str] = set()
         self._leaving: set[str] = set()
         self._locks: Timers[Place] = Timers()
@@ -135,9 +106,7 @@ class ShareService:
             return ErrorCode.NON_EMPTY_GROUP
         self._leaving.add(group_id)
         try:
-            for session in [self._ended(key) for key in list(self._sessions) if key[1] == group_id]:
-                yield from emptied(session.wanted)
-                yield from emptied(session.held)
+            yield from self.sessions.forget(group_id)
             # some may come meanwhile, by what was begun before
             while places := (yield from self._places(group_id)):
                 yield from self._forgotten(places)
@@ -169,109 +138,12 @@ class ShareService:
             if places:
                 yield
 
-    # -- sessions
-
-    def open(
-        self, broker_id: int, group_id: str, member_id: str, connection: ConnectionState
-    ) -> ShareSession | ErrorCode:
-        """A new session in place of the member's former one; it ends with the connection."""
-        key = broker_id, group_id, member_id
-        if key not in self._sessions and sum(other[0] == broker_id for other in self._sessions) >= _SESSIONS:
-            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session = ShareSession(connection)
-        if key in self._sessions:
-            former = self._ended(key)
-            session.held = former.held  # what the member holds it holds still
-            self.afterwards(emptied(former.wanted))
-        self._sessions[key] = session
-        if connection not in self._connections:
-            self._connections[connection] = {}
-            connection.on_close.append(partial(self._abandon, connection))
-        self._connections[connection][key] = None
-        return session
-
-    def resume(self, broker_id: int, group_id: str, member_id: str, epoch: int) -> ShareSession | ErrorCode:
-        """The session that a request goes on with."""
-        session = self._sessions.get((broker_id, group_id, member_id))
-        if session is None:
-            return ErrorCode.SHARE_SESSION_NOT_FOUND
-        if epoch == FINAL_EPOCH:
-            return session
-        if epoch != session.epoch:
-            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        session.epoch = session.epoch % _LAST_EPOCH + 1
-        return session
-
-    def has(self, broker_id: int, group_id: str, member_id: str, session: ShareSession) -> bool:
-        """Whether `session` is the member's still."""
-        return self._sessions.get((broker_id, group_id, member_id)) is session
-
-    def close(self, broker_id: int, group_id: str, member_id: str) -> None:
-        """A member's session ends: others may have what it has.
-
-        Of very many partitions it is given back some in each turn, and before anybody looks at one.
-        """
-        key = broker_id, group_id, member_id
-        if key in self._sessions:
-            session = self._ended(key)
-            self._ending.append((member_id, session))
-            self.afterwards(self._given_back(member_id, session))
-
-    def _abandon(self, connection: ConnectionState) -> None:
-        """A connection has ended, and with it the sessions that were opened on it."""
-        for key in list(self._connections[connection]):
-            self.close(*key)
-        del self._connections[connection]
-        self._keep()
-
-    def _ended(self, key: SessionKey) -> ShareSession:
-        session = self._sessions.pop(key)
-        self._connections[session.connection].pop(key)
-        return session
-
-    def _given_back(self, member_id: str, session: ShareSession) -> Steps[None]:
-        seen = 0
-        while session.held:
-            place = next(iter(session.held))
-            kept = self.partitions.get(place)
-            weight = 0 if kept is None else kept.weight
-            if seen and seen + weight > RELEASED_AT_ONCE:
-                seen = 0
-                yield
-                continue
-            seen += weight
-            self._release(member_id, session, place)
-        self._ending.remove((member_id, session))
-        yield from emptied(session.wanted)
-
-    def _release(self, member_id: str, session: ShareSession, place: Place) -> None:
-        del session.held[place]
-        kept = self.partitions.get(place)
-        if kept is not None and place[1:] in session.wanted and kept.release(member_id, self.rules(place[0])):
-            self.changed(place)
-
-    # -- what goes on in later turns
-
-    def afterwards(self, steps: Steps[None]) -> None:
-        """Begin with steps now, and go on with them in the loop's next turns."""
-        if any(True for _ in islice(steps, 1)):
-            self._afterwards.append(steps)
-            self._next_turn.set(self._scheduler.now_ms())
-
-    def _go_on(self) -> None:
-        self.afterwards(self._afterwards.popleft())
-        self._keep()
-        if self._afterwards:
-            self._next_turn.set(self._scheduler.now_ms())
-
     # -- partitions
 
     def partition(self, group_id: str, topic: Topic, partition: Partition, now_ms: int) -> SharePartition:
         """What a group has of a partition, as of now."""
         place = group_id, topic.topic_id, partition.index
-        for member_id, session in self._ending:
-            if place in session.held:
-                self._release(member_id, session, place)
+        self.sessions.release_first(place)
         kept = self.partitions.get(place)
         if kept is None:
             kept = SharePartition(self._begin(group_id, partition, now_ms), partition.leader_epoch)
@@ -303,6 +175,12 @@ class ShareService:
         self._locks.cancel(place)
         self.state_topic.forget(place[0], place[1:])
         self.coordinator.touch(place[0])
+
+    def _release(self, member_id: str, place: Place) -> None:
+        """What a member has of a partition is anybody's."""
+        kept = self.partitions.get(place)
+        if kept is not None and kept.release(member_id, self.rules(place[0])):
+            self.changed(place)
 
     def _topic_gone(self, topic: Topic) -> None:
         for group_id in self._reading.union(self.coordinator.groups):

@@ -27,7 +27,8 @@ from uuid import UUID
 from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
-from kclient_quota.broker.shares.share_service import Place, ShareService
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.shares.share_sessions import Place
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, missing_above
 from kclient_quota.broker.storage.fsync import Everything, Fsync
 from kclient_quota.broker.storage.group_commit import FromThread, GroupCommit

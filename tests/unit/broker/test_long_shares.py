@@ -18,7 +18,8 @@ from kclient_quota.broker.shares import share_group, share_service
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember, assigned
 from kclient_quota.broker.shares.share_partition import RENEW
 from kclient_quota.broker.shares.share_records import RecordState
-from kclient_quota.broker.shares.share_service import RELEASED_AT_ONCE, ShareService
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.shares.share_sessions import RELEASED_AT_ONCE
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (
@@ -220,7 +221,7 @@ def test_a_session_that_is_opened_again_and_again_leaves_nothing_with_its_connec
     shared.ended(shared.fetch())
     assert len(shared.connection.on_close) == 1
     shared.disconnect()
-    assert not shared.shares._connections
+    assert not shared.shares.sessions._connections
 
 
 def test_partitions_with_many_records_under_way_are_worth_more_turns(shared):
@@ -542,7 +543,7 @@ def test_what_very_many_locks_held_is_given_back_in_turns(shared, ends):
     shared.write()
     shared.ended(shared.fetch())
     if ends == "session":
-        shared.shares.close(1, "g", MEMBER)
+        shared.shares.sessions.close(1, "g", MEMBER)
     elif ends == "connection":
         shared.disconnect()
     else:
@@ -564,7 +565,7 @@ def given_back(shared):
 def test_who_comes_before_all_is_given_back_has_all_of_it(shared, member):
     shared.write()
     shared.ended(shared.fetch())
-    shared.shares.close(1, "g", MEMBER)
+    shared.shares.sessions.close(1, "g", MEMBER)
     assert given_back(shared) < TOTAL
     answers = shared.fetch(member=member)
     rows = [row for topic in shared.ended(answers).responses for row in topic.partitions]

@@ -142,7 +142,7 @@ def test_nothing_is_kept_of_a_topic_that_is_deleted_while_a_fetch_waits():
 def test_a_fetch_whose_session_has_ended_acquires_nothing():
     shared = Shared()
     assert shared.fetch(max_wait_ms=1_000) is None
-    shared.service.close(1, "g", "m")
+    shared.service.sessions.close(1, "g", "m")
     shared.write()
     assert rows(shared.waited(1_000)) == []
     assert shared.service.partitions[shared.place].next_new == 0
@@ -194,7 +194,7 @@ def test_an_answer_that_is_emptied_late_takes_nothing_from_who_has_it_by_then():
 
     shared.state.on_disk = on_disk
     assert shared.fetch() is None, "it waits for the disk"
-    shared.service.close(1, "g", "m")
+    shared.service.sessions.close(1, "g", "m")
     shared.state.on_disk = None
     shared.cluster.quota({"client-id": "c"}, consumer_byte_rate=None)
     assert rows(shared.fetch(member="other")) == [(ErrorCode.NONE, [(0, 0)])]
@@ -258,7 +258,7 @@ def test_a_long_connection_holds_no_session_that_has_ended():
         shared.fetch()
         shared.fetch()
         shared.fetch(-1)
-    (held,) = shared.service._connections.values()
+    (held,) = shared.service.sessions._connections.values()
     assert (list(held), len(ends)) == ([(1, "g", "other")], 1)
     shared.write()
     shared.fetch(1, member="other")

@@ -18,7 +18,8 @@ from kclient_quota.broker.request.context import AT_ONCE, ELEMENTS_AT_ONCE, Cont
 from kclient_quota.broker.request.letting_go import emptied, let_go
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement
-from kclient_quota.broker.shares.share_service import FINAL_EPOCH, INITIAL_EPOCH, ShareService, ShareSession
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.shares.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest
 
@@ -46,7 +47,7 @@ async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) 
     group_id, member_id = request.group_id or "", request.member_id or ""
     if request.share_session_epoch == INITIAL_EPOCH:
         return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    session = service.resume(context.broker.id, group_id, member_id, request.share_session_epoch)
+    session = service.sessions.resume(context.broker.id, group_id, member_id, request.share_session_epoch)
     if not isinstance(session, ShareSession):
         return ShareAcknowledgeResponse(error_code=session)
     batches = (
@@ -76,7 +77,7 @@ async def share_acknowledge(context: Context, request: ShareAcknowledgeRequest) 
     await context.by_and_by(let_go(found))
     await context.by_and_by(emptied(said))
     if request.share_session_epoch == FINAL_EPOCH:
-        service.close(context.broker.id, group_id, member_id)
+        service.sessions.close(context.broker.id, group_id, member_id)
     return response
 
 

@@ -34,12 +34,12 @@ from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import SharePartition, Wanted
 from kclient_quota.broker.shares.share_records import Acquired, left_of
-from kclient_quota.broker.shares.share_service import (
+from kclient_quota.broker.shares.share_service import ShareService
+from kclient_quota.broker.shares.share_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     RELEASED_AT_ONCE,
     Place,
-    ShareService,
     ShareSession,
 )
 from kclient_quota.wire.batches import BatchHeader, iterate_batches
@@ -69,7 +69,7 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
     context.emptied = lambda: emptied
     if request.share_session_epoch == FINAL_EPOCH:
-        service.close(context.broker.id, group_id, member_id)
+        service.sessions.close(context.broker.id, group_id, member_id)
         # not the same list: what is written of a long answer is let go of, and it may be sent emptied after that
         return ShareFetchResponse(responses=list(acked))
     await _want(context, request, session)
@@ -119,10 +119,10 @@ def _session(context: Context, request: ShareFetchRequest) -> ShareSession | Err
     if not group_id or not member_id:
         return ErrorCode.INVALID_REQUEST
     if epoch != INITIAL_EPOCH:
-        return service.resume(context.broker.id, group_id, member_id, epoch)
+        return service.sessions.resume(context.broker.id, group_id, member_id, epoch)
     if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
         return ErrorCode.INVALID_REQUEST
-    return service.open(context.broker.id, group_id, member_id, context.connection)
+    return service.sessions.open(context.broker.id, group_id, member_id, context.connection)
 
 
 async def _rows(
@@ -198,7 +198,7 @@ class _Fetch:
 
     def _is_open(self) -> bool:
         """Whether the session is still the member's: else nobody would give back what is acquired now."""
-        return self._service.has(self._context.broker.id, self._group_id, self._member_id, self._session)
+        return self._service.sessions.has(self._context.broker.id, self._group_id, self._member_id, self._session)
 
     def _is_kept(self, one: Found, kept: SharePartition) -> bool:
         """Whether it would be known who has records: not if the group has begun anew meanwhile, or another leads."""
@@ -215,7 +215,7 @@ class _Fetch:
 
     def given_back(self, response: ShareFetchResponse) -> ShareFetchResponse:
         """`response`, and what was acquired is anybody's again, as if it had never been."""
-        self._service.afterwards(self._taken_back())
+        self._service.sessions.afterwards(self._taken_back())
         return response
 
     def _taken_back(self) -> Steps[None]:
