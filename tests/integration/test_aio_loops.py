@@ -1,6 +1,8 @@
 """An asyncio client that outlives its event loop: what `asyncio.run()` twice, and fixtures of tests, do."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kclient_quota import AIOConsumer, AIOProducer
+from kclient_quota.clients.aio import pending
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
 WITHIN_S = 30
@@ -98,6 +101,77 @@ def test_a_producer_goes_on_that_was_waiting_for_its_quota(broker: KafkaBroker, 
     before = [value[:3] for value in values[:-2]]
     assert before
     assert before == sorted(set(before))
+
+
+class SlowReports:
+    """A worker has a report, which is not counted any more, and has not told of it yet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.brought, self.may_be_told = threading.Event(), threading.Event()
+        self._note = pending._note
+        monkeypatch.setattr(pending, "_note", self._tell)
+
+    def _tell(self, *args: Any) -> None:
+        self.brought.set()
+        assert self.may_be_told.wait(WITHIN_S)
+        self._note(*args)
+
+    async def told(self, producer: AIOProducer, future: asyncio.Future[Any]) -> Any:
+        """What comes of it once nobody looks for reports any more."""
+        assert await asyncio.to_thread(self.brought.wait, WITHIN_S)
+        if producer._poller is not None:
+            await asyncio.wait([producer._poller], timeout=WITHIN_S)
+        self.may_be_told.set()
+        return (await asyncio.wait_for(future, WITHIN_S)).value()
+
+
+def test_a_report_is_told_that_a_flush_brings_which_nobody_waits_for_any_more(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowReports(monkeypatch)
+
+    async def work() -> None:
+        producer = limited(broker)
+        monkeypatch.setattr(
+            producer._producer, "poll", lambda _: time.sleep(0.01)
+        )  # so that it is flush() that brings it
+        future = await producer.produce(TOPIC, b"a")
+        flushing = asyncio.create_task(producer.flush())
+        assert await asyncio.to_thread(slow.brought.wait, WITHIN_S)
+        flushing.cancel()
+        await asyncio.wait([flushing])
+        assert await slow.told(producer, future) == b"a"
+        await producer.close()
+
+    asyncio.run(work())
+
+
+def test_a_report_is_told_that_a_worker_of_the_loop_before_brings(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, may_poll = SlowReports(monkeypatch), threading.Event()
+
+    async def begin() -> Any:
+        producer = limited(broker)
+        poll = producer._producer.poll
+
+        def late(_: float) -> None:
+            assert may_poll.wait(WITHIN_S)
+            while not slow.brought.is_set():
+                poll(0.1)
+
+        asyncio.get_running_loop().run_in_executor(producer.executor, producer._served, late, 0)
+        monkeypatch.setattr(producer._producer, "poll", lambda _: time.sleep(0.01))
+        return producer
+
+    async def go_on(producer: Any) -> None:
+        future = await producer.produce(TOPIC, b"a")
+        producer._start_pump()
+        may_poll.set()
+        assert await slow.told(producer, future) == b"a"
+        await producer.close()
+
+    by_hand(go_on(by_hand(begin())))
 
 
 def test_a_pump_that_is_destroyed_after_its_loop_touches_nothing_of_the_next_one(broker: KafkaBroker) -> None:

@@ -337,11 +337,23 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         me = asyncio.current_task()
         try:
             while len(self._producer) and self._closing is None:
-                await self._loop.run_in_executor(self.executor, self._producer.poll, SLICE_MS / 1000)
+                await self._loop.run_in_executor(self.executor, self._served, self._producer.poll, SLICE_MS / 1000)
                 self._settle()
         finally:
             if self._poller is me:
                 self._poller = None
+
+    def _served(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """In a worker: what reports it brings are told of, also where nobody waits for the worker any more.
+
+        A message is not counted any more once a worker has its report, which it tells of a little later: by then
+        whoever waited for messages that are counted may have gone, and the loop may be another one.
+        """
+        try:
+            return work(*args, **kwargs)
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: the next one settles when it begins
+                self._loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
         """Resolve the futures of messages whose reports have come."""
@@ -368,6 +380,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
         self._buffer.join_loop()
         self._beats.join_loop()
+        loop.call_soon(self._settle)
         self._start_poller()
 
     # Small parts --------------------------------------------------------------------------------------------------
@@ -375,7 +388,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._join_loop()
         try:
-            return await super()._call(blocking_task, *args, **kwargs)
+            return await super()._call(self._served, blocking_task, *args, **kwargs)
         except KafkaException:
             await self._abort_overdue()
             raise
