@@ -6,7 +6,6 @@ said of one member may be a megabyte: it is made in steps, and said only if the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
     Said,
     departures,
+    everybody,
     metadata_hash,
     names_of,
     record,
@@ -79,7 +79,7 @@ class ToldConsumerGroup:
 
 def farewell(told: ToldConsumerGroup, group_id: str) -> list[CoordinatorRecord]:
     """What is said of a group that is no more, or a classic one from now on."""
-    names = dict.fromkeys(chain(told.members, told.current, told.target))
+    names = everybody(told.members, told.current, told.target)
     return [
         *(tombstone(_Current, group_id, name) for name in names),
         *(tombstone(_Target, group_id, name) for name in names),

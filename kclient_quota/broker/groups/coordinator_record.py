@@ -36,6 +36,11 @@ def tombstone(kind: int | type[Message], *names: str) -> CoordinatorRecord:
     return key_of(kind, *names), None
 
 
+def everybody(*told: Mapping[str, Any]) -> list[str]:
+    """All of whom anything was told, each once."""
+    return list(dict.fromkeys(chain(*told)))
+
+
 def departures(kinds: Iterable[type[Message]], group_id: str, there: Collection[str], *told: dict[str, Any]) -> Said:
     """What is said of members who have left: those in any of these mappings who are not there any more.
 
@@ -46,7 +51,7 @@ def departures(kinds: Iterable[type[Message]], group_id: str, there: Collection[
         told: what was told of members; those who have left are taken out as far as this is taken.
     """
     # of one who came while others were told of, not all is told yet
-    for name in [name for name in dict.fromkeys(chain(*told)) if name not in there]:
+    for name in [name for name in everybody(*told) if name not in there]:
         for kind in kinds:
             yield tombstone(kind, group_id, name)
         held = [part for each in told for part in _parts_of(each.pop(name, None))]

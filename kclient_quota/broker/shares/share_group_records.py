@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
@@ -11,6 +10,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
     Said,
     departures,
+    everybody,
     metadata_hash,
     names_of,
     record,
@@ -59,7 +59,7 @@ class ToldShareGroup:
 
 def farewell(told: ToldShareGroup, group_id: str) -> list[CoordinatorRecord]:
     """What is said of a group that is no more."""
-    names = dict.fromkeys(chain(told.members, told.target, told.current))
+    names = everybody(told.members, told.target, told.current)
     return [
         *(tombstone(kind, group_id, name) for kind in (_Current, _Target) for name in names),
         tombstone(_TargetEpoch, group_id),

@@ -35,6 +35,10 @@ _LOOKED_THROUGH: Final = 100
 _AFTERWARDS: Final = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
+_Holder = tuple[str, int]
+"""Who acquires, and until when."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShareRules:
     """A group's configuration; Kafka's `share.*` keys and their defaults.
@@ -192,7 +196,7 @@ class SharePartition:
             if begin >= self.next_new:
                 return []
             room, last = min(wanted.records, self.next_new - begin), min(last, self.next_new - 1)
-        holder = _Holder(member, now_ms + rules.lock_ms)
+        holder = member, now_ms + rules.lock_ms
         again, is_enough = self._again(fetched[0][0], last, room, wanted, rules, holder)
         if not is_enough and len(again) < room and last >= self.next_new:
             fresh = self._fresh(fetched, last, wanted._replace(records=room - len(again)), holder)
@@ -201,7 +205,7 @@ class SharePartition:
         return [*merged(again), *fresh]
 
     def _again(
-        self, first: int, last: int, room: int, wanted: Wanted, rules: ShareRules, holder: "_Holder"
+        self, first: int, last: int, room: int, wanted: Wanted, rules: ShareRules, holder: _Holder
     ) -> tuple[list[Acquired], bool]:
         """What was given back, and whether nothing may come with it."""
         found: list[Acquired] = []
@@ -223,9 +227,7 @@ class SharePartition:
                 return found, True
         return found, False
 
-    def _fresh(
-        self, fetched: Sequence[tuple[int, int]], last: int, wanted: Wanted, holder: "_Holder"
-    ) -> list[Acquired]:
+    def _fresh(self, fetched: Sequence[tuple[int, int]], last: int, wanted: Wanted, holder: _Holder) -> list[Acquired]:
         """What was never acquired, in whole batches."""
         first = max(self.next_new, fetched[0][0])
         final = first + wanted.records - 1
@@ -245,7 +247,7 @@ class SharePartition:
             for offset in range(begin, end + 1):
                 record = self._open[offset] = ShareRecord(RecordState.AVAILABLE, 0, NOBODY, 0, batch)
                 if offset <= final or not wanted.strict:
-                    holder.take(record)
+                    record.take(*holder)
             found.append(Acquired(begin, min(end, final) if wanted.strict else end, 1))
         self.next_new = last + 1
         return found
@@ -271,7 +273,7 @@ class SharePartition:
                 record.until_ms = now_ms + rules.lock_ms
                 continue
             if kind == RELEASE:
-                _free(record, rules)
+                record.free(rules.max_deliveries)
             else:
                 record.state, record.member = _AFTERWARDS[kind], NOBODY
             changed.append((offset, record))
@@ -351,7 +353,7 @@ class SharePartition:
 
     def _free_all(self, held: Sequence[tuple[int, ShareRecord]], rules: ShareRules) -> bool:
         for _, record in held:
-            _free(record, rules)
+            record.free(rules.max_deliveries)
         if held:
             self._write(held)
         return bool(held)
@@ -375,24 +377,6 @@ class SharePartition:
         self._settled.begin_at(self.start_offset)
 
 
-def _free(record: ShareRecord, rules: ShareRules) -> None:
-    is_over = record.count >= rules.max_deliveries
-    record.state = RecordState.ARCHIVED if is_over else RecordState.AVAILABLE
-    record.member = NOBODY
-
-
-class _Holder(NamedTuple):
-    """Who acquires, and until when."""
-
-    member: str
-    until_ms: int
-
-    def take(self, record: ShareRecord) -> None:
-        """One record is the holder's."""
-        record.state, record.member, record.until_ms = RecordState.ACQUIRED, self.member, self.until_ms
-        record.count += 1
-
-
 def _together(
     free: Sequence[tuple[int, ShareRecord]], size: int, most: int, rules: ShareRules, holder: _Holder
 ) -> list[Acquired]:
@@ -404,7 +388,7 @@ def _together(
             break
         if record.count >= rules.weary_at and not found:
             most = min(most, max(1, size >> (record.count - rules.weary_at + 1)))
-        holder.take(record)
+        record.take(*holder)
         found.append(Acquired(offset, offset, record.count))
         if len(found) >= most or (isolates and record.count == rules.max_deliveries):
             break

@@ -71,6 +71,16 @@ class ShareRecord:
     until_ms: int
     batch: "ShareBatch"
 
+    def take(self, member: str, until_ms: int) -> None:
+        """It is the member's, once more delivered."""
+        self.state, self.member, self.until_ms = RecordState.ACQUIRED, member, until_ms
+        self.count += 1
+
+    def free(self, max_deliveries: int) -> None:
+        """It is anybody's, or archived when it was delivered so often."""
+        self.state = RecordState.ARCHIVED if self.count >= max_deliveries else RecordState.AVAILABLE
+        self.member = NOBODY
+
     def forsake(self) -> None:
         """Whoever had it is not known any more: it is as it was before it was acquired."""
         if self.state is RecordState.ACQUIRED:

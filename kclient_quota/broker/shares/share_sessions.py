@@ -63,7 +63,7 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._connections: dict[ConnectionState, dict[SessionKey, None]] = {}
         # members whose sessions have ended, and who may still have something
-        self._ending: list[tuple[str, ShareSession]] = []
+        self._ending: deque[tuple[str, ShareSession]] = deque()
         self._afterwards: deque[Steps[None]] = deque()
         self._next_turn = Alarm(scheduler, self._go_on)
 
@@ -107,11 +107,8 @@ class ShareSessions:
 
         Of very many partitions it is given back some in each turn, and before anybody looks at one.
         """
-        key = broker_id, group_id, member_id
-        if key in self._sessions:
-            session = self._ended(key)
-            self._ending.append((member_id, session))
-            self.afterwards(self._given_back(member_id, session))
+        if (broker_id, group_id, member_id) in self._sessions:
+            self._end([(broker_id, group_id, member_id)])
 
     def forget(self, group_id: str) -> Steps[None]:
         """A group is no more, and nothing is to be given back."""
@@ -123,37 +120,46 @@ class ShareSessions:
         """To be called before a partition is looked at: nobody has it whose session has ended."""
         for member_id, session in self._ending:
             if place in session.held:
+                del session.held[place]
                 self._give_back(member_id, session, place)
 
     def _abandon(self, connection: ConnectionState) -> None:
         """A connection has ended, and with it the sessions that were opened on it."""
-        for key in list(self._connections[connection]):
-            self.close(*key)
+        self._end(list(self._connections[connection]))
         del self._connections[connection]
         self._keep()
+
+    def _end(self, keys: list[SessionKey]) -> None:
+        """End sessions, one after the other: of many that have little it is not all given back in one turn either."""
+        is_under_way = bool(self._ending)
+        self._ending += [(key[2], self._ended(key)) for key in keys]
+        if not is_under_way:
+            self.afterwards(self._given_back())
 
     def _ended(self, key: SessionKey) -> ShareSession:
         session = self._sessions.pop(key)
         self._connections[session.connection].pop(key)
         return session
 
-    def _given_back(self, member_id: str, session: ShareSession) -> Steps[None]:
+    def _given_back(self) -> Steps[None]:
         seen = 0
-        while session.held:
-            place = next(iter(session.held))
-            kept = self._partitions.get(place)
-            weight = 0 if kept is None else kept.weight
-            if seen and seen + weight > RELEASED_AT_ONCE:
-                seen = 0
-                yield
-                continue  # somebody may have looked at it meanwhile
-            seen += weight
-            self._give_back(member_id, session, place)
-        self._ending.remove((member_id, session))
-        yield from emptied(session.wanted)
+        while self._ending:
+            member_id, session = self._ending[0]
+            while session.held:
+                place, _ = session.held.popitem()
+                kept = self._partitions.get(place)
+                weight = 0 if kept is None else kept.weight
+                if seen and seen + weight > RELEASED_AT_ONCE:
+                    seen = 0
+                    session.held[place] = None  # somebody may look at it meanwhile
+                    yield
+                    continue
+                seen += weight
+                self._give_back(member_id, session, place)
+            self._ending.popleft()
+            yield from emptied(session.wanted)
 
     def _give_back(self, member_id: str, session: ShareSession, place: Place) -> None:
-        del session.held[place]
         if place[1:] in session.wanted:
             self._release(member_id, place)
 

@@ -201,6 +201,19 @@ def test_nothing_is_acquired_for_a_session_that_has_ended_meanwhile(shared, turn
     assert all(row.acquired_records for topic in fetched.responses for row in topic.partitions)
 
 
+def test_what_many_sessions_of_one_connection_held_is_given_back_in_turns(shared):
+    shared.write()
+    for number in range(20):
+        shared.ended(shared.fetch(member=f"m{number}", max_records=40))
+    held = [shared.held]
+    assert held == [800]
+    shared.disconnect()
+    while held[-1]:
+        held.append(shared.held)
+        shared.turn()
+    assert max(before - after for before, after in pairwise(held)) <= RELEASED_AT_ONCE
+
+
 @pytest.mark.parametrize("turns", [0, 1, 7])
 def test_a_member_that_comes_back_meanwhile_has_all_of_it_and_loses_nothing(shared, turns):
     shared.write()

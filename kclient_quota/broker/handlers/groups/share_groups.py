@@ -45,7 +45,6 @@ from kclient_quota.wire.messages import (
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 _NOT_READ = "There is no offset information to delete."
-_NOT_EMPTY = "The group is not empty."
 _NOT_BEGUN = -1
 _BEGUN = 5
 """To tell where a group begins in a partition costs as much as to look at some."""
@@ -267,7 +266,7 @@ def _refusal(context: Context, group_id: str, *, makes: bool = False) -> tuple[E
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
     if group.members:
-        return ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY
+        return ErrorCode.NON_EMPTY_GROUP, "The group is not empty."
     return ErrorCode.NONE, None
 
 

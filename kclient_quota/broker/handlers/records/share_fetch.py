@@ -66,8 +66,8 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     lock_ms = service.rules(group_id).lock_ms
     said = await acknowledged(context, group_id, member_id, await _said(context, request), request.is_renew_ack)
     acked = await _rows(context, said, {})
-    emptied = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
-    context.emptied = lambda: emptied
+    without_records = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=acked)
+    context.emptied = lambda: without_records
     if request.share_session_epoch == FINAL_EPOCH:
         service.sessions.close(context.broker.id, group_id, member_id)
         # not the same list: what is written of a long answer is let go of, and it may be sent emptied after that
@@ -76,7 +76,7 @@ async def share_fetch(context: Context, request: ShareFetchRequest) -> ShareFetc
     fetch = _Fetch(context, service, request, session)
     rows = await fetch.run()
     if context.cluster.manner.releases_emptied:
-        context.emptied = lambda: fetch.given_back(emptied)
+        context.emptied = lambda: fetch.given_back(without_records)
     response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=await _rows(context, said, rows))
     response.node_endpoints = [
         ShareFetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port)
