@@ -1,6 +1,7 @@
 """An asyncio client that outlives its event loop: what `asyncio.run()` twice, and fixtures of tests, do."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -101,6 +102,24 @@ def test_a_producer_goes_on_that_was_waiting_for_its_quota(broker: KafkaBroker, 
     before = [value[:3] for value in values[:-2]]
     assert before
     assert before == sorted(set(before))
+
+
+def test_who_waited_in_the_loop_before_takes_nothing_with_it_when_it_is_collected_as_garbage(
+    broker: KafkaBroker,
+) -> None:
+    async def begin() -> Any:
+        producer = limited(broker, batch_size=5)
+        tasks = [asyncio.create_task(producer.produce(TOPIC, b"%03d" % n + bytes(2_000))) for n in range(30)]
+        await asyncio.wait(tasks, timeout=0.3)
+        return producer
+
+    async def go_on(producer: Any) -> None:
+        producer._join_loop()
+        gc.collect()
+        assert await rest(producer) == [b"c", b"d"]
+
+    by_hand(go_on(by_hand(begin())))
+    assert read(broker)[-2:] == [b"c", b"d"]
 
 
 class SlowReports:

@@ -55,11 +55,17 @@ class Buffer:
         return self._length
 
     def join_loop(self) -> None:
-        """Nobody waits for room in the loop before this one any more; what waits there has its slots here."""
-        self._lines = {place: line for place, line in self._lines.items() if line.waiting}
-        for line in self._lines.values():
-            line.claims = len(line.waiting)
-            line.slots = asyncio.Semaphore(self._size - line.claims)
+        """Nobody waits for room in the loop before this one any more; what waits there has its slots here.
+
+        Lines are others than before: whoever did wait gives up what it has claimed whenever it is collected as garbage.
+        """
+        before, self._lines = self._lines, {}
+        for place, line in before.items():
+            if line.waiting:
+                joined = self._lines[place] = _Line(self._size - len(line.waiting))
+                joined.claims = len(line.waiting)
+                joined.waiting = line.waiting
+                joined.progress_at_ms = line.progress_at_ms
 
     # Room ---------------------------------------------------------------------------------------------------------
 
@@ -96,7 +102,7 @@ class Buffer:
 
     def _unclaim(self, place: Place, line: _Line) -> None:
         line.claims -= 1
-        if not line.claims:
+        if not line.claims and self._lines.get(place) is line:
             del self._lines[place]
 
     # Messages -----------------------------------------------------------------------------------------------------
