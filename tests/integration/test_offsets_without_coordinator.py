@@ -1,7 +1,9 @@
 """`send_offsets_to_transaction()` while a group has no coordinator: librdkafka forgets the time that it was given."""
 
+import gc
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -35,10 +37,12 @@ def group(cluster: EmbeddedBroker) -> Iterator[Any]:
         consumer.close()
 
 
-def begun(cluster: EmbeddedBroker, conf: dict[str, Any], *, leader: int) -> Producer:
+def begun(
+    cluster: EmbeddedBroker, conf: dict[str, Any], *, leader: int, make: Callable[[Any], Producer] = made
+) -> Producer:
     """A producer with a transaction open, and a message in it that this broker leads the partition of."""
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t", "max.block.ms": 500, **conf}
-    producer = made(conf)
+    producer = make(conf)
     producer.init_transactions(AGES_S)
     producer.begin_transaction()
     producer.produce("orders", b"v", partition=leader - 1)
@@ -76,13 +80,21 @@ def test_the_call_ends_in_time_and_the_transaction_can_be_aborted(cluster: Embed
 def test_the_heartbeat_goes_on_meanwhile_and_closing_does_not_wait_for_it(cluster: EmbeddedBroker, group: Any) -> None:
     cluster.control("FindCoordinator", no_group_has_one, times=None)
     beats: list[float] = []
-    producer = begun(cluster, {"transaction.timeout.ms": 8_000}, leader=2)
+    producer = begun(cluster, {"transaction.timeout.ms": 8_000}, leader=2, make=Producer)
     producer._heartbeat = lambda: beats.append(time.monotonic())
     with pytest.raises(KafkaException, match="did not answer in time"):
         producer.send_offsets_to_transaction(OFFSETS, group)
     assert beats[-1] - beats[0] > 3
     assert not producer.close()
     cluster.clear_controls()
+    # The call that librdkafka forgot the time of ends now, and the client's last threads with the object.
+    gone = weakref.ref(producer)
+    del producer
+    deadline = time.monotonic() + AGES_S
+    while gone() is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        gc.collect()
+    assert gone() is None
 
 
 def test_a_coordinator_that_has_left_the_cluster_is_looked_for_anew(cluster: EmbeddedBroker, group: Any) -> None:
