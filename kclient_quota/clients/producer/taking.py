@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.calls import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
+from kclient_quota.clients.producer.waiting import IN_C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,8 @@ class TakingProducer(TransactingProducer):
         try:
             if self._outbox.is_open:
                 self._pass_on(*args, callback, record.timestamp, record.headers)
+            elif self._outbox.has_spare:
+                self._hand_over(*args, callback, record.timestamp, record.headers)
             else:
                 self._produce(*args, callback, record.timestamp, record.headers)
         except Exception as error:
@@ -66,11 +69,8 @@ class TakingProducer(TransactingProducer):
     def _produce(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
-        """Hand a message over where the quota is to spare; else put it into the queue, or wait for room there."""
+        """Put a message into the queue, or wait for room there."""
         outbox = self._outbox
-        if outbox.is_spare and outbox.spare > 0:
-            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
-            return
         if outbox.is_forked:
             self._lose()
             return
@@ -122,9 +122,13 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """As plain confluent_kafka does, while most of the quota is to spare."""
-        self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        self._outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
-        self._outbox.is_mixed = True
+        if self._asks_produce:
+            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
+        else:
+            IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+        outbox = self._outbox
+        outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
+        outbox.is_mixed = True
 
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
