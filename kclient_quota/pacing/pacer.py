@@ -20,11 +20,10 @@ from kclient_quota.quota.throttle import UNLIMITED
 TARGET: Final = 0.9955
 """Part of the limit that is aimed at by whoever has it alone; the rest pays for jitter and for clocks that differ."""
 LUMP: Final = 5.0
-"""Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
+"""Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards. So
+much, usually half a second's worth, may be made up for at once by whoever has the quota alone."""
 LATENESS: Final = 0.3
 """Part of a request's time that a caller who comes late may make up for, where others share the quota."""
-BURST: Final = 0.04
-"""Part of what a window may hold that whoever has the quota alone may make up for at once: usually 0.4 s."""
 SLACK: Final = 1 / 16
 """So much of a lump may exceed what the window has room for: the broker's samples begin a little beside ours, and who
 waits for each of them to the byte leaves more of the quota than the throttle of some milliseconds that may follow."""
@@ -328,7 +327,7 @@ class Pacer:
         """What may be made up for at once: little among others, who do the same."""
         burst_ms = 0.0
         if self._share.is_whole and now_ms >= self._throttled_until_ms + self._most_window_ms:
-            burst_ms = BURST * self._least_window_ms
+            burst_ms = self._request_ms * LUMP
         return max(self._lump + self._quantum * LATENESS, self._pace * max(burst_ms, self._share.every_ms))
 
     def _want_lump(self, nbytes: float) -> None:
