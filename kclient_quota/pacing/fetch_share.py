@@ -19,8 +19,8 @@ from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
 from kclient_quota.pacing.learnt_share import LEAST_RATE, LONGEST_STEP_S, MOST_CHANGE
 from kclient_quota.pacing.price import Price
 
-TARGET: Final = 0.99
-"""Part of the limit that is aimed at by whoever shares it with nobody."""
+TARGET: Final = 1.0 - (1.0 - SHARE_TARGET) / 2
+"""Part of the limit that is aimed at by whoever shares it with nobody: half as much has to be left as others leave."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 PRICE: Final = 0.06

@@ -14,7 +14,7 @@ once, limits everybody alike while rates, which act through a window of 10 s, on
 carried no throttle nothing limits anybody, so rates rise slowly; under a throttle whoever has less may hurry.
 """
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Final
 
 from kclient_quota.pacing.fetch_window import SLACK_MS
@@ -35,9 +35,9 @@ PAID_RISE: Final = 0.4
 LEAST_PART: Final = 0.6
 """A rate falls to this part of what the last window let through at least: until the burst with which a client begins
 has left the window, throttles are that burst's doing and would bring the rate to nothing."""
-MOST_CHANGE: Final = 0.7
+MOST_CHANGE: Final = -log(MOST_DECREASE)
 """The most that a rate falls per second, on a logarithmic scale, and that it rises, a newcomer's or after however long
-a calm."""
+a calm: it halves or doubles, as throttles take half at most."""
 MOST_PRICE: Final = 10.0
 """A throttle counts as so many times the one expected at most."""
 LEAST_RATE: Final = 512.0

@@ -6,7 +6,7 @@ from typing import Final
 
 from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
-from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
 from kclient_quota.pacing.trend import TREND
 from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
@@ -17,9 +17,6 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
-IN_FLIGHT: Final = 5
-"""Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
-answered has to go in so many, or less of it can be used the farther away the broker is."""
 QUEUEING: Final = 2.0
 """So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
 taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a

@@ -1,6 +1,6 @@
 """A consumer's share, number by number: with fetches of 20,000 B a rate of 9,600 B/s stands for half a second."""
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ def test_without_time_use_or_a_refusal_nothing_drifts() -> None:
         (0.05, 3_000, 0.1),
         (0.05, 5_999, 0.1),
         (0.05, 6_000, 0.2),
-        (0.05, 12_000, 0.7),
+        (0.05, 12_000, log(2)),
         (0.3, 3_000, 0.4),
         (0.0001, 29_999, 0.0512),
         (0.0001, 30_000, 0.1024),

@@ -1,6 +1,6 @@
 """The law without a limit, number by number: a rate of 13,600 B/s stands for throttles of half a second."""
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Any
 
 import pytest
@@ -194,14 +194,14 @@ def test_a_request_stands_for_three_seconds_at_most() -> None:
         (0.05, {}, 0.05),
         (0.08, {}, 0.07),
         (-0.5, {}, -0.5),
-        (-0.8, {}, -0.7),
+        (-0.8, {}, -log(2)),
         (0.3, {"_is_free": False}, 0.3),
         (0.5, {"_is_free": False}, 0.4),
         (-0.5, {"_is_free": False}, -0.5),
         (0.15, {"_young_ms": 1}, 0.5),
-        (0.3, {"_young_ms": 1}, 0.7),
+        (0.3, {"_young_ms": 1}, log(2)),
         (-0.15, {"_young_ms": 1}, -0.5),
-        (-0.3, {"_young_ms": 1}, -0.7),
+        (-0.3, {"_young_ms": 1}, -log(2)),
         (0.05, {"_young_ms": -1}, 0.05),
     ],
 )
@@ -240,7 +240,7 @@ def test_whoever_is_alone_is_patient() -> None:
         (0.05, 5_999, 0.1),
         (0.05, 6_000, 0.2),
         (0.05, 9_000, 0.4),
-        (0.05, 12_000, 0.7),
+        (0.05, 12_000, log(2)),
         (-0.1, 3_000, -0.2),
         (1e-7, 59_999, 1e-7 * 2**19),
         (1e-7, 60_000, 1e-7 * 2**20),
