@@ -7,8 +7,8 @@ known from Kafka's formats; what compressing makes of the rest is learnt from wh
 
 from typing import Final
 
-FORGET: Final = 0.9
-"""What an observation still counts for when the next one is made."""
+from kclient_quota.pacing.trend import TREND
+
 FRAMING_BYTES: Final = 90.0
 """A produce request (29 in version 10 with its header) and its batch's header (61), without the names of topic and
 client that it carries; seven more in versions before 9."""
@@ -19,11 +19,6 @@ FIRST_BYTES: Final = 200.0
 """What the first message of a compressed batch takes more than the later ones, but never more than it is itself."""
 LITTLE: Final = 0.95
 """What takes so much of its raw bytes, framing left out, does not compress, whatever `compression.type` says."""
-LEARNS_FROM: Final = 16.0
-"""What a compressor must first learn takes no more than it saves on so many messages: nothing where it saves nothing.
-With 8, 1.4 % fewer readings are sent with lz4."""
-TRUST: Final = 4.0
-"""For how many observations what is assumed of the overhead counts."""
 DEAR: Final = 2.0
 """What takes so many times what was foretold is other data: all that was learnt of the former data is forgotten."""
 LEAST_PART, MOST_PART = 0.005, 1.5
@@ -96,7 +91,7 @@ class BatchCost:
         """
         if batches <= 0 or raw_bytes <= 0 or wire_bytes <= 0:
             return
-        kept = FORGET**worth
+        kept = (1.0 - TREND) ** worth
         self._batches = self._batches * kept + batches
         self._raw = self._raw * kept + raw_bytes
         self._wire = self._wire * kept + wire_bytes
@@ -106,14 +101,14 @@ class BatchCost:
         count, sum_x, sum_xx, sum_y, sum_xy = self._sums
         spread = sum_xx - sum_x * sum_x / count
         # Below zero where it does worse in larger batches, as zstd with 128 readings does beside 64.
-        least_first, most_first = LEAST_OVERHEAD - self._framing, LEARNS_FROM * self._saved * message_bytes
-        if not self.compresses:
-            least_first = most_first = 0.0
-        assumed = min(FIRST_BYTES, message_bytes, most_first)
-        doubt = TRUST * (sum_x / count) ** 2 / 100.0
+        # Nothing is to be learnt from the first message where that saves nothing.
+        least_first, assumed = LEAST_OVERHEAD - self._framing, min(FIRST_BYTES, message_bytes)
+        # What is assumed counts as much as one observation whose batches are larger or smaller by a tenth.
+        doubt = (sum_x / count) ** 2 / 100.0
         slope = (sum_xy - sum_x * sum_y / count + doubt * assumed) / (spread + doubt)
+        first = max(slope, least_first) if self.compresses else 0.0
         # All that was seen must come out right, however it is divided.
         most = min(0.9 * self._wire / self._batches, MOST_OVERHEAD)
-        overhead = min(self._framing + min(max(slope, least_first), most_first), most)
+        overhead = min(self._framing + first, most)
         self.overhead = overhead
         self.part = min(max((self._wire - overhead * self._batches) / self._raw, LEAST_PART), MOST_PART)

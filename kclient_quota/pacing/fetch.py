@@ -17,14 +17,13 @@ from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_sizes import SLACK, FetchSizes
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.known_share import CALM_MS, REQUEST_MS
 from kclient_quota.pacing.neighbours import DEALT_MS, Need, Part
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 RECORD_BYTES: Final = 10
 """What a record costs on the wire beside its key and value, about."""
-GRANT_MS: Final = 50
-"""Messages are granted for so much time at once: evenly as a broker's one-second samples see it, and cheaply."""
-LEARNING_MS: Final = 2 * (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS
+LEARNING_MS: Final = 2 * CALM_MS
 """How much time the ratio of wire bytes to message bytes is learnt over: two windows."""
 LEAST_RATIO: Final = 0.02
 MOST_RATIO: Final = 50.0
@@ -152,7 +151,8 @@ class FetchPacer:
             return 0.0, wait_ms
         if level == inf:
             return inf, 0
-        most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * GRANT_MS / 1000.0)
+        # A request's worth at once: evenly as a broker's one-second samples see it, and cheaply.
+        most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * REQUEST_MS / 1000.0)
         if all(pace.is_refused for pace in self._paces.values()):
             most, wait_ms = self._grant_refused(most, now_ms)
         elif self.big_batches:

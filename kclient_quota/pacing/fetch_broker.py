@@ -7,15 +7,12 @@ from kclient_quota.pacing.fetch_share import FetchShare
 from kclient_quota.pacing.fetch_sizes import LONGEST_LUMP_MS
 from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Part
+from kclient_quota.pacing.trend import TREND
 
 SAVED_MS: Final = 300
 """Unused pace, in time, that a late application may make up for."""
-JITTER: Final = 0.002
-"""Part of the limit that pays for fetches which come a little early or late."""
 CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
-BATCH_FADE: Final = 0.9
-"""How fast an expected batch shrinks when smaller ones arrive."""
 EMPTY_BYTES: Final = 1_000
 """Throttled answers that bring no messages are shorter, even some of them together."""
 LATE_DATA: Final = 2
@@ -81,7 +78,7 @@ class BrokerPace:
         window_s = self.window.least_window_ms / 1000.0
         # Batches of several that share a limit are as uneven as one's: where they come together one is refused, comes
         # later, and from then on they do not.
-        part = window_s / (window_s + self.batch * self._part / share.limit) - JITTER
+        part = window_s / (window_s + self.batch * self._part / share.limit)
         return min(share.rate, part * share.limit)
 
     def settle(self, paid: float, now_ms: int) -> float:
@@ -173,7 +170,7 @@ class BrokerPace:
         batch = nbytes / max(1, answered)
         if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):
             self._late_data += answered <= 0 and self.batch > 0.0
-            self.batch = max(batch, self.batch * BATCH_FADE)
+            self.batch = max(batch, self.batch * (1.0 - TREND))  # smaller ones are believed in slowly
             expected_at_ms = self.window.arrived()
             if expected_at_ms is not None:
                 came_at_ms = min(max(expected_at_ms, since_ms), at_ms)

@@ -14,23 +14,23 @@ is not counted, nobody has to find out whether he is alone: then the price is wh
 from math import cbrt, exp, inf
 from typing import Final
 
-from kclient_quota.pacing.known_share import ALONE, CALM_DOUBLING_MS, CALM_MS, KnownShare
+from kclient_quota.pacing.known_share import ALONE, CALM_DOUBLING_MS, CALM_MS, MOST_DECREASE, KnownShare
 from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
-from kclient_quota.pacing.learnt_share import LEAST_RATE, LONGEST_STEP_S, YOUNG_RISE
+from kclient_quota.pacing.learnt_share import LEAST_RATE, LONGEST_STEP_S, MOST_CHANGE
 from kclient_quota.pacing.price import Price
 
-TARGET: Final = 0.99
-"""Part of the limit that is aimed at by whoever shares it with nobody."""
+TARGET: Final = 1.0 - (1.0 - SHARE_TARGET) / 2
+"""Part of the limit that is aimed at by whoever shares it with nobody: half as much has to be left as others leave."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 PRICE: Final = 0.06
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
-MOST_FALL: Final = 0.3
-MOST_RISE: Final = 0.2
-"""Most that a rate falls and rises per second, on a logarithmic scale; after a long calm it rises by YOUNG_RISE."""
-MOST_LEAP: Final = 2.0
-"""While there are throttles a rate is at most so many times what was received in the last window: who meets an empty
-window must not fill it at once, for it would be emptied at once, too, and again and again."""
+MOST_DRIFT: Final = 0.2
+"""Most that a rate falls and rises per second, on a logarithmic scale; after a long calm it rises by MOST_CHANGE."""
+MOST_LEAP: Final = 1 / MOST_DECREASE
+"""While there are throttles a rate is at most so many times what was received in the last window, no more than one
+throttle could take of it: who meets an empty window must not fill it at once, for it would be emptied at once, too, and
+again and again."""
 LEAST_FETCH_BYTES: Final = 1_000.0
 ENDLESS_BYTES_PER_S: Final = 1e10
 """A learnt rate that has grown up to here is no limit any more."""
@@ -94,11 +94,11 @@ class _LearntShare:
         if calm_ms > 0:
             # Fetches are so rare by now that none is there to say that the price has fallen.
             self._price.pay(0.0, now_ms)
-        change = self._price.drift(self._expected_ms())
+        change = min(max(self._price.drift(self._expected_ms()), -MOST_DRIFT), MOST_DRIFT)
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
-            change = min(change, MOST_RISE) * 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
-        self.rate = max(self.rate * exp(min(max(change, -MOST_FALL), YOUNG_RISE) * elapsed_s), LEAST_RATE)
+            change *= 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
+        self.rate = max(self.rate * exp(min(change, MOST_CHANGE) * elapsed_s), LEAST_RATE)
         if calm_ms < 0:
             self.rate = max(min(self.rate, self.learnt * MOST_LEAP), LEAST_RATE)
         elif self.rate > ENDLESS_BYTES_PER_S:

@@ -24,7 +24,7 @@ from math import inf, sqrt
 from typing import Any, Final
 
 from kclient_quota.config import whole_number
-from kclient_quota.pacing.known_share import REQUEST_MS
+from kclient_quota.pacing.known_share import CALM_MS, REQUEST_MS
 
 SLACK: Final = 1.3
 """How much more than needed is on its way, or in a queue whose length is known about only."""
@@ -60,8 +60,8 @@ STEP: Final = 4
 """Sizes are changed when they are wrong by more than this factor: a change costs a fetch that was on its way."""
 LEARNING_FETCH_BYTES: Final = BATCH_BYTES // STEP
 """What one fetch asks for at least where the limit must be learnt."""
-MOST_TIME_MS: Final = 25_000
-"""A queue that stands for more time than this cannot hold fetches back: filling it would take as long."""
+MOST_TIME_MS: Final = 2 * CALM_MS
+"""A queue that stands for more time than this, two windows, cannot hold fetches back: filling it would take as long."""
 DEFAULT_FETCH_BYTES: Final = 1_048_576
 DEFAULT_QUEUE_BYTES: Final = 65_536 * 1_024
 MOST_FETCH_BYTES: Final = 52_428_800

@@ -24,17 +24,16 @@ MOST_INCREASE_PER_S: Final = 0.1
 CALM_MS: Final = (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS
 """Without a throttle for a window a stranger has left: from then on what is regained doubles every CALM_DOUBLING_MS."""
 CALM_DOUBLING_MS: Final = 3_000
+"""So long it takes until what is sent otherwise shows in throttles; so long somebody is a newcomer, too."""
 HARSH_THROTTLE_MS: Final = 1_500
 LEAST_DECREASE: Final = 0.12
 MOST_DECREASE: Final = 0.5
 """A throttle of X ms takes X / HARSH_THROTTLE_MS, LEAST_DECREASE at least, times the root of one's share; MOST_DECREASE
 is the most."""
-NEW_MS: Final = 3_000
-"""A throttle of more than two requests' worth tells a newcomer, who is one for so long, that many others send or have
-begun at once."""
 LEAST_SHARE: Final = 0.005
-ALONE: Final = 0.85
-"""Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does."""
+ALONE: Final = 1.0 - LEAST_DECREASE
+"""Whoever has had so much of the quota in a throttled window is alone but counts otherwise than the broker does: others
+had less than would be given up for them."""
 TRUST: Final = 1 / 32
 """How fast whoever has miscounted comes back to believing in the limit, beside what others regain of it."""
 
@@ -142,10 +141,13 @@ class KnownShare:
         self.rate = max(min(self.rate, self._before * (1.0 - decrease)), self.limit * LEAST_SHARE)
 
     def _heed_crowd(self, own_bytes: float, throttle_ms: int, now_ms: int) -> None:
-        """Since a newcomer came, all together have sent at least what the limit allows until its throttle ends."""
+        """A throttle of more than two requests' worth tells a newcomer that many others send or have begun at once.
+
+        Since it came, all together have sent at least what the limit allows until its throttle ends.
+        """
         if throttle_ms < 2 * REQUEST_MS or self._begun_at_ms is None:
             return
-        if now_ms - self._begun_at_ms < NEW_MS:
+        if now_ms - self._begun_at_ms < CALM_DOUBLING_MS:
             most = own_bytes * 1000.0 / (now_ms - self._begun_at_ms + throttle_ms)
             self.rate = max(min(self.rate, most), self.limit * LEAST_SHARE)
 

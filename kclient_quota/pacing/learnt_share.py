@@ -1,8 +1,8 @@
 """A limit that nobody told us, learnt from throttle times.
 
 Alone: V of our own bytes in a window of W ms, throttled for X ms, mean that V / (W + X) is our share, and if nobody
-else is there, that is the quota itself and foretells every later throttle to the millisecond; so when it has done so a
-few times the limit is as good as known, and is kept to without a throttle.
+else is there, that is the quota itself and foretells every later throttle to the millisecond; so when it has done so
+the limit is as good as known, and is kept to without a throttle.
 
 Among strangers that share says nothing of the whole, and any division of the quota would be an equilibrium. But the
 throttle time is one and the same function of the *shared* rate, whoever asks: a price that all pay alike. So everybody
@@ -14,7 +14,7 @@ once, limits everybody alike while rates, which act through a window of 10 s, on
 carried no throttle nothing limits anybody, so rates rise slowly; under a throttle whoever has less may hurry.
 """
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Final
 
 from kclient_quota.pacing.fetch_window import SLACK_MS
@@ -28,28 +28,22 @@ STALE_MS: Final = CALM_MS / 2
 """A price that nobody has asked for half a window means little, and falls by half in 3 s."""
 REQUEST_PART: Final = 0.75
 """A request takes this part of the throttle time that its rate stands for."""
-MOST_FALL: Final = 0.6
 FREE_RISE: Final = 0.07
 PAID_RISE: Final = 0.4
-"""Most that a rate falls and rises per second, on a logarithmic scale: after an answer without a throttle, when
-everybody rises (half as fast whoever seems to be alone), and after one with, when only those rise who have less."""
+"""Most that a rate rises per second, on a logarithmic scale: after an answer without a throttle, when everybody rises
+(half as fast whoever seems to be alone), and after one with, when only those rise who have less."""
 LEAST_PART: Final = 0.6
 """A rate falls to this part of what the last window let through at least: until the burst with which a client begins
 has left the window, throttles are that burst's doing and would bring the rate to nothing."""
-YOUNG_DRIFT: Final = 4.0
-"""For CALM_MS after its first throttle a newcomer knows nothing yet, and drifts so many times as fast."""
-YOUNG_RISE: Final = 0.7
-"""The most that a rate rises per second, on a logarithmic scale, a newcomer's or after however long a calm."""
+MOST_CHANGE: Final = -log(MOST_DECREASE)
+"""The most that a rate falls per second, on a logarithmic scale, and that it rises, a newcomer's or after however long
+a calm: it halves or doubles, as throttles take half at most."""
 MOST_PRICE: Final = 10.0
 """A throttle counts as so many times the one expected at most."""
 LEAST_RATE: Final = 512.0
 """A learnt rate is no less: a throttle of hours after a few bytes was caused by others."""
 ENDLESS_BYTES_PER_S: Final = 1e12
 """A rate that has grown up to here is not limited any more."""
-FORETOLD_MS: Final = 5
-FORETOLD: Final = 3
-"""A throttle within FORETOLD_MS of what our share foretells was foretold, one that is off by more than SLACK_MS (a
-request that falls into another second) was not. After so many foretold and none that was not we are alone."""
 LONGEST_STEP_S: Final = 1.0
 LONGEST_REQUEST_MS: Final = 3_000.0
 """A longer throttle means that the quota was lowered, or that many have come: it takes MOST_DECREASE of the rate."""
@@ -59,12 +53,12 @@ class LearntShare:
     """A rate in bytes per second that follows the throttles met.
 
     Attributes:
+        is_whole: whether nobody else seems to share the quota: the last throttle was what our share foretells.
         learnt: our share as throttles have shown it, bytes per second; None before the first.
         rate: bytes per second to send at now; infinite as long as nothing is known.
     """
 
     __slots__ = (
-        "_foretold",
         "_grown_at_ms",
         "_hold_until_ms",
         "_is_free",
@@ -72,6 +66,7 @@ class LearntShare:
         "_price",
         "_quiet_since_ms",
         "_young_ms",
+        "is_whole",
         "learnt",
         "rate",
     )
@@ -82,7 +77,7 @@ class LearntShare:
     def __init__(self) -> None:
         self.learnt: float | None = None
         self.rate = inf
-        self._foretold = 0
+        self.is_whole = False
         self._patience_ms = CALM_MS  # how long a limit that foretold a throttle is believed in before it is tried again
         self._grown_at_ms = 0
         self._hold_until_ms = 0
@@ -90,11 +85,6 @@ class LearntShare:
         self._price = Price()
         self._is_free = True
         self._young_ms = CALM_MS
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nobody else seems to share the quota."""
-        return self._foretold >= FORETOLD
 
     @property
     def request_ms(self) -> float:
@@ -124,10 +114,10 @@ class LearntShare:
             self._pay(min(throttle_ms, self._expected_ms() * MOST_PRICE), now_ms)
             off_ms = abs(own_bytes * 1000.0 / self.learnt - window_ms - throttle_ms)
             if off_ms > SLACK_MS:
-                self._foretold = 0
+                self.is_whole = False
             if now_ms < self._hold_until_ms:
                 return
-            self._foretold += off_ms <= FORETOLD_MS
+            self.is_whole = off_ms <= SLACK_MS
             self._yield(self.learnt, measured, throttle_ms)
         self._hold_until_ms = now_ms + QUOTA_WINDOW_MS + throttle_ms
         self._quiet_since_ms = now_ms + throttle_ms
@@ -172,19 +162,18 @@ class LearntShare:
         # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
         doublings = min(max(calm_ms - self._patience_ms, 0) // CALM_DOUBLING_MS, 20)
         change = self._change(elapsed_s) * 2.0**doublings
-        self._move_to(self.rate * exp(min(change, YOUNG_RISE) * elapsed_s), self.learnt)
+        self._move_to(self.rate * exp(min(max(change, -MOST_CHANGE), MOST_CHANGE) * elapsed_s), self.learnt)
         if self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf
 
     def _change(self, elapsed_s: float) -> float:
         """By how much the rate should change per second, on a logarithmic scale."""
-        change = self._price.drift(self._expected_ms())
-        if self._young_ms > 0:
+        if self._young_ms > 0:  # for CALM_MS a newcomer knows nothing yet, and goes all the way
             self._young_ms -= int(elapsed_s * 1000.0)
-            return min(max(change * YOUNG_DRIFT, -MOST_FALL), YOUNG_RISE)
-        free_rise = FREE_RISE / (2 if self._foretold else 1)
-        return min(max(change, -MOST_FALL), free_rise if self._is_free else PAID_RISE)
+            return self._price.off(self._expected_ms())
+        free_rise = FREE_RISE / (2 if self.is_whole else 1)
+        return min(self._price.drift(self._expected_ms()), free_rise if self._is_free else PAID_RISE)
 
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""

@@ -22,15 +22,8 @@ LUMPS: Final = 8
 """So many pass through the window. With nine the room is 50 ms on either side, which a busy machine needs for itself;
 with seven a part of the window is empty. They last STALL_MS longer than a sample is kept, for polls that come late, and
 an application that asks less often than that is slow: it cannot take lumps when they are due."""
-LARGE: Final = 0.04
-"""Batches that stand for less than this part of the shortest window come evenly in any case: they fill it as well."""
 SAVED_BATCHES: Final = 2
 """What was not used is made up for by so many batches at most."""
-OPEN_MS: Final = 500
-"""So long what a lump may have is taken. What comes later would stay in the window beyond the next lumps, and eight of
-them would not fill it for good."""
-SLOW_OPEN_MS: Final = 850
-"""So long one that is slow may take its lump, and at any time what it has saved a batch for."""
 CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
 
@@ -88,23 +81,31 @@ class Lumps:
         self._heard_ms = now_ms
 
     def _is_more(self, batch: float, now_ms: int) -> bool:
-        """Whether more may be taken before the next lump is due."""
-        since_ms = now_ms - self._at_ms
-        if now_ms < self._slow_until_ms:
-            return self._level >= (0.0 if since_ms < SLOW_OPEN_MS else batch)
-        return self._level >= 0.0 and since_ms < OPEN_MS
+        """Whether more may be taken before the next lump is due.
+
+        What a lump may have is taken while the sample that it began is open for sure. What comes later would stay in
+        the window beyond the next lumps, and eight of them would not fill it for good. One that is slow may take at any
+        time what it has saved a batch for.
+        """
+        if now_ms - self._at_ms < self._window_ms - STALL_MS:
+            return self._level >= 0.0
+        return now_ms < self._slow_until_ms and self._level >= batch
 
     def _begin(self, now_ms: int, due_ms: int) -> None:
         self._at_ms = now_ms
         self._due_ms = due_ms
 
     def are_for(self, byte_rate: float, batch: float) -> bool:
-        """Whether lumps are samples of their own and fill the window better than batches of so many bytes, evenly."""
+        """Whether lumps are samples of their own and fill the window better than batches of so many bytes, evenly.
+
+        Where a lump holds more batches than the window holds lumps, batches fill it as well that come evenly.
+        """
         batch_ms = batch * 1000.0 / byte_rate
         least_ms = self._kept_ms - self._window_ms
-        if self._kept_ms <= LUMPS * self._window_ms or batch_ms < LARGE * least_ms:
+        most = self._most(batch_ms)
+        if self._kept_ms <= LUMPS * self._window_ms or most > LUMPS * LUMPS:
             return False
-        in_lumps_ms = self._most(batch_ms) * batch_ms
+        in_lumps_ms = most * batch_ms
         return in_lumps_ms / (self._kept_ms + STALL_MS) >= least_ms / (least_ms + batch_ms)
 
     def every_ms(self, byte_rate: float, batch: float) -> int:

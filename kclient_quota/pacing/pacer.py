@@ -19,12 +19,14 @@ from kclient_quota.quota.throttle import UNLIMITED
 
 TARGET: Final = 0.9955
 """Part of the limit that is aimed at by whoever has it alone; the rest pays for jitter and for clocks that differ."""
-LUMP: Final = 5.0
-"""Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards."""
+IN_FLIGHT: Final = 5
+"""Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
+answered has to go in so many, or less of it can be used the farther away the broker is.
+
+Up to so many requests' worth is waited for when a caller wants to send it at once; more is paid back afterwards. So
+much, usually half a second's worth, may be made up for at once by whoever has the quota alone."""
 LATENESS: Final = 0.3
 """Part of a request's time that a caller who comes late may make up for, where others share the quota."""
-BURST: Final = 0.04
-"""Part of what a window may hold that whoever has the quota alone may make up for at once: usually 0.4 s."""
 SLACK: Final = 1 / 16
 """So much of a lump may exceed what the window has room for: the broker's samples begin a little beside ours, and who
 waits for each of them to the byte leaves more of the quota than the throttle of some milliseconds that may follow."""
@@ -34,7 +36,7 @@ SLOW_START_BYTES: Final = 16_384
 MOST_SLOW_START_BYTES: Final = 32_000_000.0
 """More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
-OUTSTANDING_MS: Final = LUMP * REQUEST_MS
+OUTSTANDING_MS: Final = IN_FLIGHT * REQUEST_MS
 """So much of the pace may be on its way; so much of it unused counts as idle."""
 LEAST_RATE: Final = 1.0
 LONGEST_WAIT_MS: Final = 1_000
@@ -317,7 +319,7 @@ class Pacer:
     def _even_rate(self, limit: float) -> float:
         """What may be aimed at although both ends of a window may hold a lump."""
         # lumps of a limit that has fallen come no more
-        lump = min(self._lump, limit / 1000.0 * self._request_ms * LUMP)
+        lump = min(self._lump, limit / 1000.0 * self._request_ms * IN_FLIGHT)
         return limit * TARGET - lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
 
     def _sustainable_rate(self, limit: float, now_ms: int) -> float:
@@ -328,12 +330,12 @@ class Pacer:
         """What may be made up for at once: little among others, who do the same."""
         burst_ms = 0.0
         if self._share.is_whole and now_ms >= self._throttled_until_ms + self._most_window_ms:
-            burst_ms = BURST * self._least_window_ms
+            burst_ms = self._request_ms * IN_FLIGHT
         return max(self._lump + self._quantum * LATENESS, self._pace * max(burst_ms, self._share.every_ms))
 
     def _want_lump(self, nbytes: float) -> None:
         """Bank more: a caller wants to send so much at once, or one who was told to wait comes late for it."""
-        self._lump = max(self._quantum, min(nbytes, self._quantum * LUMP))
+        self._lump = max(self._quantum, min(nbytes, self._quantum * IN_FLIGHT))
         self._ceiling = max(self._ceiling, self._lump + self._quantum * LATENESS)
 
     def _idle_ms(self, now_ms: int) -> float:

@@ -39,9 +39,13 @@ class Price:
         self.paid_at_ms = now_ms
         self.throttle_ms += (throttle_ms - self.throttle_ms) * (1.0 - exp(-elapsed_ms / PRICE_MS))
 
+    def off(self, expected_ms: float) -> float:
+        """How far the going throttle time is from what a rate stands for, on a logarithmic scale."""
+        return log(expected_ms / max(self.throttle_ms, 1e-9))
+
     def drift(self, expected_ms: float) -> float:
         """By how much a rate that stands for `expected_ms` should change per second, on a logarithmic scale."""
-        return DRIFT_PER_S * log(expected_ms / max(self.throttle_ms, 1e-9))
+        return DRIFT_PER_S * self.off(expected_ms)
 
     def rebase(self, shift_ms: int) -> None:
         """Move what is remembered by `shift_ms`: the clock has jumped."""

@@ -6,7 +6,8 @@ from typing import Final
 
 from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
-from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
+from kclient_quota.pacing.trend import TREND
 from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 LATE_ROOM: Final = 1.1
@@ -16,11 +17,6 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
-IN_FLIGHT: Final = 5
-"""Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
-answered has to go in so many, or less of it can be used the farther away the broker is."""
-TREND: Final = 1 / 8
-"""How fast a way that has become longer is believed in; a shorter one is at once."""
 QUEUEING: Final = 2.0
 """So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
 taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
@@ -32,8 +28,6 @@ PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
 for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
 ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
-MOSTLY_SENT: Final = 4
-"""So many times what is on its way must have been granted before bytes on the wire tell anything of it."""
 LOOKS: Final = round(1 / TREND)
 """So many statistics may pass until nothing is on its way, which then tell exactly. A batch that is counted on one side
 and not yet on the other has 60 to 1,400 bytes learnt for framing of 156."""
@@ -297,6 +291,7 @@ class SendPace:
             self._nearest_ms = way_ms
         else:
             self._nearest_ms += (way_ms - self._nearest_ms) * tells
+        # A way that has become longer is believed in slowly, a shorter one at once.
         longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
         self._way_ms = min(way_ms, longer, self._longest_way_ms)
 
@@ -342,7 +337,7 @@ class SendPace:
             self._cost.forget()
             raw += self._unsent  # too much rather than too little: it is known to have come to this much at least
             batches = max(batches, 1)
-        elif self.outstanding and (raw < MOSTLY_SENT * self.outstanding or self._looks < looks):
+        elif self.outstanding and (self.outstanding > raw * TREND or self._looks < looks):
             return
         # What began in doubt begins anew where it can be told exactly.
         if is_dear or not (self._is_mixed or (self._unsent and self._looks < looks)):

@@ -26,13 +26,12 @@ from kclient_quota.pacing.fetch_sizes import (
     sizes_while_learning,
 )
 from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.trend import TREND
 
 STAY_MS: Final = 5_000
 """Sizes are not changed again before so much has been seen of them."""
 LOOKS: Final = 2
 """Statistics that tell how large batches are; the first response that they know of may be another one."""
-FORGET: Final = 0.9
-"""What batches seen before still count for at the next statistics: an average over some seconds, since sizes vary."""
 HELD_BACK: Final = 0.5
 """Who receives less than so much of what it may has nothing to gain by less framing, which costs another client."""
 BUSY_PER_S: Final = 200
@@ -116,8 +115,9 @@ class Sizing:
             return  # nothing has come
         if self.sizes.fetch_bytes == ONE_BATCH:
             self._looks += 1
-            self._bytes = self._bytes * FORGET + each * responses
-            self._batches = self._batches * FORGET + responses
+            # An average over some seconds, since sizes vary.
+            self._bytes = self._bytes * (1.0 - TREND) + each * responses
+            self._batches = self._batches * (1.0 - TREND) + responses
         elif each > 1.1 * self.sizes.fetch_bytes:
             # Larger than what was asked for: each response is one batch again.
             self._looks += 1

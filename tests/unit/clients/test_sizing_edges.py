@@ -50,14 +50,16 @@ class Reader:
         return self.sizing.other(limit, [SimpleNamespace(rate=rate) for rate in rates], now_ms)  # type: ignore[misc]
 
 
-def test_batches_are_known_after_two_looks_and_each_look_weighs_nine_tenths_at_the_next() -> None:
+def test_batches_are_known_after_two_looks_and_each_look_weighs_seven_eighths_at_the_next() -> None:
     reader = Reader()
     reader.batches(1, 1_000)
     assert reader.sizing.batch_bytes == inf
     reader.batches(3, 2_000)
-    assert reader.sizing.batch_bytes == pytest.approx((0.9 * 1_000 + 6_000) / (0.9 + 3))
+    assert reader.sizing.batch_bytes == pytest.approx((0.875 * 1_000 + 6_000) / (0.875 + 3))
     reader.batches(1, 500)
-    assert reader.sizing.batch_bytes == pytest.approx((0.81 * 1_000 + 0.9 * 6_000 + 500) / (0.81 + 2.7 + 1))
+    assert reader.sizing.batch_bytes == pytest.approx(
+        (0.875**2 * 1_000 + 0.875 * 6_000 + 500) / (0.875**2 + 0.875 * 3 + 1)
+    )
 
 
 @pytest.mark.parametrize(("batch_bytes", "known"), [(61, False), (62, True)])
@@ -117,7 +119,7 @@ def test_a_total_that_went_back_begins_anew_with_the_next() -> None:
     reader.came()
     assert reader.sizing.batch_bytes == inf
     reader.batches(1, 2_000)
-    assert reader.sizing.batch_bytes == pytest.approx((0.9 * 9_000 + 2_000) / (0.9 * 9 + 1))
+    assert reader.sizing.batch_bytes == pytest.approx((0.875 * 9_000 + 2_000) / (0.875 * 9 + 1))
 
 
 FULL = brokers(4)
@@ -278,7 +280,7 @@ def test_counts_begin_anew_after_a_change() -> None:
     reader.other()
     reader.came(n1=(1_000, 1))  # another client of librdkafka's has told about its cluster
     reader.batches(1, 900)
-    assert reader.sizing.batch_bytes == pytest.approx((0.9 * 5_000_000 + 900) / 1.9)
+    assert reader.sizing.batch_bytes == pytest.approx((0.875 * 5_000_000 + 900) / 1.875)
 
 
 @pytest.mark.parametrize(("nbytes", "grows"), [(204_800, True), (204_799, False)])

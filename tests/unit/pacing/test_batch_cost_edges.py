@@ -13,7 +13,7 @@ Seen = tuple[int, int, int, float, int]
 def fitted(seen: Sequence[Seen], *, compressed: bool, names: float = 60.0) -> tuple[float, float]:
     """Overhead and part by the definition: every observation with its weight, nothing carried along."""
     framing = 90.0 + names
-    weights = [0.9 ** sum(later[4] for later in seen[index + 1 :]) for index in range(len(seen))]
+    weights = [0.875 ** sum(later[4] for later in seen[index + 1 :]) for index in range(len(seen))]
     batches, raw, wire = (sum(w * one[which] for w, one in zip(weights, seen, strict=True)) for which in range(3))
     xs = [one[0] / one[1] for one in seen]
     ys = [(one[2] - framing * one[0]) / one[1] for one in seen]
@@ -22,12 +22,10 @@ def fitted(seen: Sequence[Seen], *, compressed: bool, names: float = 60.0) -> tu
     y = sum(w * each for w, each in zip(weights, ys, strict=True)) / count
     spread = sum(w * (each - x) ** 2 for w, each in zip(weights, xs, strict=True))
     both = sum(w * (one - x) * (two - y) for w, one, two in zip(weights, xs, ys, strict=True))
-    saved = 0.95 - (wire - framing * batches) / raw
-    message = seen[-1][3]
-    least, most = (60.0 - framing, 16.0 * saved * message) if compressed and saved > 0 else (0.0, 0.0)
-    doubt = 0.04 * x * x
-    first = (both + doubt * min(200.0, message, most)) / (spread + doubt)
-    overhead = min(framing + min(max(first, least), most), 0.9 * wire / batches, 4_000.0)
+    doubt = 0.01 * x * x
+    first = (both + doubt * min(200.0, seen[-1][3])) / (spread + doubt)
+    saves = compressed and (wire - framing * batches) / raw < 0.95
+    overhead = min(framing + (max(first, 60.0 - framing) if saves else 0.0), 0.9 * wire / batches, 4_000.0)
     return overhead, min(max((wire - overhead * batches) / raw, 0.005), 1.5)
 
 
@@ -79,13 +77,6 @@ def test_each_of_the_bounds_is_reached() -> None:
     assert learnt(WIRE_BOUND) == pytest.approx((180.0, 0.05))
     assert learnt(ALL_SAVED)[1] == 0.005
     assert learnt(NOTHING_SAVED) == (150.0, 1.5)
-    assert learnt(FEW_SAVED)[0] == pytest.approx(150.0 + 16.0 * 40 * (0.95 - _taken(FEW_SAVED)))
-
-
-def _taken(seen: Sequence[Seen]) -> float:
-    weights = [0.9 ** (len(seen) - number) for number in range(1, len(seen) + 1)]
-    beyond = sum(w * (one[2] - 150.0 * one[0]) for w, one in zip(weights, seen, strict=True))
-    return beyond / sum(w * one[1] for w, one in zip(weights, seen, strict=True))
 
 
 def test_before_anything_is_known() -> None:

@@ -107,7 +107,7 @@ def test_one_broker_that_limits_is_enough_to_be_paced() -> None:
         assert pacer.paced
 
 
-@pytest.mark.parametrize(("queue_bytes", "byte_rate"), [(25_000, 1_000.0), (2_500_000, 100_000.0)])
+@pytest.mark.parametrize(("queue_bytes", "byte_rate"), [(20_000, 1_000.0), (2_000_000, 100_000.0)])
 def test_sizes_fit_where_they_can_hold_back_every_broker(queue_bytes: int, byte_rate: float) -> None:
     for limit, fits in ((byte_rate, True), (byte_rate * 0.999, False), (None, True)):
         assert FetchPacer(limit, FetchSizes(1, queue_bytes), 0).fits is fits
@@ -121,7 +121,7 @@ def test_sizes_fit_where_they_can_hold_back_every_broker(queue_bytes: int, byte_
 
 
 def test_a_limit_that_is_shared_must_be_held_back_not_what_is_left_of_it() -> None:
-    pacer = FetchPacer(1_000.0, FetchSizes(1, 25_000), 0)
+    pacer = FetchPacer(1_000.0, FetchSizes(1, 20_000), 0)
     pacer.paces[-1].share._share.rate = 1.0
     assert pacer.fits
 
@@ -137,12 +137,12 @@ def test_a_limit_that_is_shared_must_be_held_back_not_what_is_left_of_it() -> No
         (1.0, 1.0),
         (1.5, 1.5),
         (3_000.0, 3_000.0),
-        (4_949.0, 4_949.0),
-        (4_950.5, 4_950.0),
-        (20_000.0, 4_950.0),
+        (9_899.0, 9_899.0),
+        (9_900.5, 9_900.0),
+        (20_000.0, 9_900.0),
     ],
 )
-def test_what_there_is_is_granted_up_to_fifty_milliseconds_worth(level_bytes: float, granted: float) -> None:
+def test_what_there_is_is_granted_up_to_a_tenth_of_a_second_s_worth(level_bytes: float, granted: float) -> None:
     assert level(pacer_of(), level_bytes).grant(0, {}) == pytest.approx((granted, 0))
     assert level(pacer_of(_ratio=0.5), level_bytes).grant(0, {}) == pytest.approx((2 * granted, 0))
     assert level(pacer_of(_ratio=2.0), level_bytes).grant(0, {}) == pytest.approx((max(granted / 2, 1), 0))
@@ -179,7 +179,7 @@ def test_of_several_brokers_the_least_decides() -> None:
     pacer.paces[1]._level, pacer.paces[2]._level = 20_000.0, 30_000.0
     pacer.paces[2].batch = 50_000.0
     granted, wait_ms = pacer.grant(0, {})
-    assert (granted, wait_ms) == pytest.approx((5_000 * (10 / 10.5 - 0.002), 0))
+    assert (granted, wait_ms) == pytest.approx((10_000 * (10 / 10.5), 0))
     assert waited(pacer) == {1: 0, 2: 0}
 
 

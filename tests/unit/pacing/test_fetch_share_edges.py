@@ -1,6 +1,6 @@
 """A consumer's share, number by number: with fetches of 20,000 B a rate of 9,600 B/s stands for half a second."""
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Any
 
 import pytest
@@ -99,10 +99,10 @@ def test_a_further_one_is_a_price_and_leaves_the_rate_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "comes"), [(0.0, 0.0), (0.1, 0.1), (0.25, 0.2), (-0.2, -0.2), (-0.29, -0.29), (-0.4, -0.3)]
+    ("change", "comes"), [(0.0, 0.0), (0.1, 0.1), (0.25, 0.2), (-0.19, -0.19), (-0.25, -0.2), (-0.4, -0.2)]
 )
 @pytest.mark.parametrize(("elapsed_ms", "elapsed_s"), [(1_000, 1.0), (250, 0.25), (1_700, 1.0), (1, 0.001)])
-def test_a_rate_drifts_by_a_third_or_a_fifth_a_second_at_most(
+def test_a_rate_drifts_by_a_fifth_a_second_at_most(
     change: float, comes: float, elapsed_ms: int, elapsed_s: float
 ) -> None:
     assert grown(learner(change), elapsed_ms) == pytest.approx(9_600 * exp(comes * elapsed_s), rel=1e-9)
@@ -129,7 +129,7 @@ def test_without_time_use_or_a_refusal_nothing_drifts() -> None:
         (0.05, 3_000, 0.1),
         (0.05, 5_999, 0.1),
         (0.05, 6_000, 0.2),
-        (0.05, 12_000, 0.7),
+        (0.05, 12_000, log(2)),
         (0.3, 3_000, 0.4),
         (0.0001, 29_999, 0.0512),
         (0.0001, 30_000, 0.1024),
@@ -211,10 +211,10 @@ def test_an_unknown_one_is_none() -> None:
 @pytest.mark.parametrize(
     ("own_bytes", "throttle_ms", "refused", "left"),
     [
-        (850_000, 1_500, 0.0, 99_000.0),
-        (977_500, 1_500, 0.0, 99_000.0),
+        (880_000, 1_500, 0.0, 99_000.0),
+        (1_012_000, 1_500, 0.0, 99_000.0),
         (1_200_000, 1_500, 0.0, 99_000.0),
-        (977_499, 1_500, 0.0, 49_000.0),
+        (1_011_999, 1_500, 0.0, 49_000.0),
         (0, 1_500, 0.0, 49_000.0),
         (0, 750, 0.0, 98_000 * (1 - 0.5 * 0.98**0.5)),
         (0, 1_000, 25_000.0, 98_000 * (1 - 0.5 * 0.98**0.5)),
@@ -228,7 +228,7 @@ def test_a_throttle_that_our_own_bytes_do_not_explain_is_a_crowds_but_for_the_pa
 ) -> None:
     share = FetchShare(LIMIT)
     share._share._grown_at_ms = 60_000
-    if own_bytes == 850_000:
+    if own_bytes == 880_000:
         share.on_throttle(own_bytes, 8_500, throttle_ms, 60_000, refused=refused)
     else:
         share.on_throttle(own_bytes, 10_000, throttle_ms, 60_000, refused=refused)

@@ -21,11 +21,11 @@ def yielded(own_bytes: float = 400_000) -> KnownShare:
 @pytest.mark.parametrize(
     ("nbytes", "at_ms", "rate"),
     [
-        (449_999, 60_500, None),
-        (450_000, 60_500, 64_000.0),
-        (450_001, 61_999, 64_000.0),
-        (450_000, 62_000, None),
-        (450_000, 62_001, None),
+        (479_999, 60_500, None),
+        (480_000, 60_500, 64_000.0),
+        (480_001, 61_999, 64_000.0),
+        (480_000, 62_000, None),
+        (480_000, 62_001, None),
     ],
 )
 def test_late_news_that_explain_a_throttle_take_back_what_was_given_up(
@@ -43,8 +43,8 @@ def test_late_news_add_up_and_never_lower_a_rate() -> None:
     share = yielded()
     share.on_late_count(200_000, 60_500)
     assert share.rate == pytest.approx(32_000)
-    share.on_late_count(250_000, 60_600)
-    assert (share.learnt, share.rate) == (85_000, 64_000)
+    share.on_late_count(280_000, 60_600)
+    assert (share.learnt, share.rate) == (88_000, 64_000)
     share.rate = 70_000.0
     share.on_late_count(1, 60_700)
     assert share.rate == 70_000
@@ -77,10 +77,10 @@ def test_all_that_is_known_is_of_the_limit(factor: float) -> None:
 @pytest.mark.parametrize(
     ("own_bytes", "limit", "at_ms", "rate", "cap", "before"),
     [
-        # 40,000 B/s are what can be had of less than 47,058.8 B/s: nobody else was there.
+        # 40,000 B/s are what can be had of less than 45,454.5 B/s: nobody else was there.
         (400_000, 40_000.0, 60_100, 39_200.0, 39_200.0, 39_200.0),
-        (400_000, 47_058.0, 60_100, 46_116.84, 46_116.84, 46_116.84),
-        (400_000, 47_060.0, 60_100, 40_000.0, 46_118.8, 40_000.0),
+        (400_000, 45_454.0, 60_100, 44_544.92, 44_544.92, 44_544.92),
+        (400_000, 45_456.0, 60_100, 40_000.0, 44_546.88, 40_000.0),
         # Otherwise they are our share of it, if we had given up more.
         (400_000, 80_000.0, 60_100, 40_000.0, 78_400.0, 51_200.0),
         (400_000, 400_000.0, 60_100, 128_000.0, 392_000.0, 256_000.0),
@@ -99,12 +99,12 @@ def test_a_throttle_of_another_limit_shows_what_our_share_of_it_is(
     assert (share.limit, share.learnt) == (limit, own_bytes / 10)
 
 
-def test_the_bound_is_eighty_five_hundredths_itself() -> None:
-    for learnt, cap in ((85_000.0, 98_000.0), (90_000.0, 98_000.0), (84_999.0, 50_000.0)):
+def test_the_bound_is_eighty_eight_hundredths_itself() -> None:
+    for learnt, cap in ((88_000.0, 98_000.0), (90_000.0, 98_000.0), (87_999.0, 50_000.0)):
         share = share_of(20_000.0, 50_000.0)
         share.learnt = learnt
         share.change(LIMIT, 0)
-        assert (share._cap, share.rate) == (cap, 98_000.0 if cap > 50_000 else 84_999.0)
+        assert (share._cap, share.rate) == (cap, 98_000.0 if cap > 50_000 else 87_999.0)
 
 
 def test_another_limit_before_any_throttle_is_aimed_at_as_the_first() -> None:

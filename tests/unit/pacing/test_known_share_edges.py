@@ -180,7 +180,7 @@ def test_what_follows_a_throttle_is_counted_from_its_end() -> None:
 @pytest.mark.parametrize(
     ("own_bytes", "cap"),
     [
-        (850_000, 85_000 * 0.98),
+        (880_000, 88_000 * 0.98),
         (900_000, 90_000 * 0.98),
         (979_999, 97_999.9 * 0.98),
         (980_000, 98_000 * 0.995),

@@ -1,6 +1,6 @@
 """The law without a limit, number by number: a rate of 13,600 B/s stands for throttles of half a second."""
 
-from math import cbrt, exp, inf
+from math import cbrt, exp, inf, log
 from typing import Any
 
 import pytest
@@ -41,13 +41,13 @@ def test_before_the_first_throttle_nothing_limits() -> None:
     share.on_late_count(5, 5)
     assert share._price.paid_at_ms == 0
     assert state(share) == {
-        "_foretold": 0,
         "_grown_at_ms": 0,
         "_hold_until_ms": 0,
         "_is_free": True,
         "_patience_ms": 10_000,
         "_quiet_since_ms": 0,
         "_young_ms": 10_000,
+        "is_whole": False,
         "learnt": None,
         "rate": inf,
     }
@@ -62,13 +62,13 @@ def test_the_first_throttle_tells_what_is_ours() -> None:
     share = LearntShare()
     share.on_throttle(200_000, 9_000, 1_000, 5_000)
     assert state(share) == {
-        "_foretold": 0,
         "_grown_at_ms": 5_000,
         "_hold_until_ms": 7_000,
         "_is_free": False,
         "_patience_ms": 10_000,
         "_quiet_since_ms": 6_000,
         "_young_ms": 10_000,
+        "is_whole": False,
         "learnt": 20_000.0,
         "rate": 19_600.0,
     }
@@ -104,35 +104,34 @@ def test_what_the_first_throttle_tells(
 
 
 @pytest.mark.parametrize(
-    ("off_ms", "foretold"),
-    [(0, 3), (5, 3), (-5, 3), (5.1, 2), (-5.1, 2), (6, 2), (40, 2), (-40, 2), (40.1, 0), (-41, 0)],
+    ("off_ms", "foretold"), [(0, True), (5, True), (-5, True), (40, True), (-40, True), (40.1, False), (-41, False)]
 )
-def test_a_throttle_that_was_foretold_counts_and_one_that_is_far_off_counts_all_others_out(
-    off_ms: float, foretold: int
+@pytest.mark.parametrize("before", [True, False])
+def test_a_throttle_that_was_foretold_tells_that_nobody_else_is_there_and_one_that_is_far_off_that_somebody_is(
+    off_ms: float, foretold: bool, before: bool
 ) -> None:
     for at_ms, held in ((8_000, False), (6_999, True), (7_000, False)):
         share = LearntShare()
         share.on_throttle(200_000, 9_000, 1_000, 5_000)
-        share._foretold = 2
+        share.is_whole = before
         own_bytes = 200_000 + 20 * off_ms
         share.on_throttle(own_bytes, 9_700, 300, at_ms)
-        assert share._foretold == (min(foretold, 2) if held else foretold)
-        assert share.is_whole is (share._foretold == 3)
+        assert share.is_whole is (foretold and (before or not held))
         assert share._hold_until_ms == (7_000 if held else at_ms + 1_300)
         assert share._quiet_since_ms == (6_000 if held else at_ms + 300)
         assert share.learnt == pytest.approx(20_000 if held or share.is_whole else own_bytes / 10)
-        assert share._patience_ms == (20_000 if share.is_whole else 10_000)
+        assert share._patience_ms == (20_000 if share.is_whole and not held else 10_000)
         assert share.rate == 19_600
 
 
 def test_whoever_is_alone_goes_back_to_what_foretold() -> None:
     share = LearntShare()
     share.on_throttle(200_000, 9_000, 1_000, 0)
-    share._foretold, share.rate = 3, 25_000.0
+    share.is_whole, share.rate = True, 25_000.0
     share.on_throttle(200_400, 9_700, 300, 5_000)  # off by twenty
-    assert (share.rate, share.learnt, share._patience_ms, share._foretold) == (19_600.0, 20_000.0, 20_000, 3)
+    assert (share.rate, share.learnt, share._patience_ms, share.is_whole) == (19_600.0, 20_000.0, 20_000, True)
     share.on_throttle(201_000, 9_700, 300, 10_000)
-    assert (share.rate, share.learnt, share._patience_ms, share._foretold) == (19_600.0, 20_100.0, 10_000, 0)
+    assert (share.rate, share.learnt, share._patience_ms, share.is_whole) == (19_600.0, 20_100.0, 10_000, False)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +174,9 @@ def test_what_a_throttle_costs_is_ten_times_the_one_expected_at_most() -> None:
 def test_a_request_is_three_quarters_of_the_throttle_that_is_expected(rate: float, request_ms: float) -> None:
     share = share_of(0.0, rate)
     assert share.request_ms == pytest.approx(request_ms)
-    share._foretold = 2
-    assert share.request_ms == pytest.approx(request_ms)
-    for share._foretold in (3, 4, 1_000):
-        assert share.request_ms == 100
-    share._foretold, share.learnt = 0, None
+    share.is_whole = True
+    assert share.request_ms == 100
+    share.is_whole, share.learnt = False, None
     assert share.request_ms == 100
 
 
@@ -197,18 +194,14 @@ def test_a_request_stands_for_three_seconds_at_most() -> None:
         (0.05, {}, 0.05),
         (0.08, {}, 0.07),
         (-0.5, {}, -0.5),
-        (-0.7, {}, -0.6),
+        (-0.8, {}, -log(2)),
         (0.3, {"_is_free": False}, 0.3),
         (0.5, {"_is_free": False}, 0.4),
         (-0.5, {"_is_free": False}, -0.5),
-        (0.03, {"_foretold": 1}, 0.03),
-        (0.05, {"_foretold": 1}, 0.035),
-        (0.05, {"_foretold": 2}, 0.035),
-        (0.5, {"_foretold": 1, "_is_free": False}, 0.4),
-        (0.1, {"_young_ms": 1}, 0.4),
-        (0.2, {"_young_ms": 1}, 0.7),
-        (-0.1, {"_young_ms": 1}, -0.4),
-        (-0.2, {"_young_ms": 1}, -0.6),
+        (0.15, {"_young_ms": 1}, 0.5),
+        (0.3, {"_young_ms": 1}, log(2)),
+        (-0.15, {"_young_ms": 1}, -0.5),
+        (-0.3, {"_young_ms": 1}, -log(2)),
         (0.05, {"_young_ms": -1}, 0.05),
     ],
 )
@@ -234,7 +227,7 @@ def test_only_what_is_used_drifts() -> None:
 
 def test_whoever_is_alone_is_patient() -> None:
     for calm_ms, patience_ms, comes in ((9_999, 10_000, 0.0), (10_000, 10_000, 0.035), (10_000, 20_000, 0.0)):
-        share = share_of(0.05, _foretold=3, _quiet_since_ms=NOW_MS - calm_ms, _patience_ms=patience_ms)
+        share = share_of(0.05, is_whole=True, _quiet_since_ms=NOW_MS - calm_ms, _patience_ms=patience_ms)
         assert grown(share) == pytest.approx(RATE * exp(comes), rel=1e-9)
 
 
@@ -247,7 +240,7 @@ def test_whoever_is_alone_is_patient() -> None:
         (0.05, 5_999, 0.1),
         (0.05, 6_000, 0.2),
         (0.05, 9_000, 0.4),
-        (0.05, 12_000, 0.7),
+        (0.05, 12_000, log(2)),
         (-0.1, 3_000, -0.2),
         (1e-7, 59_999, 1e-7 * 2**19),
         (1e-7, 60_000, 1e-7 * 2**20),

@@ -79,7 +79,7 @@ def test_a_first_question_finds_a_request_s_worth():
     assert pacer.usual_rate() == exactly(usual)
     assert pacer.rate() == exactly(99_550 - (9_955 - 9_955 / 16) / 10)
     assert (pacer._quantum, pacer._lump) == (exactly(usual / 10), exactly(usual / 10))
-    assert pacer._ceiling == exactly(pacer.rate() * 0.4)
+    assert pacer._ceiling == exactly(pacer.rate() * 0.5)
     pacer.on_sent(20_000, T0)
     assert pacer.admit_at_ms(10_045, T0 + 99) > T0 + 99
     assert pacer._review_at_ms == T0 + 100
@@ -241,7 +241,7 @@ def test_a_rate_that_has_only_come_begins_with_nothing_banked():
 
 
 def test_what_is_banked_is_no_more_than_may_be():
-    assert applied(50_000.0, None, bank=1e6, at_ms=T0)._bank == exactly(50.0 * 400)
+    assert applied(50_000.0, None, bank=1e6, at_ms=T0)._bank == exactly(50.0 * 500)
     share = {"is_whole": False}
     assert applied(50_000.0, None, bank=1e6, share=share)._bank == exactly(6_500.0)
 
@@ -249,11 +249,11 @@ def test_what_is_banked_is_no_more_than_may_be():
 @pytest.mark.parametrize(
     ("is_whole", "throttled_until_ms", "every_ms", "ceiling"),
     [
-        (True, T0 - 12_000, 0.0, 40_000.0),
+        (True, T0 - 12_000, 0.0, 50_000.0),
         (True, T0 - 11_999, 0.0, 13_000.0),
         (False, T0 - 12_000, 0.0, 13_000.0),
-        (True, T0 - 12_000, 401.0, 40_100.0),
-        (True, T0 - 12_000, 399.0, 40_000.0),
+        (True, T0 - 12_000, 501.0, 50_100.0),
+        (True, T0 - 12_000, 499.0, 50_000.0),
         (False, 0, 130.0, 13_000.0),
         (False, 0, 131.0, 13_100.0),
     ],

@@ -295,22 +295,22 @@ def test_before_any_message_is_known_one_is_taken_for_200_bytes():
     assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 200.0, 1)]
 
 
-def test_of_what_is_on_its_way_four_times_as_much_must_have_been_granted():
+def test_of_what_was_granted_no_more_than_an_eighth_may_be_on_its_way():
     pace, noted = learning()
-    for _ in range(3):
+    for _ in range(7):
         pace.on_granted(1_000, T0)
-    pace.on_delivered(2_000, T0)
-    pace.on_wire(3_000, T0)
-    assert noted == [("dear?", 3_000, 3_000, 3.0)]
+    pace.on_delivered(6_000, T0)
+    pace.on_wire(7_000, T0)
+    assert noted == [("dear?", 7_000, 7_000, 7.0)]
     pace.on_granted(1_000, T0)
     pace.on_delivered(1_000, T0)
     noted.clear()
     pace.on_wire(400, T0)
-    assert noted == [("dear?", 3_400, 4_000, 4.0), (4, 4_000, 3_400, 1_000.0, 2)]
+    assert noted == [("dear?", 7_400, 8_000, 8.0), (8, 8_000, 7_400, 1_000.0, 2)]
     noted.clear()
     pace.on_granted(1_000, T0)
     pace.on_delivered(2_000, T0)
-    pace.on_wire(2_300, T0)  # a quarter of the four before, and one more, may be among them
+    pace.on_wire(2_300, T0)  # an eighth of the eight before, and one more, may be among them
     assert noted == [("dear?", 2_300, 2_000, 3.0), (1, 1_000, 2_300, 1_000.0, 1)]
 
 
@@ -372,12 +372,12 @@ def test_what_was_not_taken_after_all_is_not_divided_by():
 
 
 def test_of_what_is_on_its_way_a_part_of_a_batch_may_be_told_of_later():
-    """A quarter of two batches, and one more."""
+    """A tenth of two batches, and one more."""
     pace, noted = learning()
     pace.on_granted(2_000, T0)
     pace.on_granted(1_000, T0)
-    pace.on_delivered(2_250, T0)
+    pace.on_delivered(2_700, T0)
     pace.on_wire(3_000, T0)
     noted.clear()
     pace.on_wire(0, T0)
-    assert noted[0] == ("dear?", 0, 750, 1.5)
+    assert noted[0] == ("dear?", 0, 300, pytest.approx(1.2))
