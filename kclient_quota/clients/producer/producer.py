@@ -24,7 +24,7 @@ from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, IN_C, PURGE_MS, SLICE_MS
+from kclient_quota.clients.producer.waiting import BLOCK_MS, IN_C, PURGE_MS, SLICE_S
 from kclient_quota.clients.telemetry import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -189,11 +189,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         Returns:
             how many were served.
         """
-        outbox, timeout = self._outbox, seconds(timeout)
-        if self._is_for_librdkafka(timeout):
-            return super().poll(timeout)  # which says what is wrong
+        outbox = self._outbox
+        if timeout != 0 or not outbox.is_open:  # for poll(0) after every message that would be most of its cost
+            timeout = seconds(timeout)
+            if self._is_for_librdkafka(timeout):
+                return super().poll(timeout)  # which says what is wrong
         is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
-        if is_direct and 0 <= timeout <= SLICE_MS / 1000 and not (outbox.reports or outbox.silent):
+        if is_direct and 0 <= timeout <= SLICE_S and not (outbox.reports or outbox.silent):
             try:
                 return super().poll(timeout)
             except SystemError as error:

@@ -24,6 +24,7 @@ logger = logging.getLogger("kclient_quota")
 
 SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
+SLICE_S: Final = SLICE_MS / 1000
 WAIT_MS: Final = 50
 """How often a call that waits for room serves callbacks."""
 LEAST_BLOCK_MS: Final = 20
