@@ -190,7 +190,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             how many were served.
         """
         outbox = self._outbox
-        if timeout != 0 or not outbox.is_open:  # for poll(0) after every message that would be most of its cost
+        # For a poll(0) after every message this would be most of its cost.
+        if type(timeout) is not int or timeout or not outbox.is_open:
             timeout = seconds(timeout)
             if self._is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
