@@ -11,7 +11,7 @@ import confluent_kafka.aio
 import pytest
 from confluent_kafka import TopicPartition
 
-from kclient_quota import AIOConsumer, AIOProducer
+from kclient_quota import AIOConsumer, AIOProducer, Producer
 from kclient_quota.clients.aio import pending
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
@@ -237,3 +237,81 @@ def test_a_consumer_goes_on_in_the_next_loop(broker: KafkaBroker, cls: type, run
 
     asyncio.run(fill())
     run(second(run(first())))
+
+
+COUNT = 200
+
+
+def filled(broker: KafkaBroker) -> TopicPartition:
+    """Has as many messages, whose values are their numbers."""
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(COUNT):
+            producer.produce(TOPIC, b"%d" % number)
+    return TopicPartition(TOPIC, 0, 0)
+
+
+@pytest.mark.parametrize("run", [by_run, by_hand])
+@pytest.mark.parametrize("rate", [None, 100_000], ids=["free", "limited"])
+def test_a_consumer_goes_on_whose_poll_was_waiting_when_its_loop_ended(
+    broker: KafkaBroker, run: Run, rate: int | None
+) -> None:
+    """What the worker still received that nobody waited for any more is received in the next loop."""
+    begin = filled(broker)
+    conf: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"}
+    if rate is not None:
+        conf["consumer_byte_rate"] = rate
+    got: list[int] = []
+    began = asyncio.Event()
+
+    async def receive(consumer: AIOConsumer, until: int) -> None:
+        while len(got) < until:
+            message = await consumer.poll(WITHIN_S)
+            assert message is not None
+            got.append(int(message.value()))
+            if len(got) == COUNT // 4:
+                began.set()
+
+    async def first() -> Any:
+        consumer = AIOConsumer(conf)
+        await consumer.assign([begin])
+        task = asyncio.create_task(receive(consumer, COUNT))
+        await began.wait()
+        return consumer, task
+
+    async def idle(consumer: AIOConsumer) -> Any:
+        """A worker waits in vain when the loop ends."""
+        task = asyncio.create_task(consumer.poll(WITHIN_S))
+        await asyncio.sleep(0.01)
+        return task
+
+    async def last(consumer: AIOConsumer) -> None:
+        assert await asyncio.wait_for(consumer.poll(0), WITHIN_S) is None
+        await asyncio.wait_for(consumer.close(), WITHIN_S)
+
+    consumer, tasks = run(first())
+    run(asyncio.wait_for(receive(consumer, COUNT), WITHIN_S))
+    assert got == list(range(COUNT))
+    tasks = [tasks, run(idle(consumer))]
+    run(last(consumer))
+    del tasks
+
+
+def test_a_consumer_is_closed_in_the_next_loop_whose_close_was_cancelled_with_all_other_tasks(
+    broker: KafkaBroker,
+) -> None:
+    async def begin() -> Any:
+        consumer = AIOConsumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        assert closing.cancelled()
+        await asyncio.wait_for(consumer.close(), WITHIN_S)
+        return consumer
+
+    consumer = by_run(begin())
+    by_run(consumer.close())
+    with pytest.raises(RuntimeError, match="closed"):
+        by_run(consumer.poll(0))
