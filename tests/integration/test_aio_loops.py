@@ -315,3 +315,98 @@ def test_a_consumer_is_closed_in_the_next_loop_whose_close_was_cancelled_with_al
     by_run(consumer.close())
     with pytest.raises(RuntimeError, match="closed"):
         by_run(consumer.poll(0))
+
+
+def numbered(broker: KafkaBroker) -> list[int]:
+    """The numbers of what is in the topic, in order."""
+    return [int(value[:3]) for value in read(broker)]
+
+
+async def cancel_all_others() -> None:
+    """What applications do when they are told to end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+@pytest.mark.parametrize("then", ["flush", "close", "wait for their futures"])
+def test_what_was_taken_is_sent_though_all_tasks_are_cancelled(broker: KafkaBroker, then: str) -> None:
+    async def work() -> None:
+        producer = limited(broker)
+        futures = [await producer.produce(TOPIC, b"%03d" % n + bytes(1_000)) for n in range(30)]
+        await asyncio.sleep(0.1)
+        assert numbered(broker) != list(range(30))
+        await cancel_all_others()
+        if then == "flush":
+            assert await asyncio.wait_for(producer.flush(), WITHIN_S) == 0
+        elif then == "close":
+            await asyncio.wait_for(producer.close(), WITHIN_S)
+        await asyncio.wait_for(asyncio.gather(*futures), WITHIN_S)
+        await producer.close()
+
+    by_run(work())
+    assert numbered(broker) == list(range(30))
+
+
+@pytest.mark.parametrize("run", [by_run, by_hand])
+def test_what_was_taken_in_the_loop_before_is_sent_once_and_in_order(broker: KafkaBroker, run: Run) -> None:
+    """What a worker had been given when the loop ended as well."""
+
+    async def begin() -> Any:
+        producer = limited(broker)
+        for number in range(30):
+            await producer.produce(TOPIC, b"%03d" % number + bytes(1_000))
+        producer._start_pump()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert producer._in_hand
+        return producer
+
+    async def go_on(producer: AIOProducer) -> None:
+        future = await producer.produce(TOPIC, b"030")
+        await asyncio.wait_for(producer.flush(), WITHIN_S)
+        assert future.done()
+        await producer.close()
+
+    run(go_on(run(begin())))
+    assert numbered(broker) == list(range(31))
+
+
+def test_a_producer_is_closed_whose_close_was_cancelled_with_all_other_tasks(broker: KafkaBroker) -> None:
+    async def work() -> None:
+        producer = limited(broker)
+        futures = [await producer.produce(TOPIC, b"%03d" % n + bytes(1_000)) for n in range(30)]
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0.05)
+        await cancel_all_others()
+        assert closing.cancelled()
+        await asyncio.wait_for(producer.close(), WITHIN_S)
+        assert all(future.done() and future.exception() is None for future in futures)
+
+    by_run(work())
+    assert numbered(broker) == list(range(30))
+
+
+def test_who_had_room_in_the_loop_before_takes_none_of_another_when_it_is_collected_as_garbage(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def begin() -> Any:
+        producer = limited(broker, batch_size=5)
+
+        async def never_ends(_era: int | None) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(producer, "_insist", never_ends)
+        return producer, asyncio.create_task(producer.produce(TOPIC, b"in the loop before")), await asyncio.sleep(0.05)
+
+    async def go_on(producer: AIOProducer, tasks: list[Any]) -> None:
+        await producer.produce(TOPIC, b"b")
+        tasks.clear()
+        gc.collect()
+        assert await rest(producer) == [b"c", b"d"]
+
+    producer, *tasks = by_hand(begin())
+    monkeypatch.undo()
+    by_hand(go_on(producer, tasks))
+    assert read(broker) == [b"b", b"c", b"d"]

@@ -39,6 +39,7 @@ class Pending:
         handed: whether it need not wait any more: librdkafka has it, or refused it for good.
         error: why librdkafka refused it for good.
         dropped: what to tell the future when it turns out not to have been handed over.
+        line: in which it has a slot, of `aio.buffer`.
     """
 
     message: tuple[str, Any, Any]
@@ -50,6 +51,7 @@ class Pending:
     handed: bool = False
     error: Exception | None = None
     dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
+    line: Any = None
 
     @property
     def is_expected(self) -> bool:
