@@ -48,10 +48,15 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
         {"partition": Only.FIRST},
         {"partition": False},
         {"partition": 0, "timestamp": Index(1_700_000_000_000)},
+        {"partition": 0, "timestamp": -5},
+        {"key": b"any"},
+        {},
     ],
-    ids=["index", "enum", "bool", "timestamp"],
+    ids=["index", "enum", "bool", "timestamp", "before-1970", "key", "neither"],
 )
-def test_numbers_of_other_types_wait_and_keep_their_order(limited: EmbeddedBroker, odd: dict[str, Any]) -> None:
+def test_what_differs_in_its_arguments_waits_and_keeps_its_order_in_the_only_partition(
+    limited: EmbeddedBroker, odd: dict[str, Any]
+) -> None:
     with Producer(conf(limited)) as producer:
         producer.produce("t", b"0000")
         assert producer.flush(60) == 0
