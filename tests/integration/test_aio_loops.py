@@ -285,6 +285,8 @@ def test_a_consumer_goes_on_whose_poll_was_waiting_when_its_loop_ended(
         return task
 
     async def last(consumer: AIOConsumer) -> None:
+        await consumer.keep_alive()
+        assert not consumer._turn.locked()
         assert await asyncio.wait_for(consumer.poll(0), WITHIN_S) is None
         await asyncio.wait_for(consumer.close(), WITHIN_S)
 
@@ -350,20 +352,29 @@ def test_what_was_taken_is_sent_though_all_tasks_are_cancelled(broker: KafkaBrok
 
 
 @pytest.mark.parametrize("run", [by_run, by_hand])
-def test_what_was_taken_in_the_loop_before_is_sent_once_and_in_order(broker: KafkaBroker, run: Run) -> None:
+def test_what_was_taken_in_the_loop_before_is_sent_once_and_in_order(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     """What a worker had been given when the loop ended as well."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
 
     async def begin() -> Any:
         producer = limited(broker)
+        produce = producer._producer.produce
+
+        def late(*args: Any, **kwargs: Any) -> None:
+            has_begun.set()
+            assert may_go_on.wait(WITHIN_S)
+            produce(*args, **kwargs)
+
+        monkeypatch.setattr(producer._producer, "produce", late)
         for number in range(30):
             await producer.produce(TOPIC, b"%03d" % number + bytes(1_000))
-        producer._start_pump()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert producer._in_hand
+        assert await asyncio.to_thread(has_begun.wait, WITHIN_S)
         return producer
 
     async def go_on(producer: AIOProducer) -> None:
+        may_go_on.set()
         future = await producer.produce(TOPIC, b"030")
         await asyncio.wait_for(producer.flush(), WITHIN_S)
         assert future.done()

@@ -165,6 +165,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
         Cheap; call it a few times a second. Does nothing while another call is polling, or once closed.
         """
+        self._join_loop()
         if not self._closed and not self._turn.locked():
             await self._call(self._consumer.keep_alive)
 
