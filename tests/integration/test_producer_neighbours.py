@@ -143,3 +143,24 @@ def test_every_message_is_reported_that_other_threads_get_in_while_the_producer_
         thread.join(60)
     assert len(reports) == len(taken)
     assert set(refused) == {"Producer has been closed"}
+
+
+def test_what_a_callback_sends_again_while_the_producer_is_closed_is_reported_too(limited: EmbeddedBroker) -> None:
+    producer = Producer(conf(limited, **{"max.block.ms": 300}))
+    first: list[KafkaError | None] = []
+    again: list[KafkaError | None] = []
+
+    def report(error: KafkaError | None, _message: Message) -> None:
+        first.append(error)
+        if error is not None:
+            producer.produce("t", b"lost", on_delivery=lambda error, _: again.append(error))
+
+    producer.produce("t", b"first")
+    assert producer.flush(60) == 0
+    limited.stop_broker(1)
+    for _ in range(10):
+        producer.produce("t", b"x", on_delivery=report)
+    assert producer.close()
+    assert len(first) == len(again) == 10
+    assert all(first)
+    assert all(again)

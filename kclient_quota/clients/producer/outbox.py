@@ -183,7 +183,8 @@ class Outbox:
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
         stops: whether it is to end.
-        is_closed: whether messages are refused, as the producer is being closed.
+        is_closed: whether messages are refused, as the producer is being closed: all but those of callbacks, which are
+            served until the end.
         is_ending: whether the interpreter is: its end stops threads anywhere, so senders have ended before, and callers
             do their work.
         is_broken: whether librdkafka has met a fatal error: it says so of every message that it is given.
@@ -229,7 +230,7 @@ class Outbox:
             RuntimeError: the producer is being closed.
         """
         with self.lock:
-            if self.is_closed:
+            if self.is_closed and not self.is_calling():
                 raise RuntimeError("Producer has been closed")
             # Decided here, and not only where the caller has looked: what he produces next would overtake this one.
             if self.is_open or self.has_spare:

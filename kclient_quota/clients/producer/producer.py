@@ -284,8 +284,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             left = self._drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
-                self.purge()
-                self._drain(clock.now_ms() + PURGE_MS)
+                for _ in range(2):  # a callback may send again what it is told was purged
+                    self.purge()
+                    if not self._drain(clock.now_ms() + PURGE_MS):
+                        break
             self._stop_sender()
             self._closed = True
             self._stop_telemetry()
