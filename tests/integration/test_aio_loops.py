@@ -11,7 +11,7 @@ import confluent_kafka.aio
 import pytest
 from confluent_kafka import TopicPartition
 
-from kclient_quota import AIOConsumer, AIOProducer
+from kclient_quota import AIOConsumer, AIOProducer, Producer
 from kclient_quota.clients.aio import pending
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
@@ -237,3 +237,187 @@ def test_a_consumer_goes_on_in_the_next_loop(broker: KafkaBroker, cls: type, run
 
     asyncio.run(fill())
     run(second(run(first())))
+
+
+COUNT = 200
+
+
+def filled(broker: KafkaBroker) -> TopicPartition:
+    """Has as many messages, whose values are their numbers."""
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(COUNT):
+            producer.produce(TOPIC, b"%d" % number)
+    return TopicPartition(TOPIC, 0, 0)
+
+
+@pytest.mark.parametrize("run", [by_run, by_hand])
+@pytest.mark.parametrize("rate", [None, 100_000], ids=["free", "limited"])
+def test_a_consumer_goes_on_whose_poll_was_waiting_when_its_loop_ended(
+    broker: KafkaBroker, run: Run, rate: int | None
+) -> None:
+    """What the worker still received that nobody waited for any more is received in the next loop."""
+    begin = filled(broker)
+    conf: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"}
+    if rate is not None:
+        conf["consumer_byte_rate"] = rate
+    got: list[int] = []
+    began = asyncio.Event()
+
+    async def receive(consumer: AIOConsumer, until: int) -> None:
+        while len(got) < until:
+            message = await consumer.poll(WITHIN_S)
+            assert message is not None
+            got.append(int(message.value()))
+            if len(got) == COUNT // 4:
+                began.set()
+
+    async def first() -> Any:
+        consumer = AIOConsumer(conf)
+        await consumer.assign([begin])
+        task = asyncio.create_task(receive(consumer, COUNT))
+        await began.wait()
+        return consumer, task
+
+    async def idle(consumer: AIOConsumer) -> Any:
+        """A worker waits in vain when the loop ends."""
+        task = asyncio.create_task(consumer.poll(WITHIN_S))
+        await asyncio.sleep(0.01)
+        return task
+
+    async def last(consumer: AIOConsumer) -> None:
+        await consumer.keep_alive()
+        assert not consumer._turn.locked()
+        assert await asyncio.wait_for(consumer.poll(0), WITHIN_S) is None
+        await asyncio.wait_for(consumer.close(), WITHIN_S)
+
+    consumer, tasks = run(first())
+    run(asyncio.wait_for(receive(consumer, COUNT), WITHIN_S))
+    assert got == list(range(COUNT))
+    tasks = [tasks, run(idle(consumer))]
+    run(last(consumer))
+    del tasks
+
+
+def test_a_consumer_is_closed_in_the_next_loop_whose_close_was_cancelled_with_all_other_tasks(
+    broker: KafkaBroker,
+) -> None:
+    async def begin() -> Any:
+        consumer = AIOConsumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        assert closing.cancelled()
+        await asyncio.wait_for(consumer.close(), WITHIN_S)
+        return consumer
+
+    consumer = by_run(begin())
+    by_run(consumer.close())
+    with pytest.raises(RuntimeError, match="closed"):
+        by_run(consumer.poll(0))
+
+
+def numbered(broker: KafkaBroker) -> list[int]:
+    """The numbers of what is in the topic, in order."""
+    return [int(value[:3]) for value in read(broker)]
+
+
+async def cancel_all_others() -> None:
+    """What applications do when they are told to end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+@pytest.mark.parametrize("then", ["flush", "close", "wait for their futures"])
+def test_what_was_taken_is_sent_though_all_tasks_are_cancelled(broker: KafkaBroker, then: str) -> None:
+    async def work() -> None:
+        producer = limited(broker)
+        futures = [await producer.produce(TOPIC, b"%03d" % n + bytes(1_000)) for n in range(30)]
+        await asyncio.sleep(0.1)
+        assert numbered(broker) != list(range(30))
+        await cancel_all_others()
+        if then == "flush":
+            assert await asyncio.wait_for(producer.flush(), WITHIN_S) == 0
+        elif then == "close":
+            await asyncio.wait_for(producer.close(), WITHIN_S)
+        await asyncio.wait_for(asyncio.gather(*futures), WITHIN_S)
+        await producer.close()
+
+    by_run(work())
+    assert numbered(broker) == list(range(30))
+
+
+@pytest.mark.parametrize("run", [by_run, by_hand])
+def test_what_was_taken_in_the_loop_before_is_sent_once_and_in_order(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """What a worker had been given when the loop ended as well."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    async def begin() -> Any:
+        producer = limited(broker)
+        produce = producer._producer.produce
+
+        def late(*args: Any, **kwargs: Any) -> None:
+            has_begun.set()
+            assert may_go_on.wait(WITHIN_S)
+            produce(*args, **kwargs)
+
+        monkeypatch.setattr(producer._producer, "produce", late)
+        for number in range(30):
+            await producer.produce(TOPIC, b"%03d" % number + bytes(1_000))
+        assert await asyncio.to_thread(has_begun.wait, WITHIN_S)
+        return producer
+
+    async def go_on(producer: AIOProducer) -> None:
+        may_go_on.set()
+        future = await producer.produce(TOPIC, b"030")
+        await asyncio.wait_for(producer.flush(), WITHIN_S)
+        assert future.done()
+        await producer.close()
+
+    run(go_on(run(begin())))
+    assert numbered(broker) == list(range(31))
+
+
+def test_a_producer_is_closed_whose_close_was_cancelled_with_all_other_tasks(broker: KafkaBroker) -> None:
+    async def work() -> None:
+        producer = limited(broker)
+        futures = [await producer.produce(TOPIC, b"%03d" % n + bytes(1_000)) for n in range(30)]
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0.05)
+        await cancel_all_others()
+        assert closing.cancelled()
+        await asyncio.wait_for(producer.close(), WITHIN_S)
+        assert all(future.done() and future.exception() is None for future in futures)
+
+    by_run(work())
+    assert numbered(broker) == list(range(30))
+
+
+def test_who_had_room_in_the_loop_before_takes_none_of_another_when_it_is_collected_as_garbage(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def begin() -> Any:
+        producer = limited(broker, batch_size=5)
+
+        async def never_ends(_era: int | None) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(producer, "_insist", never_ends)
+        return producer, asyncio.create_task(producer.produce(TOPIC, b"in the loop before")), await asyncio.sleep(0.05)
+
+    async def go_on(producer: AIOProducer, tasks: list[Any]) -> None:
+        await producer.produce(TOPIC, b"b")
+        tasks.clear()
+        gc.collect()
+        assert await rest(producer) == [b"c", b"d"]
+
+    producer, *tasks = by_hand(begin())
+    monkeypatch.undo()
+    by_hand(go_on(producer, tasks))
+    assert read(broker) == [b"b", b"c", b"d"]

@@ -1,6 +1,7 @@
 """AIOProducer under a quota: the event loop never waits, and whatever is cancelled, nothing is lost or doubled."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections import Counter
@@ -247,6 +248,24 @@ async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker:
     assert isinstance(lost[-1].exception(), KafkaException)
     await producer.close()
     assert read_back(broker, "read_committed") == ids(100)
+
+
+async def test_nothing_is_logged_of_the_messages_of_a_transaction_that_its_application_aborts(
+    broker: EmbeddedBroker,
+) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+    producer = AIOProducer(conf(broker, **{"transactional.id": "t"}), buffer_timeout=0.01)
+    await producer.init_transactions(60)
+    for pause_s in (0, 0.2):  # before, and after they have been handed over
+        await producer.begin_transaction()
+        for _ in range(40):
+            await producer.produce("orders", bytes(1_000))
+        await asyncio.sleep(pause_s)
+        await producer.abort_transaction(60)
+    await producer.close()
+    gc.collect()
+    assert told == []
 
 
 async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(broker: EmbeddedBroker) -> None:

@@ -1,5 +1,6 @@
 """Neighbours of the usual: numbers of other types, callables that are false, errors that are fatal; under a quota."""
 
+import threading
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -48,10 +49,15 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
         {"partition": Only.FIRST},
         {"partition": False},
         {"partition": 0, "timestamp": Index(1_700_000_000_000)},
+        {"partition": 0, "timestamp": -5},
+        {"key": b"any"},
+        {},
     ],
-    ids=["index", "enum", "bool", "timestamp"],
+    ids=["index", "enum", "bool", "timestamp", "before-1970", "key", "neither"],
 )
-def test_numbers_of_other_types_wait_and_keep_their_order(limited: EmbeddedBroker, odd: dict[str, Any]) -> None:
+def test_what_differs_in_its_arguments_waits_and_keeps_its_order_in_the_only_partition(
+    limited: EmbeddedBroker, odd: dict[str, Any]
+) -> None:
     with Producer(conf(limited)) as producer:
         producer.produce("t", b"0000")
         assert producer.flush(60) == 0
@@ -105,3 +111,56 @@ def fenced(make: Any, servers: dict[str, Any]) -> list[str | None]:
 def test_a_fatal_error_is_the_application_s_to_hear(limited: EmbeddedBroker) -> None:
     found = [fenced(make, conf(limited)) for make in (confluent_kafka.Producer, Producer)]
     assert found == [["_FENCED True", "_FATAL False", "_FENCED True"]] * 2
+
+
+@pytest.mark.parametrize("quota", [QUOTA, 1_000_000_000], ids=["used-up", "to-spare"])
+def test_every_message_is_reported_that_other_threads_get_in_while_the_producer_is_closed(
+    limited: EmbeddedBroker, quota: int
+) -> None:
+    limited.set_quota(client_id="app", producer_byte_rate=quota)
+    producer = Producer(conf(limited, **{"max.block.ms": 500}))
+    reports: list[KafkaError | None] = []
+    taken: list[None] = []
+    refused: list[str] = []
+
+    def produce() -> None:
+        while not refused:
+            try:
+                producer.produce("t", bytes(300), on_delivery=lambda error, _: reports.append(error))
+                taken.append(None)
+            except BufferError:
+                producer.poll(0)
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=produce) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(taken) < 100:
+        producer.poll(0.001)
+    assert producer.close()
+    for thread in threads:
+        thread.join(60)
+    assert len(reports) == len(taken)
+    assert set(refused) == {"Producer has been closed"}
+
+
+def test_what_a_callback_sends_again_while_the_producer_is_closed_is_reported_too(limited: EmbeddedBroker) -> None:
+    producer = Producer(conf(limited, **{"max.block.ms": 300}))
+    first: list[KafkaError | None] = []
+    again: list[KafkaError | None] = []
+
+    def report(error: KafkaError | None, _message: Message) -> None:
+        first.append(error)
+        if error is not None:
+            producer.produce("t", b"lost", on_delivery=lambda error, _: again.append(error))
+
+    producer.produce("t", b"first")
+    assert producer.flush(60) == 0
+    limited.stop_broker(1)
+    for _ in range(10):
+        producer.produce("t", b"x", on_delivery=report)
+    assert producer.close()
+    assert len(first) == len(again) == 10
+    assert all(first)
+    assert all(again)

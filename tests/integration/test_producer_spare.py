@@ -64,3 +64,14 @@ def test_each_threads_messages_come_once_and_in_order(quota: int, each: int, siz
         if quota < 100_000_000:
             assert sum(state.admitted for state in producer.quota_state().values()) > 0, "nothing was paced"
         producer.close()
+
+
+def test_a_flush_does_not_wait_for_what_lingers(broker: EmbeddedBroker) -> None:
+    """Neither of the sender's nor of what callers have handed over themselves."""
+    broker.set_quota(client_id="app", producer_byte_rate=1_000_000_000)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 100_000}
+    with Producer(conf) as producer:
+        for _ in range(50):
+            producer.produce("orders", b"x")
+        assert producer.flush(10) == 0
+    assert len(committed(broker, "orders")) == 50

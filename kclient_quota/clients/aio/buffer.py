@@ -17,7 +17,7 @@ MOST_REFUSED: Final = 16
 worker begins behind them."""
 
 
-class _Line:
+class Line:
     """Messages of one lane and tenant.
 
     Attributes:
@@ -48,24 +48,33 @@ class Buffer:
         self._size = size
         # strict lanes in their order; the others have no order among themselves
         self._ranks = {lane.name: number if lane.strict else len(lanes) for number, lane in enumerate(lanes)}
-        self._lines: dict[Place, _Line] = {}
+        self._lines: dict[Place, Line] = {}
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def join_loop(self) -> None:
+    def join_loop(self, in_hand: Sequence[Pending]) -> None:
         """Nobody waits for room in the loop before this one any more; what waits there has its slots here.
 
         Lines are others than before: whoever did wait gives up what it has claimed whenever it is collected as garbage.
+
+        Args:
+            in_hand: messages that have been taken out, and neither been handed over nor put back.
         """
         before, self._lines = self._lines, {}
+        held = Counter(pending.place for pending in in_hand)
         for place, line in before.items():
-            if line.waiting:
-                joined = self._lines[place] = _Line(self._size - len(line.waiting))
-                joined.claims = len(line.waiting)
+            claims = len(line.waiting) + held[place]
+            if claims:
+                joined = self._lines[place] = Line(self._size - claims)
+                joined.claims = claims
                 joined.waiting = line.waiting
                 joined.progress_at_ms = line.progress_at_ms
+                for pending in joined.waiting:
+                    pending.line = joined
+        for pending in in_hand:
+            pending.line = self._lines[pending.place]
 
     # Room ---------------------------------------------------------------------------------------------------------
 
@@ -74,15 +83,17 @@ class Buffer:
         line = self._lines.get(place)
         return line is not None and line.slots.locked()
 
-    async def acquire(self, place: Place, within_s: float) -> None:
-        """Take a slot, waiting for one.
+    async def acquire(self, pending: Pending, within_s: float) -> None:
+        """Take a slot for a message, waiting for one.
 
         Raises:
             TimeoutError: there was none.
         """
+        place = pending.place
         line = self._lines.get(place)
         if line is None:
-            line = self._lines[place] = _Line(self._size)
+            line = self._lines[place] = Line(self._size)
+        pending.line = line
         line.claims += 1
         try:
             if line.slots.locked():
@@ -94,13 +105,13 @@ class Buffer:
             self._unclaim(place, line)
             raise
 
-    def release(self, place: Place) -> None:
-        """Give a slot back."""
-        line = self._lines[place]
+    def release(self, pending: Pending) -> None:
+        """Give a message's slot back: to the line that it has it of, which may be one of a loop that has ended."""
+        line: Line = pending.line
         line.slots.release()
-        self._unclaim(place, line)
+        self._unclaim(pending.place, line)
 
-    def _unclaim(self, place: Place, line: _Line) -> None:
+    def _unclaim(self, place: Place, line: Line) -> None:
         line.claims -= 1
         if not line.claims and self._lines.get(place) is line:
             del self._lines[place]
@@ -137,7 +148,7 @@ class Buffer:
     def handed(self, pending: Pending, now_ms: int) -> None:
         """It has been handed over."""
         self._lines[pending.place].progress_at_ms = now_ms
-        self.release(pending.place)
+        self.release(pending)
 
     def overdue(self, refused: Mapping[Place, BufferError], now_ms: int, most_ms: int) -> Iterator[Pending]:
         """Give up messages of lines that have been refused and for `most_ms` have moved no further."""
@@ -152,10 +163,10 @@ class Buffer:
         """Take out all."""
         return [self._pop(line) for line in list(self._lines.values()) for _ in range(len(line.waiting))]
 
-    def _pop(self, line: _Line) -> Pending:
+    def _pop(self, line: Line) -> Pending:
         pending = line.waiting.popleft()
         self._length -= 1
-        self.release(pending.place)
+        self.release(pending)
         return pending
 
 

@@ -5,6 +5,8 @@ import concurrent.futures
 import operator
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -57,12 +59,45 @@ class _InnerConsumer(Consumer):
         self._held.put_back(messages)
 
 
+class _Work:
+    """A blocking call in a worker, which cannot be cancelled.
+
+    Args:
+        job: the worker's.
+        unreceived: takes its result where nobody waits for that any more.
+    """
+
+    def __init__(self, job: "concurrent.futures.Future[Any]", unreceived: Callable[[Any], None] | None) -> None:
+        self.job = job
+        self._unreceived = unreceived
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more; what is to be done about that is done when, and where, it ends."""
+        unreceived, self._unreceived = self._unreceived, None
+        if unreceived is not None:
+            self.job.add_done_callback(partial(_give_back, unreceived))
+
+    def then(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Have the loop call this when it has ended, unless the loop itself has."""
+
+        def tell(_job: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(call)
+
+        self.job.add_done_callback(tell)
+
+
+def _give_back(unreceived: Callable[[Any], None], job: "concurrent.futures.Future[Any]") -> None:
+    if not job.cancelled() and job.exception() is None:
+        unreceived(job.result())
+
+
 class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOConsumer under a quota.
 
     Calls wait for the quota, as for anything else, in a worker, never in the event loop; one at a time, except those
-    made within a callback of another. A call may be cancelled at any await: what it would have received is received
-    by the next one, and its worker is free within a tenth of a second.
+    made within a callback of another. A call may be cancelled at any await, and its loop may end: what it would have
+    received is received by the next one, and its worker is free within a tenth of a second.
 
     Args:
         consumer_conf: confluent_kafka's configuration and, all optional, our keys. Callbacks in it are coroutine
@@ -86,10 +121,12 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         self.executor = workers(executor, max_workers)
-        conf = configuration(asyncio.get_running_loop(), consumer_conf, "on_commit")
+        self._loop = asyncio.get_running_loop()
+        conf = configuration(self._loop, consumer_conf, "on_commit")
         self._closed = False
         self._closing: asyncio.Future[Any] | None = None
         self._turn = asyncio.Lock()
+        self._work: _Work | None = None  # of the last one whose turn it was
         self._consumer: _InnerConsumer = _InnerConsumer(conf)
 
     async def poll(self, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +155,8 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; goes on when it is cancelled, and may be awaited again."""
-        if self._closing is None:
+        self._join_loop()
+        if self._closing is None or self._closing.cancelled():  # the latter with all other tasks of a loop
             self._closing = asyncio.ensure_future(self._close(*args, **kwargs))
         return await asyncio.shield(self._closing)
 
@@ -127,6 +165,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
         Cheap; call it a few times a second. Does nothing while another call is polling, or once closed.
         """
+        self._join_loop()
         if not self._closed and not self._turn.locked():
             await self._call(self._consumer.keep_alive)
 
@@ -165,12 +204,17 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             self._consumer.take_back(messages)
 
     async def _close(self, *args: Any, **kwargs: Any) -> Any:
+        is_cut_short = False
         try:
             return await self._call(self._consumer.close, *args, **kwargs)
+        except asyncio.CancelledError:
+            is_cut_short = True
+            raise
         finally:
-            self._closed = True
-            if self._owns_executor:
-                await asyncio.get_running_loop().run_in_executor(None, self.executor.shutdown, True)
+            if not is_cut_short:
+                self._closed = True
+                if self._owns_executor:
+                    await asyncio.get_running_loop().run_in_executor(None, self.executor.shutdown, True)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -183,44 +227,63 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         self, blocking: Callable[..., Any], unreceived: Callable[[Any], None] | None, *args: Any, **kwargs: Any
     ) -> Any:
         """Run `blocking` in a worker when it is its turn; its result goes to `unreceived` when nobody waits for it."""
-        context = _common.ReentryContext
+        self._join_loop()
+        context, loop = _common.ReentryContext, self._loop
         identity = context.get_or_generate_id()
         # Calls within one callback take turns among themselves; the call that led to the callback has the other turn.
-        turn = context.current_lock() or self._turn
+        within = context.current_lock()
+        turn = self._turn if within is None else within
         await turn.acquire()
 
-        def work() -> Any:
+        def do() -> Any:
             with context.active(identity):
                 return blocking(*args, **kwargs)
 
         try:
+            if within is None and self._work is not None:  # of the loop before
+                await asyncio.wait([asyncio.wrap_future(self._work.job)])
             self._refuse_closed()
-            future = asyncio.get_running_loop().run_in_executor(self.executor, work)
+            work = _Work(self.executor.submit(do), unreceived)
+            if within is None:
+                self._work = work
+            future = asyncio.wrap_future(work.job)
         except BaseException:
             turn.release()
             raise
         # A worker cannot be cancelled. Its turn lasts until it is done, so that nothing else uses the consumer.
         try:
             result = await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(lambda done: _abandon(done, turn, unreceived))
+        except (asyncio.CancelledError, GeneratorExit):  # the latter where the loop has ended without a word
+            work.abandon()
+            work.then(loop, partial(self._end_turn, turn, work))
             raise
         except BaseException:
-            turn.release()
+            self._end_turn(turn, work)
+            del work  # as below
             raise
         finally:
             del future  # which has its error, whose traceback has this frame: they would stay until a collection
-        turn.release()
+        self._end_turn(turn, work)
         return result
 
-
-def _abandon(done: "asyncio.Future[Any]", turn: asyncio.Lock, unreceived: Callable[[Any], None] | None) -> None:
-    """A worker whose caller was cancelled is done."""
-    try:
-        if not done.cancelled() and done.exception() is None and unreceived is not None:
-            unreceived(done.result())
-    finally:
+    def _end_turn(self, turn: asyncio.Lock, work: _Work) -> None:
+        if self._work is work:
+            self._work = None
         turn.release()
+
+    def _join_loop(self) -> None:
+        """Go on in the loop that runs, when the one before it is closed: nobody there waits any more, nor has a turn.
+
+        Its last worker may still be at work, and has its turn before all others.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop or not self._loop.is_closed():
+            return
+        self._loop, self._turn = loop, asyncio.Lock()
+        if self._work is not None:
+            self._work.abandon()
+        if self._closing is not None and not self._closing.done():
+            self._closing = None
 
 
 def _poll_arguments(timeout: float = -1) -> tuple[None, float]:

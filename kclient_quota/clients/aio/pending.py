@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kclient_quota.pacing.lanes import Lane
 
 WORKERS_ASK_S: Final = 2.0
+PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 - confluent_kafka's names
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple["Pending", KafkaError | None, Message]
 
@@ -39,6 +40,7 @@ class Pending:
         handed: whether it need not wait any more: librdkafka has it, or refused it for good.
         error: why librdkafka refused it for good.
         dropped: what to tell the future when it turns out not to have been handed over.
+        line: in which it has a slot, of `aio.buffer`.
     """
 
     message: tuple[str, Any, Any]
@@ -50,6 +52,7 @@ class Pending:
     handed: bool = False
     error: Exception | None = None
     dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
+    line: Any = None
 
     @property
     def is_expected(self) -> bool:
@@ -63,12 +66,20 @@ class Pending:
     def fail(self, error: Exception | None) -> None:
         """Tell the application that this message will not be delivered, unless it looks no more."""
         if error is not None and self.is_expected:
-            self.delivered.set_exception(error)
+            fail(self.delivered, error)
 
     def drop(self) -> None:
         """It was dropped while a worker had it, which has not handed it over."""
         if self.dropped is not None and self.is_expected:
             self.dropped(self.delivered)
+
+
+def fail(delivered: "asyncio.Future[Any]", error: Exception) -> None:
+    """Tell a future that its message was not delivered."""
+    delivered.set_exception(error)
+    if isinstance(error, KafkaException) and error.args[0].code() in PURGED:
+        # asyncio logs what nobody has asked a future for. Who aborts a transaction, or purges, knows this of each.
+        delivered.exception()
 
 
 def _note(reports: "deque[Report]", pending: Pending, error: KafkaError | None, message: Message) -> None:

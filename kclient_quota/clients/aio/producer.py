@@ -9,19 +9,18 @@ import asyncio
 import concurrent.futures
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import confluent_kafka.aio
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
-from kclient_quota.clients.aio.buffer import Buffer, hand_over
+from kclient_quota.clients.aio.buffer import Buffer
+from kclient_quota.clients.aio.handing import SLICE_MS, Handing
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
-from kclient_quota.clients.aio.transactions import AIOTransactions
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
@@ -32,13 +31,8 @@ from kclient_quota.metrics import MetricName
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.sorting import Place
 
-SLICE_MS: Final = 100
-"""Longest time a worker polls on, and longest sleep: how soon a cancellation or a raised quota is noticed."""
-MOST_AT_ONCE: Final = 1_000
-"""Messages one worker hands over before the event loop hears of it."""
 
-
-class AIOProducer(AIOTransactions, AIOTelemetryMethods):
+class AIOProducer(Handing, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOProducer under a quota.
 
     `await produce(...)` takes a message and returns a future of its delivery. It waits while `batch_size` messages
@@ -91,6 +85,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._beats = Beats(heartbeat, self.executor, self._producer.keep_alive)
         self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
+        self._handing: concurrent.futures.Future[dict[Place, BufferError]] | None = None  # the worker that has those
         self._reports: deque[Report] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -134,17 +129,17 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         if self._buffer.is_full(place):
             self._start_pump()
         try:
-            await self._buffer.acquire(place, self._max_block_ms / 1000)
+            await self._buffer.acquire(pending, self._max_block_ms / 1000)
         except TimeoutError:
             raise quota_used_up(self._retry_after_ms) from None
         if self._is_closed:
-            self._buffer.release(place)
+            self._buffer.release(pending)
             self._refuse_closed()
         try:
             await self._abort_overdue()
             await self._insist(era)
         except BaseException:
-            self._buffer.release(place)
+            self._buffer.release(pending)
             raise
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
@@ -197,6 +192,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     async def purge(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; futures of messages that waited here are cancelled, the others fail."""
         self._drop(lambda delivered: delivered.cancel())
+        self._start_pump()  # which may have been cancelled, and tells those that a worker has
         done = await self._call(self._producer.purge, *args, **kwargs)
         self._start_poller()
         return done
@@ -225,7 +221,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         and may be awaited again.
         """
         self._join_loop()
-        if self._closing is None:
+        if self._closing is None or self._closing.cancelled():  # the latter with all other tasks of a loop
             self._is_closed = True
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -236,6 +232,7 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             await self._flush(self._deadline_ms(SLICE_MS / 1000))
         error = quota_used_up(self._retry_after_ms)
         self._drop(lambda delivered: delivered.set_exception(error))
+        self._start_pump()  # which may have been cancelled, and tells those that a worker has
         await self._idle(self._pump)
         await self._idle(self._poller)  # which must not meet a producer that is closed
         await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
@@ -243,128 +240,6 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
         self._settle()
         if self._owns_executor:
             await self._loop.run_in_executor(None, self.executor.shutdown, True)
-
-    # Handing over -------------------------------------------------------------------------------------------------
-
-    def _hand_now(self, pending: Pending) -> None:
-        """Hand one message over or raise, without an await: a call that is cancelled has not sent anything.
-
-        It takes microseconds, and up to 20 ms where the sender has to be asked whether there is room.
-        """
-        error = hand_over(self._producer.produce, [pending], self._reports).get(pending.place) or pending.error
-        self._start_poller()
-        if error is not None and self._producer.overdue is None:
-            raise error
-
-    def _start_pump(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._buffer and self._pump is None:
-            self._pump = self._loop.create_task(self._run_pump())
-
-    async def _run_pump(self) -> None:
-        me = asyncio.current_task()
-        try:
-            while self._buffer:
-                wait_ms = await self._pump_once()
-                if wait_ms:
-                    began_ms = self._clock.now_ms()
-                    self._beats.start()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._has_news.wait(), min(wait_ms, SLICE_MS) / 1000)
-                    self._producer.note_wait(self._clock.now_ms() - began_ms)
-        except BaseException:
-            # The loop ends, or the executor was shut down, and nobody hands these over; not a pump of a loop before.
-            if self._pump is me:
-                self._drop(lambda delivered: delivered.cancel())
-                for pending in self._in_hand:
-                    pending.drop()
-                self._in_hand = []
-            raise
-        finally:
-            if self._pump is me:
-                self._pump = None
-
-    async def _pump_once(self) -> int:
-        """Hand over what may go; returns after how many milliseconds to try again."""
-        self._purged = False
-        self._has_news.clear()
-        batch = self._in_hand = self._buffer.take(MOST_AT_ONCE)
-        args = self._producer.produce, batch, self._reports
-        refused = await self._loop.run_in_executor(self.executor, hand_over, *args)
-        self._in_hand = []
-        now_ms = self._clock.now_ms()
-        rest = [pending for pending in batch if not pending.handed]
-        for pending in batch:
-            if pending.handed:
-                self._buffer.handed(pending, now_ms)
-                pending.fail(pending.error)
-        if len(rest) < len(batch):
-            self._start_poller()
-        if self._purged:
-            for pending in rest:
-                self._buffer.release(pending.place)
-                pending.drop()
-            return 0
-        self._buffer.put_back(rest, refused)
-        self._full = refused
-        if not refused:
-            return 0
-        self._retry_after_ms = min(getattr(error, "retry_after_ms", SLICE_MS) for error in refused.values())
-        # Those that have waited for `max.block.ms` while none of their line was admitted are given up.
-        for pending in self._buffer.overdue(refused, now_ms, self._max_block_ms):
-            self._refused = True
-            pending.fail(refused[pending.place])
-        return max(1, self._retry_after_ms)
-
-    def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
-        """Forget what waits here, including what a worker was given but the quota sends back."""
-        self._purged = True
-        for pending in self._in_hand:
-            pending.dropped = tell
-        for pending in self._buffer.clear():
-            if pending.is_expected:
-                tell(pending.delivered)
-
-    # Hearing ------------------------------------------------------------------------------------------------------
-
-    def _start_poller(self) -> None:
-        if self._poller is None:
-            self._poller = self._loop.create_task(self._run_poller())
-
-    async def _run_poller(self) -> None:
-        me = asyncio.current_task()
-        try:
-            while len(self._producer) and self._closing is None:
-                await self._loop.run_in_executor(self.executor, self._served, self._producer.poll, SLICE_MS / 1000)
-                self._settle()
-        finally:
-            if self._poller is me:
-                self._poller = None
-
-    def _served(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """In a worker: what reports it brings are told of, also where nobody waits for the worker any more.
-
-        A message is not counted any more once a worker has its report, which it tells of a little later: by then
-        whoever waited for messages that are counted may have gone, and the loop may be another one.
-        """
-        try:
-            return work(*args, **kwargs)
-        finally:
-            with suppress(RuntimeError):  # the loop is closed: the next one settles when it begins
-                self._loop.call_soon_threadsafe(self._settle)
-
-    def _settle(self) -> None:
-        """Resolve the futures of messages whose reports have come."""
-        while self._reports:
-            pending, error, message = self._reports.popleft()
-            if pending.callback is not None:
-                self._loop.call_soon(pending.callback, error, message)
-            if error is not None:
-                pending.fail(KafkaException(error))
-            elif pending.is_expected:
-                pending.delivered.set_result(message)
 
     def _join_loop(self) -> None:
         """Go on in the loop that runs, when the one before it is closed: tasks and waits ended with it.
@@ -376,9 +251,9 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             return
         self._loop = loop
         self._timer = self._pump = self._poller = self._closing = None
-        self._in_hand, self._full = [], {}
+        self._full = {}
         self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
-        self._buffer.join_loop()
+        self._buffer.join_loop(self._in_hand)
         self._beats.join_loop()
         loop.call_soon(self._settle)
         self._start_poller()
@@ -394,13 +269,6 @@ class AIOProducer(AIOTransactions, AIOTelemetryMethods):
             raise
         finally:
             self._settle()
-
-    def _waiting(self) -> int:
-        return len(self._buffer) + len(self._in_hand)
-
-    async def _idle(self, task: "asyncio.Task[None] | None") -> None:
-        if task is not None:
-            await asyncio.wait([task])
 
     def _refuse_closed(self) -> None:
         if self._is_closed:

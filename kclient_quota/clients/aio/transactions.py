@@ -1,6 +1,7 @@
 """Transactions of `AIOProducer`. They are aborted only within an await of the application's, never by the pump."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka.aio
@@ -8,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.aio.arguments import fit_time
 from kclient_quota.clients.aio.heartbeat import Beats
-from kclient_quota.clients.aio.pending import InnerProducer
+from kclient_quota.clients.aio.pending import InnerProducer, fail
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clock import Clock
 
@@ -113,4 +114,4 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     def _drop_purged(self) -> None:
         purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name
-        self._drop(lambda delivered: delivered.set_exception(purged))
+        self._drop(partial(fail, error=purged))

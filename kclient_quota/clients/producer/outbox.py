@@ -183,6 +183,8 @@ class Outbox:
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
         stops: whether it is to end.
+        is_closed: whether messages are refused, as the producer is being closed: all but those of callbacks, which are
+            served until the end.
         is_ending: whether the interpreter is: its end stops threads anywhere, so senders have ended before, and callers
             do their work.
         is_broken: whether librdkafka has met a fatal error: it says so of every message that it is given.
@@ -210,6 +212,7 @@ class Outbox:
         self.in_flight = 0
         self.is_running = False
         self.stops = False
+        self.is_closed = False
         self.is_broken = False
         self.is_ending = False
         self.is_forked = False
@@ -221,8 +224,14 @@ class Outbox:
     # Callers ------------------------------------------------------------------------------------------------------
 
     def put(self, message: Any) -> bool:
-        """Hand a message to the sender; False when its caller is to hand it over himself."""
+        """Hand a message to the sender; False when its caller is to hand it over himself.
+
+        Raises:
+            RuntimeError: the producer is being closed.
+        """
         with self.lock:
+            if self.is_closed and not self.is_calling():
+                raise RuntimeError("Producer has been closed")
             # Decided here, and not only where the caller has looked: what he produces next would overtake this one.
             if self.is_open or self.has_spare:
                 return False
@@ -233,6 +242,11 @@ class Outbox:
         if not self.is_running:
             self.wake()
         return True
+
+    def close(self) -> None:
+        """Take no message any more: once what is here has been reported, nobody would see to another."""
+        with self.lock:
+            self.is_closed = True
 
     def give_up(self, handed: Handed) -> bool:
         """A caller waits no longer: whether the message is not taken then."""

@@ -280,11 +280,19 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if not self._closed:
             clock = self._clock
             deadline_ms = clock.now_ms() + self._max_block_ms
-            left = self._drain(deadline_ms, lambda: self._throttled_for_ms(min) > deadline_ms - clock.now_ms())
+
+            def is_in_vain() -> bool:
+                return self._throttled_for_ms(min) > deadline_ms - clock.now_ms()
+
+            self._drain(deadline_ms, is_in_vain)
+            self._outbox.close()  # whatever other threads have got in by now is reported, too
+            left = self._drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
-                self.purge()
-                self._drain(clock.now_ms() + PURGE_MS)
+                for _ in range(2):  # a callback may send again what it is told was purged
+                    self.purge()
+                    if not self._drain(clock.now_ms() + PURGE_MS):
+                        break
             self._stop_sender()
             self._closed = True
             self._stop_telemetry()

@@ -79,6 +79,8 @@ class Routes:
         """The partition of a message, or None when it may go to any."""
         if partition >= 0:
             return partition
+        if len(route.leaders) == 1:
+            return 0  # with or without a key: there all messages keep their order among each other
         return self._partitioner.partition(key, len(route.leaders))
 
 

@@ -142,7 +142,7 @@ class TakingProducer(TransactingProducer):
             return False
         if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
             return False
-        if partition > MOST_PARTITION or timestamp > MOST_TIMESTAMP:
+        if partition > MOST_PARTITION or not -MOST_TIMESTAMP <= timestamp <= MOST_TIMESTAMP:
             return False
         if headers is not None and not _are_headers(headers):
             return False
@@ -151,7 +151,6 @@ class TakingProducer(TransactingProducer):
         partitions = self._sender.core.brokers.routes.partitions.get(topic, partition + 1)
         return (
             -1 <= partition < max(partitions, 1)
-            and timestamp >= 0
             and bool(topic)
             and "\0" not in topic
             and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + header_bytes(headers) <= self._most_bytes

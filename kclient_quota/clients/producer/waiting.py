@@ -292,10 +292,14 @@ class WaitingProducer(CProducer):
                 if stop is not None and stop():
                     slice_ms = 0
                 self._send_here(slice_ms)
-                is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and not len(outbox))
+                # What callers have handed over themselves the sender leaves to them. Some of its own may be among it,
+                # and lingers until somebody flushes.
+                is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
                     self._inside(super().flush, slice_ms / 1000)
                     outbox.serve()
+                    if outbox.in_flight:
+                        outbox.inbox.put(None)  # there may be reports of what the sender has handed over
                 elif len(self):
                     self._serve(slice_ms)
                 if outbox.is_inside():

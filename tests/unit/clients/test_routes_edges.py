@@ -75,6 +75,11 @@ def test_a_partition_that_was_asked_for_stays(partition: int) -> None:
     assert routes().partition(Route([1, 1], 0), b"key", partition) == partition
 
 
+@pytest.mark.parametrize("key", [None, b"", b"key"])
+def test_the_only_partition_is_everybodys_so_that_all_keep_their_order(key: bytes | None) -> None:
+    assert routes().partition(Route([1], 0), key, -1) == 0
+
+
 def test_a_key_decides_among_as_many_partitions_as_there_are() -> None:
     for count in (1, 2, 5):
         assert routes().partition(Route([1] * count, 0), b"key", -1) == Partitioner().partition(b"key", count)
