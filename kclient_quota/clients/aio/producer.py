@@ -119,7 +119,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._refuse_closed()
         self._join_loop()
         era = self._producer.open_era
-        await self._abort_overdue()
+        if self._producer.overdue is not None:  # a coroutine that does nothing would cost as much as a message does
+            await self._abort_overdue()
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
         if self._raises:
             self._hand_now(pending)
@@ -135,12 +136,13 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         if self._is_closed:
             self._buffer.release(pending)
             self._refuse_closed()
-        try:
-            await self._abort_overdue()
-            await self._insist(era)
-        except BaseException:
-            self._buffer.release(pending)
-            raise
+        if era is not None:
+            try:
+                await self._abort_overdue()
+                await self._insist(era)
+            except BaseException:
+                self._buffer.release(pending)
+                raise
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
         if place not in self._full:
