@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 
 from kclient_quota import AIOConsumer, AIOProducer, Producer
 from kclient_quota.clients.aio import pending
+from kclient_quota.clients.aio.pending import InnerProducer
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
 WITHIN_S = 30
@@ -408,6 +409,7 @@ def test_who_had_room_in_the_loop_before_takes_none_of_another_when_it_is_collec
         async def never_ends(_era: int | None) -> None:
             await asyncio.Event().wait()
 
+        monkeypatch.setattr(InnerProducer, "open_era", 1)  # as within a transaction
         monkeypatch.setattr(producer, "_insist", never_ends)
         return producer, asyncio.create_task(producer.produce(TOPIC, b"in the loop before")), await asyncio.sleep(0.05)
 

@@ -119,7 +119,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._refuse_closed()
         self._join_loop()
         era = self._producer.open_era
-        if self._producer.overdue is not None:  # a coroutine that does nothing would cost as much as a message does
+        if era is not None:  # elsewhere there is nothing to look for, which would cost as much as the message
             await self._abort_overdue()
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
         if self._raises:
@@ -143,15 +143,19 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             except BaseException:
                 self._buffer.release(pending)
                 raise
+        self._keep(pending)
+        return pending.delivered
+
+    def _keep(self, pending: Pending) -> None:
+        """A message waits from now on, until there are enough to hand over or the first has waited long enough."""
         pending.taken_at_ms = self._clock.now_ms()
         self._buffer.append(pending)
-        if place not in self._full:
+        if pending.place not in self._full:
             self._has_news.set()
         if len(self._buffer) >= self._batch_size:
             self._start_pump()
         elif self._timer is None and self._buffer_timeout is not None:
             self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
-        return pending.delivered
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""

@@ -24,7 +24,7 @@ from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, IN_C, PURGE_MS, SLICE_S
+from kclient_quota.clients.producer.waiting import BLOCK_MS, IN_C, POLL_IN_C, PURGE_MS, SLICE_S
 from kclient_quota.clients.telemetry import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -46,7 +46,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _outbox = Outbox()
     _outbox.is_open = True
     _chain = cast("ProducerInterceptors", ())
-    _asks_produce = _is_straight = False
+    _asks_produce = _is_straight = _polls_straight = False
     _clock: Clock = SYSTEM_CLOCK
     _transaction = Transaction({})
     _max_block_ms = 0
@@ -90,6 +90,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             raise explained(error) from None
         self._asks_produce = _is_watched(super().produce)
         self._is_straight = not (self._asks_produce or self._chain)
+        self._polls_straight = not _is_watched(super().poll)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
         self._stop_watch = weakref.finalize(self, parts.watch().close)
@@ -190,15 +191,17 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             how many were served.
         """
         outbox = self._outbox
-        # For a poll(0) after every message this would be most of its cost.
-        if type(timeout) is not int or timeout or not outbox.is_open:
+        # For a poll(0) after every message, to look at more would be most of its cost.
+        is_direct = type(timeout) is int and not timeout and outbox.is_open
+        if not is_direct:
             timeout = seconds(timeout)
             if self._is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
-        is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
-        if is_direct and 0 <= timeout <= SLICE_S and not (outbox.reports or outbox.silent):
+            is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
+            is_direct = is_direct and 0 <= timeout <= SLICE_S
+        if is_direct and not (outbox.reports or outbox.silent):
             try:
-                return super().poll(timeout)
+                return POLL_IN_C(self, timeout) if self._polls_straight else super().poll(timeout)
             except SystemError as error:
                 raise lost_interrupt(error) from None
             finally:
@@ -351,9 +354,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         }
 
 
-def _is_watched(produce: Callable[..., Any]) -> bool:
-    """Whether what takes messages is not librdkafka's own but somebody's, who may look at the caller's context."""
-    return type(produce) is not type(len)  # a proxy's `isinstance` tells what it stands for
+def _is_watched(method: Callable[..., Any]) -> bool:
+    """Whether a method is not librdkafka's own but somebody's, who may look at the caller's context."""
+    return type(method) is not type(len)  # a proxy's `isinstance` tells what it stands for
 
 
 def _queue_full(error: Exception) -> KafkaError:

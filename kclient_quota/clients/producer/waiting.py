@@ -40,6 +40,7 @@ ANSWER_S: Final = 30
 """The same, once the sender has made up its mind."""
 
 IN_C: Final = CProducer.produce
+POLL_IN_C: Final = CProducer.poll
 """confluent_kafka's own, where nobody's stands before it: `super()` would cost half as much as the call, and names of
 arguments as much."""
 
