@@ -126,7 +126,8 @@ def hands_over_in_parts(cluster: Any) -> None:
     producer.close()
     assert reports.partitions == {0: 200}
     # told by hand: what it begins with does not depend on how soon a busy cluster answers what the quota is
-    hasty = Producer({**conf, "max.block.ms": 200, "producer_byte_rate": 50_000})
+    # a batch of the queue leaves every 0.2 s: whoever waits for less than that is refused
+    hasty = Producer({**conf, "max.block.ms": 50, "producer_byte_rate": 50_000})
     more: list[dict[str, Any]] = [{"value": b"%06d" % number + PAD} for number in range(200, 600)]
     went = hasty.produce_batch(topic, more)
     assert 0 < went < 400
