@@ -7,12 +7,14 @@ of 0.97 of it and 0.95 of what plain reads un-throttled at that distance.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from statistics import median
 from typing import Any
 
+from benchmarks.processes import spawned
+
+MODULE = "benchmarks.distance"
 TOPIC = "distance"
 PARTITIONS = 4
 MESSAGE = b"x" * 1_000
@@ -51,7 +53,7 @@ def _compare(options: argparse.Namespace) -> None:
     print("round trip  quota            plain MB/s  ours MB/s  ratio  of what is asked", flush=True)
     for rtt_ms in options.rtt:
         arguments = ["--host", str(rtt_ms), "--batch", str(options.batch), "--quota", *map(str, options.quota)]
-        with _spawned(*arguments) as host:
+        with spawned(MODULE, *arguments) as host:
             assert host.stdout is not None
             servers = host.stdout.readline().strip()
             plain = median(_measured(servers, "plain", 0, options) for _ in range(options.runs))
@@ -65,13 +67,8 @@ def _compare(options: argparse.Namespace) -> None:
             host.stdin.close()
 
 
-def _spawned(*arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "benchmarks.distance", *arguments]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 def _measured(servers: str, kind: str, quota: int, options: argparse.Namespace) -> float:
-    with _spawned("--client", servers, kind, str(quota), str(options.seconds)) as child:
+    with spawned(MODULE, "--client", servers, kind, str(quota), str(options.seconds)) as child:
         out, _ = child.communicate(timeout=120)
     return float(json.loads(out))
 

@@ -8,11 +8,13 @@ the client's process uses.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from typing import Any
 
+from benchmarks.processes import spawned
+
+MODULE = "benchmarks.distance_producers"
 TOPIC = "distance"
 PARTITIONS = 4
 MESSAGE = b"x" * 1_000
@@ -48,7 +50,7 @@ def main() -> int:
 def _compare(options: argparse.Namespace) -> None:
     print("round trip  messages/s  client                   MB/s  of plain  processors", flush=True)
     for rtt_ms in options.rtt:
-        with _spawned("--host", str(rtt_ms)) as host:
+        with spawned(MODULE, "--host", str(rtt_ms)) as host:
             assert host.stdout is not None
             assert host.stdin is not None
             servers = host.stdout.readline().strip()
@@ -56,7 +58,7 @@ def _compare(options: argparse.Namespace) -> None:
                 plain = 0.0
                 for name in KINDS:
                     arguments = ("--client", servers, name, str(rate), "--seconds", str(options.seconds))
-                    with _spawned(*arguments) as child:
+                    with spawned(MODULE, *arguments) as child:
                         out, _ = child.communicate(timeout=120)
                     mb_s, processors = json.loads(out)
                     plain = plain or mb_s
@@ -64,13 +66,6 @@ def _compare(options: argparse.Namespace) -> None:
                     cells = f"{name:<22} {mb_s:>6.1f} {mb_s / plain:>9.2f} {processors:>11.2f}"
                     print(f"{rtt_ms:>7} ms  {offered:>10}  {cells}", flush=True)
             host.stdin.close()
-
-
-def _spawned(*arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "benchmarks.distance_producers", *arguments]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
 
 
 def _host(rtt_ms: int) -> None:
@@ -95,7 +90,8 @@ def _client(servers: str, whose: str, settings: dict[str, Any], rate: int, secon
         nonlocal delivered
         delivered += error is None
 
-    producer = Producer({"bootstrap.servers": servers, "client.id": "far", "enable.metrics.push": False, **settings})
+    conf = {"bootstrap.servers": servers, "client.id": "far", "enable.metrics.push": False, "log_level": 2}
+    producer = Producer({**conf, **settings})
     producer.list_topics(timeout=30)
     begin, sent = time.monotonic(), 0
     since: tuple[float, int, float] | None = None

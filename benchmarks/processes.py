@@ -1,6 +1,14 @@
-"""CPU time of other processes."""
+"""Other processes: modules that are run in them, and their CPU time."""
 
+import subprocess
+import sys
 from pathlib import Path
+
+
+def spawned(module: str, *arguments: str) -> "subprocess.Popen[str]":
+    """A module with these arguments, whose input and output are ours."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 class CpuTime:

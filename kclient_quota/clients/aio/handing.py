@@ -16,12 +16,11 @@ from confluent_kafka import KafkaException
 from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.pending import Pending, Report
 from kclient_quota.clients.aio.transactions import AIOTransactions
+from kclient_quota.clients.producer.waiting import SLICE_MS
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.sorting import Place
 
-SLICE_MS: Final = 100
-"""Longest time a worker polls on, and longest sleep: how soon a cancellation or a raised quota is noticed."""
 MOST_AT_ONCE: Final = 1_000
 """Messages one worker hands over before the event loop hears of it."""
 

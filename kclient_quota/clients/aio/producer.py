@@ -18,10 +18,11 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
 from kclient_quota.clients.aio.buffer import Buffer
-from kclient_quota.clients.aio.handing import SLICE_MS, Handing
+from kclient_quota.clients.aio.handing import Handing
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
 from kclient_quota.clients.calls import real
+from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split

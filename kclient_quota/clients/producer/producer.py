@@ -24,7 +24,7 @@ from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, IN_C, POLL_IN_C, PURGE_MS, SLICE_S
+from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
 from kclient_quota.clients.telemetry import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -120,12 +120,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             callback = on_delivery
         outbox = self._outbox
         if self._is_straight and outbox.is_open:
-            IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+            PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
         elif self._chain:
             self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
         elif outbox.is_open:
             self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        elif outbox.is_spare and outbox.spare > 0:
+        elif outbox.has_spare:
             self._hand_over(topic, value, key, partition, callback, timestamp, headers)
         else:
             self._produce(topic, value, key, partition, callback, timestamp, headers)

@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.calls import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
-from kclient_quota.clients.producer.waiting import IN_C
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,10 +121,7 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """As plain confluent_kafka does, while most of the quota is to spare."""
-        if self._asks_produce:
-            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        else:
-            IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+        self._pass_on(topic, value, key, partition, callback, timestamp, headers)
         outbox = self._outbox
         outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
         outbox.is_mixed = True

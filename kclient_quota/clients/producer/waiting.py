@@ -39,7 +39,7 @@ Unheard the message is taken, so with less a producer there would never say that
 ANSWER_S: Final = 30
 """The same, once the sender has made up its mind."""
 
-IN_C: Final = CProducer.produce
+PRODUCE_IN_C: Final = CProducer.produce
 POLL_IN_C: Final = CProducer.poll
 """confluent_kafka's own, where nobody's stands before it: `super()` would cost half as much as the call, and names of
 arguments as much."""
@@ -102,7 +102,7 @@ class WaitingProducer(CProducer):
             # OpenTelemetry's instrumentation finds headers by their keyword, and takes a seventh argument for them
             super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
         else:
-            IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+            PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
