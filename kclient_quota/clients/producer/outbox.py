@@ -247,6 +247,7 @@ class Outbox:
         """Take no message any more: once what is here has been reported, nobody would see to another."""
         with self.lock:
             self.is_closed = True
+            self.is_spare = False  # nor does anybody hand one over himself
 
     def give_up(self, handed: Handed) -> bool:
         """A caller waits no longer: whether the message is not taken then."""

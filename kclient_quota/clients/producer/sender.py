@@ -211,7 +211,8 @@ class Sender:
             lane: 0 if outbox.notices else core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
         }
         with outbox.lock:
-            if outbox.is_running and len(self.metrics.lanes) == 1 and not self._transaction.possible:
+            is_at_work = outbox.is_running and not outbox.is_closed
+            if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
                 may = outbox.inbox.empty() and not (self._came or outbox.notices)
                 outbox.spare = core.spare_bytes(now_ms, outbox.spare, may=may)
                 outbox.is_spare = outbox.spare > 0
