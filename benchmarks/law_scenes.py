@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Final
 
 from benchmarks.share_bound import bound, counted_bytes, played
-from kclient_quota.pacing.fetch_sizes import FRAME_BYTES, LUMP, PARTITION_BYTES, sizes_for
+from kclient_quota.pacing.fetching.fetch_sizes import FRAME_BYTES, LUMP, PARTITION_BYTES, sizes_for
 from kclient_quota.pacing.spare import Spare
 from kclient_quota.simulation import Change, Network, Scenario, figures, parts, simulate
 from kclient_quota.simulation.batching import Batching, ideal

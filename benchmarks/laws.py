@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import kclient_quota.pacing
@@ -87,7 +88,7 @@ def _row(constant: tuple[str, str]) -> str:
     """A constant's line of the table."""
     module, name = constant
     scenes = SCENES[CONSTANTS[module][0]]
-    value = getattr(importlib.import_module(f"kclient_quota.pacing.{module}"), name)
+    value = getattr(home(module), name)
     low, high = _varied(value)
     cells = [_named(constant), f"{value:g}", f"{low:g}", f"{high:g}"]
     for scene, played in scenes.items():
@@ -125,11 +126,9 @@ def _varied(value: float) -> tuple[float, float]:
 @contextmanager
 def _set(module: str, name: str, value: Any) -> Iterator[None]:
     """With another value of a constant, wherever it has been imported to."""
-    home = importlib.import_module(f"kclient_quota.pacing.{module}")
-    before = getattr(home, name)
-    packages = [importlib.import_module(f"kclient_quota.pacing.{each.name}") for each in _modules()]
+    before = getattr(home(module), name)
     names = {name, "SHARED_TARGET", "SHARE_TARGET"} if module == "known_share" and name == "TARGET" else {name}
-    places = [(each, held) for each in packages for held in names if getattr(each, held, None) is before]
+    places = [(each, held) for each in _modules() for held in names if getattr(each, held, None) is before]
     for each, held in places:
         setattr(each, held, value)
     try:
@@ -139,8 +138,14 @@ def _set(module: str, name: str, value: Any) -> Iterator[None]:
             setattr(each, held, before)
 
 
-def _modules() -> Iterator[pkgutil.ModuleInfo]:
-    return pkgutil.iter_modules(kclient_quota.pacing.__path__)
+def home(module: str) -> ModuleType:
+    """The module of `kclient_quota.pacing`, or of a folder in it, that is named so."""
+    return next(each for each in _modules() if each.__name__.endswith(f".{module}"))
+
+
+def _modules() -> Iterator[ModuleType]:
+    room = kclient_quota.pacing
+    return (importlib.import_module(each.name) for each in pkgutil.walk_packages(room.__path__, f"{room.__name__}."))
 
 
 def _rival(named: tuple[str, str]) -> tuple[str, str, Figure]:

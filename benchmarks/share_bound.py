@@ -13,7 +13,7 @@ from math import ceil
 from typing import NamedTuple
 
 from benchmarks import report
-from kclient_quota.pacing.share_fetch import SharePacer
+from kclient_quota.pacing.fetching.share_fetch import SharePacer
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
 
 _KEPT_MS = QUOTA_SAMPLES * QUOTA_WINDOW_MS

@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import Grant, SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 
 QUOTA: Final = 1_048_576.0
 RAW_BYTES: Final = 100

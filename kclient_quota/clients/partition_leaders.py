@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.limits import ASK_DEADLINE_MS, ASKS_AS, MIN_REFRESH_MS, REFRESH_MS
 from kclient_quota.errors import KclientQuotaError
-from kclient_quota.pacing.share_fetch import ANY_BROKER
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER
 
 if TYPE_CHECKING:
     from kclient_quota.cluster.asking import Asking

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kclient_quota.pacing.lanes import LaneState
+from kclient_quota.pacing.sending.lanes import LaneState
 
 
 @dataclass(frozen=True, slots=True)

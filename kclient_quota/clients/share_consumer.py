@@ -2,7 +2,7 @@
 
 confluent_kafka's is a preview of KIP-932. It asks for records while it is polled, and no longer than until some have
 come. So whoever polls it only when the broker's window takes the next batch is never refused, and nothing is acquired
-that is not delivered (`kclient_quota.pacing.share_fetch` says why that matters).
+that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that matters).
 """
 
 import logging
@@ -30,8 +30,8 @@ from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
-from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
+from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
 
 logger = logging.getLogger("kclient_quota")
 

@@ -133,7 +133,7 @@ class WorthLog:
             self._from_ms = max(self._from_ms or 0, now_ms + WORTH_AFTER_MS)
         if now_ms < self._from_ms:
             return
-        from kclient_quota.pacing.worth import SAMPLE  # noqa: PLC0415 - what few ever need
+        from kclient_quota.pacing.sending.worth import SAMPLE  # noqa: PLC0415 - what few ever need
 
         self._topic = self._topic or topic
         if topic != self._topic:
@@ -146,7 +146,7 @@ class WorthLog:
             self._look(now_ms)
 
     def _look(self, now_ms: int) -> None:
-        from kclient_quota.pacing.worth import worth  # noqa: PLC0415 - as above
+        from kclient_quota.pacing.sending.worth import worth  # noqa: PLC0415 - as above
         from kclient_quota.wire.records import Record  # noqa: PLC0415
 
         sample = [Record(value=_encoded(each.value), key=_encoded(each.key)) for each in self._sample]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kclient_quota.admin.capacity import effective_rate, largest_batch
 from kclient_quota.admin.output import entity_text, number
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.worth import SAMPLE, worth
+from kclient_quota.pacing.sending.worth import SAMPLE, worth
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
 if TYPE_CHECKING:

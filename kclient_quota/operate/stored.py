@@ -9,7 +9,7 @@ from kclient_telemetry.compression import CompressionType
 
 from kclient_quota.cluster.brokers import topic_ids
 from kclient_quota.errors import ClusterError, WireError
-from kclient_quota.pacing.worth import SAMPLE
+from kclient_quota.pacing.sending.worth import SAMPLE
 from kclient_quota.wire.batches import iterate_batches
 from kclient_quota.wire.error_codes import error_name
 from kclient_quota.wire.messages import FetchRequest, ListOffsetsRequest

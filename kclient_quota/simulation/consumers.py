@@ -1,6 +1,6 @@
 """Consumers in virtual time: kclient-quota's and plain ones, librdkafka's fetching, and brokers that throttle it.
 
-A consumer takes messages out of librdkafka's queue as its pacer (`pacing.fetch`) grants them. librdkafka asks
+A consumer takes messages out of librdkafka's queue as its pacer (`pacing.fetching.fetch`) grants them. librdkafka asks
 every leader when the queue has room; the broker returns the first batch whole and cuts later ones at the byte limit
 (`KafkaApis.processResponseCallback`); what would exceed the quota is un-recorded, answered empty, and the connection
 is muted. A plain consumer takes everything at once and asks for more.
@@ -11,9 +11,9 @@ from collections.abc import MutableSequence
 from math import ceil, inf
 from typing import Final
 
-from kclient_quota.pacing.fetch import RECORD_BYTES, FetchPacer
-from kclient_quota.pacing.fetch_sizes import DEFAULT_FETCH_BYTES, sizes_for
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import RECORD_BYTES, FetchPacer
+from kclient_quota.pacing.fetching.fetch_sizes import DEFAULT_FETCH_BYTES, sizes_for
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation.model import Scenario

@@ -1,10 +1,10 @@
 """Producers in virtual time: clients that wake up, requests that arrive.
 
 A client's messages wait for each broker as in its send queue, as far as that has room; all are alike here, so that they
-are only counted. As its pace (`pacing.send_pace`) allows, a batch of them goes: librdkafka's linger makes a request of
-it, the broker's managers (`quota.managers`) record it and mute the connection, and what the response says reaches the
-client half a round trip later. Two events a request: what a response says is looked at when its client next wakes, with
-the time it came at. Plain producers have a module of their own.
+are only counted. As its pace (`pacing.sending.send_pace`) allows, a batch of them goes: librdkafka's linger makes a
+request of it, the broker's managers (`quota.managers`) record it and mute the connection, and what the response says
+reaches the client half a round trip later. Two events a request: what a response says is looked at when its client next
+wakes, with the time it came at. Plain producers have a module of their own.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from math import inf
 from typing import Final
 
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import LEAST_MESSAGES
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import LEAST_MESSAGES
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation.model import Scenario

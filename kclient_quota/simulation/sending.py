@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Lane
-from kclient_quota.pacing.lump_size import MAX_DELAY_MS
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import Grant, SendQueue
-from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lanes import Lane
+from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 from kclient_quota.simulation.batching import Batching
 from kclient_quota.simulation.model import Network

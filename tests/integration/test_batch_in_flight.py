@@ -17,7 +17,7 @@ from kclient_quota.clients.consumer import Consumer, receiving
 from kclient_quota.clients.consumer.consumer import _on_gone
 from kclient_quota.clients.consumer.held import ReceivedOffsets
 from kclient_quota.clients.heartbeat import Beat
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 EACH = 200
 NEAR = FetchSizes(5_000, 20_000)

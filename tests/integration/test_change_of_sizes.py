@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer, fetching, receiving, recovering
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 PARTITIONS, EACH, BEFORE = 3, 300, 350
 WHERE = {fetching.__file__, receiving.__file__, recovering.__file__}

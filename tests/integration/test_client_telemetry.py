@@ -27,8 +27,8 @@ def cluster():
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """A machine that stands still for a second must not cost the last push."""
-    monkeypatch.setattr("kclient_quota.clients.telemetry.CLOSE_MS", 30_000)
-    monkeypatch.setattr("kclient_quota.clients.telemetry.ABANDON_MS", 30_000)
+    monkeypatch.setattr("kclient_quota.clients.telemetry.reporter.CLOSE_MS", 30_000)
+    monkeypatch.setattr("kclient_quota.clients.telemetry.reporter.ABANDON_MS", 30_000)
 
 
 def wait_until(condition, timeout_s=60):

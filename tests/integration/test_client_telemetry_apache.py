@@ -51,7 +51,7 @@ def subscribe(cluster, **config):
 
 def test_our_client_pushes_to_apache_kafka(classes, tmp_path, monkeypatch):
     # a machine that stands still for a second must not cost the last push
-    monkeypatch.setattr("kclient_quota.clients.telemetry.CLOSE_MS", 30_000)
+    monkeypatch.setattr("kclient_quota.clients.telemetry.reporter.CLOSE_MS", 30_000)
     properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(tmp_path)}
     with ApacheKafka(topics={"t": 1}, properties=properties) as cluster:
         subscribe(cluster, metrics=f"{PREFIX}producer.", **{"interval.ms": "500"})

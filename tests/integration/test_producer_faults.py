@@ -16,7 +16,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.errors import ConfigError, QuotaThrottledError
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.turns import Waiting
 from tests.integration.made_producers import Reports, made, over_produce, stuck
 
 HALF_A_DAY_MS = 12 * 3600 * 1000

@@ -5,7 +5,7 @@ from kclient_telemetry.errors import TransportError
 from kclient_telemetry.messages import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.telemetry_transport import BrokerTransport
+from kclient_quota.clients.telemetry.transport import BrokerTransport
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.wire.messages import ApiVersionsResponse
 

@@ -2,7 +2,7 @@
 
     make mutants                                             # a sample; benchmarks/results/mutants.json
     python -m tests.mutants --sample 40 --seed 7             # a smaller one, another one
-    python -m tests.mutants --sample 1000 --of pacing/turns  # every place of one module
+    python -m tests.mutants --sample 1000 --of pacing/sending/turns  # every place of one module
 
 Needs cosmic-ray, which `make mutants` installs. What survives is printed with its change: either a test is missing, or
 the change means nothing, and `equivalent.txt` says why. Nothing is written to the source.

@@ -25,15 +25,15 @@ TELEMETRY = tuple(
     )
 )
 
-_PACING = (
-    "batch_cost claim fair fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics fetch_window "
-    "known_share lanes learnt_share lump_size lumps neighbours pacer price room send_pace send_queue share_fetch "
-    "share_window spare turns worth"
-)
+_PACING = "claim fair fetch_window known_share learnt_share neighbours pacer price room spare"
+_SENDING = "batch_cost lanes lump_size send_pace send_queue turns worth"
+_FETCHING = "fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics lumps share_fetch share_window"
 _QUOTA = "callback connections delay_queue entity manager managers rate resolution throttle token_bucket"
 _ROOMS = [
     ("kclient_quota/quota", _QUOTA, QUOTA),
     ("kclient_quota/pacing", _PACING, PACING),
+    ("kclient_quota/pacing/sending", _SENDING, PACING),
+    ("kclient_quota/pacing/fetching", _FETCHING, PACING),
     ("kclient_quota/clients/producer", "core routes", _CLIENTS),
     ("kclient_quota/clients/consumer", "core held joining poll_idle sizing stall", _CLIENTS),
     ("telemetry/kclient_telemetry/client", "payload reporter retry states subscription temporality", TELEMETRY),

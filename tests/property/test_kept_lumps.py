@@ -5,12 +5,12 @@ from math import inf, sqrt
 
 import pytest
 
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Lane
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import Grant, SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lanes import Lane
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 
 T0 = 1_000_000
 

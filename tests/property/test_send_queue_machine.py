@@ -6,12 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Full, Lane
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
-from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lanes import Full, Lane
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 
 QUOTA = 20_000
 MAX_BYTES = 60_000

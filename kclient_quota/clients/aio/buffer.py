@@ -10,7 +10,7 @@ from typing import Final
 
 from kclient_quota.clients.aio.pending import Pending, Report
 from kclient_quota.clients.producer.sorting import Place
-from kclient_quota.pacing.lanes import Lane
+from kclient_quota.pacing.sending.lanes import Lane
 
 MOST_REFUSED: Final = 16
 """After so many lines of a lane that the quota has no room for, a worker asks for no other of that lane: the next

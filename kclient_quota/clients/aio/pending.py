@@ -18,7 +18,7 @@ from kclient_quota.clock import Clock
 if TYPE_CHECKING:
     from collections import deque
 
-    from kclient_quota.pacing.lanes import Lane
+    from kclient_quota.pacing.sending.lanes import Lane
 
 WORKERS_ASK_S: Final = 2.0
 PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 - confluent_kafka's names

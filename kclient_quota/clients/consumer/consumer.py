@@ -28,7 +28,7 @@ from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split
 from kclient_quota.metrics import CONSUMER, MetricName
-from kclient_quota.pacing.fetch_sizes import with_sizes
+from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 LEFT_OUT: Any = ...

@@ -1,6 +1,6 @@
 """What a consumer does about its quota, decided: when the next messages may be taken, and what its user is told.
 
-In: bytes delivered, statistics, throttles, limits, time. Out: a grant, a wait, a notice. `kclient_quota.pacing.fetch`
+In: bytes delivered, statistics, throttles, limits, time. Out: a grant, a wait, a notice. `pacing.fetching.fetch`
 holds the law of the pace; here is which account pays for what, and what a throttle means: too many bytes, a request
 quota, a batch that can never come. Has no lock and no clock: the polling thread owns it; `state()` may be asked from
 any thread.
@@ -20,11 +20,11 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetch import ONLY, RECORD_BYTES, FetchPacer, Shared
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_lost import LostFetches
-from kclient_quota.pacing.fetch_sizes import FetchSizes
-from kclient_quota.pacing.fetch_statistics import fetch_statistics
+from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer, Shared
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_lost import LostFetches
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_statistics import fetch_statistics
 
 COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""

@@ -25,7 +25,7 @@ from confluent_kafka import (
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
 

@@ -25,7 +25,7 @@ from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
 

@@ -11,8 +11,8 @@ from math import inf
 from typing import Any, Final
 
 from kclient_quota.clients.limits import Limit
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import (
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_sizes import (
     FRAME_BYTES,
     HEADER_BYTES,
     ONE_BATCH,
@@ -25,7 +25,7 @@ from kclient_quota.pacing.fetch_sizes import (
     sizes_for,
     sizes_while_learning,
 )
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.trend import TREND
 
 STAY_MS: Final = 5_000

@@ -18,7 +18,7 @@ from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.receiving import Receiving
 from kclient_quota.clients.consumer.watching import WATCHING
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 NO_OFFSET: Final = 0
 """Offsets below this are librdkafka's signs for none."""

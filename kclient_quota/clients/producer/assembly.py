@@ -27,12 +27,12 @@ from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
 from kclient_quota.config import Backoff, is_true, split
 from kclient_quota.metrics import PRODUCER
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Lane
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lanes import Lane
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 
 
 class Parts:

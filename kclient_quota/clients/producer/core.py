@@ -14,10 +14,10 @@ from typing import Final, Protocol
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Before, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.pacing.lanes import DEFAULT_LANE
-from kclient_quota.pacing.send_queue import ACCEPTED, NEVER, Grant, SendQueue
+from kclient_quota.pacing.sending.lanes import DEFAULT_LANE
+from kclient_quota.pacing.sending.send_queue import ACCEPTED, NEVER, Grant, SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.pacing.spare import Spare
-from kclient_quota.pacing.turns import Waiting
 
 CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""

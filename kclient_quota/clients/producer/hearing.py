@@ -19,7 +19,7 @@ from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import PRODUCER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.lanes import Lane
+from kclient_quota.pacing.sending.lanes import Lane
 
 logger = logging.getLogger("kclient_quota")
 

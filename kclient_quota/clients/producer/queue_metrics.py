@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.producer.core import Lost, Sent
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
 from kclient_quota.metrics import MetricName
-from kclient_quota.pacing.lanes import DEFAULT_LANE
+from kclient_quota.pacing.sending.lanes import DEFAULT_LANE
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
 GROUP: Final = "producer-metrics"

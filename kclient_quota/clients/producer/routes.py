@@ -8,8 +8,8 @@ from math import inf
 from typing import Final
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
-from kclient_quota.pacing.send_queue import Grant, SendQueue
-from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 
 NO_BROKER: Final = -1
 """The leader of a partition that has none now, and of all as long as nobody knows."""

@@ -19,7 +19,7 @@ from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
-from kclient_quota.pacing.turns import Place, Waiting
+from kclient_quota.pacing.sending.turns import Place, Waiting
 
 if TYPE_CHECKING:
     import weakref

@@ -7,8 +7,8 @@ from typing import Any, Final
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.config import Backoff, QuotaConfig
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.lanes import DEFAULT_LANE, NO_TENANT, Full, Lane, lanes_of
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.lanes import DEFAULT_LANE, NO_TENANT, Full, Lane, lanes_of
+from kclient_quota.pacing.sending.turns import Waiting
 
 Place = tuple[str, Hashable]
 """A lane's name and a tenant."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kclient_quota.clients.interceptor import ProducerInterceptors
     from kclient_quota.clients.producer.sorting import Sorting
-    from kclient_quota.pacing.turns import Waiting
+    from kclient_quota.pacing.sending.turns import Waiting
 
 logger = logging.getLogger("kclient_quota")
 

@@ -10,7 +10,8 @@ from benchmarks import laws
 from benchmarks.law_constants import CONSTANTS, GIVEN, WHY
 from benchmarks.law_scenes import BROKEN, SCENES, Figure, Scene
 from benchmarks.rivals import RIVALS
-from kclient_quota.pacing import fetch_share, known_share, learnt_share, pacer
+from kclient_quota.pacing import known_share, learnt_share, pacer
+from kclient_quota.pacing.fetching import fetch_share
 from kclient_quota.simulation import Scenario, figures, parts, simulate
 
 
@@ -27,7 +28,7 @@ def test_every_constant_in_the_table_exists_and_can_be_varied() -> None:
     for module, (side, names) in CONSTANTS.items():
         assert side in SCENES
         for name in names.split():
-            value = getattr(__import__(f"kclient_quota.pacing.{module}", fromlist=[name]), name)
+            value = getattr(laws.home(module), name)
             low, high = laws._varied(value)
             assert low < value < high
             assert type(low) is type(value)
@@ -35,7 +36,7 @@ def test_every_constant_in_the_table_exists_and_can_be_varied() -> None:
 
 def test_every_constant_of_the_laws_is_put_to_the_test_or_given() -> None:
     found = set()
-    for path in Path(pacer.__file__).parent.glob("*.py"):
+    for path in Path(pacer.__file__).parent.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
             named = [each for target in targets for each in getattr(target, "elts", [target])]

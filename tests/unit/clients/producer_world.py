@@ -7,9 +7,9 @@ from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 
 NONE = Limit(None, None, LimitSource.CLUSTER)
 LIMITED = Limit(50_000, None, LimitSource.CLUSTER, "{client-id=app}")

@@ -16,8 +16,8 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
-from kclient_quota.pacing.fetch_sizes import OPEN, sizes_for, with_sizes
-from kclient_quota.pacing.fetch_statistics import fetch_statistics
+from kclient_quota.pacing.fetching.fetch_sizes import OPEN, sizes_for, with_sizes
+from kclient_quota.pacing.fetching.fetch_statistics import fetch_statistics
 from kclient_quota.testing.clock import ManualClock
 
 QUOTA = 100_000.0

@@ -9,7 +9,7 @@ import pytest
 from kclient_quota.clients.consumer.core import ENDLESS, ConsumerCore, Notice
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.config import Backoff, LimitSource
-from kclient_quota.pacing.fetch_sizes import OPEN, FetchSizes, sizes_for
+from kclient_quota.pacing.fetching.fetch_sizes import OPEN, FetchSizes, sizes_for
 from kclient_quota.pacing.neighbours import Need, Part
 from tests.unit.clients.test_consumer_core import QUOTA, limit_of, message, statistics
 

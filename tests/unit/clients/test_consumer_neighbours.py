@@ -6,7 +6,7 @@ from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.shared_pace import SharedLimit
 from kclient_quota.config import Backoff, LimitSource
-from kclient_quota.pacing.fetch_sizes import sizes_for
+from kclient_quota.pacing.fetching.fetch_sizes import sizes_for
 from kclient_quota.pacing.neighbours import Need
 
 LIMIT = 100_000

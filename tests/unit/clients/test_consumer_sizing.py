@@ -8,10 +8,10 @@ import pytest
 from kclient_quota.clients.consumer.sizing import LOOKS, PATIENCE, Sizing
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import ONE_BATCH, OPEN, sizes_for, sizes_while_learning
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_sizes import ONE_BATCH, OPEN, sizes_for, sizes_while_learning
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 
 QUOTA = 200_000.0
 LIMIT = Limit(QUOTA, None, LimitSource.CLUSTER)

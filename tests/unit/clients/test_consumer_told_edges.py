@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.pacing.fetch_sizes import OPEN
+from kclient_quota.pacing.fetching.fetch_sizes import OPEN
 from tests.unit.clients.test_consumer_core_edges import core_of, event, metric, until
 
 

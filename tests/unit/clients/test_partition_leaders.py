@@ -6,7 +6,7 @@ import pytest
 
 from kclient_quota.clients.partition_leaders import PartitionLeaders
 from kclient_quota.cluster import asking as module
-from kclient_quota.pacing.share_fetch import ANY_BROKER
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER
 
 CONF = {"bootstrap.servers": "one:9092", "client.id": "app"}
 

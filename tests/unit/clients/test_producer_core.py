@@ -7,7 +7,7 @@ from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.core import ENOUGH_BYTES, Lost, ProducerCore
 from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS
 from kclient_quota.config import LimitSource
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.turns import Waiting
 from tests.unit.clients.producer_world import LIMITED, NONE, core_of, message
 
 

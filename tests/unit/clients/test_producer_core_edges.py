@@ -9,9 +9,9 @@ from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import Lost, ProducerCore
 from kclient_quota.clients.producer.routes import NO_BROKER, Routes
-from kclient_quota.pacing.lanes import Full, Lane
-from kclient_quota.pacing.send_queue import NEVER, Grant, Offered
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.lanes import Full, Lane
+from kclient_quota.pacing.sending.send_queue import NEVER, Grant, Offered
+from kclient_quota.pacing.sending.turns import Waiting
 from tests.unit.clients.producer_world import LIMITED, message
 
 

@@ -10,11 +10,11 @@ from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.config import split
-from kclient_quota.pacing.lanes import Full, Lane
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.lanes import Full, Lane
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 from tests.unit.clients.producer_world import LIMITED, message
 
 

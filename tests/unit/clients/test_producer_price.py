@@ -4,10 +4,10 @@ from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.routes import Routes
-from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import SendQueue
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import SendQueue
 from tests.unit.clients.producer_world import LIMITED, message
 
 LETTERS = 0.01

@@ -13,7 +13,7 @@ from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
 

@@ -7,7 +7,7 @@ from kclient_telemetry.metric import MetricKind
 from kclient_telemetry.naming import point_of, telemetry_name
 from kclient_telemetry.otlp import parse
 
-from kclient_quota.clients.required_metrics import UNKNOWN, RequiredMetrics
+from kclient_quota.clients.telemetry.required_metrics import UNKNOWN, RequiredMetrics
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
 
 # The lists of KIP-714, without `org.apache.kafka.`

@@ -7,8 +7,8 @@ import pytest
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS, Before, Broker, Brokers, Route, Routes
-from kclient_quota.pacing.send_queue import Grant, SendQueue
-from kclient_quota.pacing.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 from tests.unit.clients.producer_world import LIMITED, core_of, message
 
 

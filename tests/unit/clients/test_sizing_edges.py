@@ -9,8 +9,8 @@ import pytest
 from kclient_quota.clients.consumer.sizing import Sizing
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.config import LimitSource
-from kclient_quota.pacing.fetch_sizes import ONE_BATCH, OPEN, FetchSizes, sizes_for, sizes_while_learning
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch_sizes import ONE_BATCH, OPEN, FetchSizes, sizes_for, sizes_while_learning
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 
 QUOTA = 200_000.0
 LIMIT = Limit(QUOTA, None, LimitSource.CLUSTER)

@@ -147,7 +147,7 @@ def test_what_does_not_compress_is_looked_at_again_after_ten_minutes(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    monkeypatch.setattr("kclient_quota.pacing.worth.worth", lambda sample, **_: looked.append(len(sample)))
+    monkeypatch.setattr("kclient_quota.pacing.sending.worth.worth", lambda sample, **_: looked.append(len(sample)))
     noise = [Sent(random.Random(4).randbytes(1_000)) for _ in range(50)]
     wait_for_quota(WorthLog("app", "none", 1_000), noise, 0, WORTH_AFTER_MS + WORTH_AGAIN_MS + 5_000)
     assert looked == [100, 100]

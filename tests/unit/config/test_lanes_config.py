@@ -8,8 +8,8 @@ from kclient_quota.clients.producer.outbox import Handed
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.config import split
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.lanes import Full
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.lanes import Full
+from kclient_quota.pacing.sending.turns import Waiting
 
 LANES = {"alerts": {"priority": "strict"}, "bulk": {"weight": 2, "full": "drop-oldest", "deadline.ms": 500}}
 

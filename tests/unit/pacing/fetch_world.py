@@ -9,9 +9,9 @@ import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
-from kclient_quota.pacing.fetch import RECORD_BYTES, FetchPacer
-from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import RECORD_BYTES, FetchPacer
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes, sizes_for
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.neighbours import Neighbours
 from kclient_quota.quota.rate import SampledRate
 from kclient_quota.quota.throttle import java_round

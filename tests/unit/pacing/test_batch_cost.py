@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.sending.batch_cost import BatchCost
 
 
 def test_names_of_topic_and_client_are_known_to_be_in_every_request():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kclient_quota.pacing.batch_cost import BatchCost
+from kclient_quota.pacing.sending.batch_cost import BatchCost
 
 Seen = tuple[int, int, int, float, int]
 """Batches, raw bytes, bytes on the wire, bytes of a message, worth."""

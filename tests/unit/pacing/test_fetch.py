@@ -2,9 +2,9 @@
 
 import pytest
 
-from kclient_quota.pacing.fetch import FetchPacer
-from kclient_quota.pacing.fetch_sizes import FetchSizes, sizes_for
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes, sizes_for
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from tests.unit.pacing.fetch_world import Broker, Quota, World
 
 WARM_UP_MS = 15_000

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.neighbours import Need, Part
 
 LIMIT = 100_000.0

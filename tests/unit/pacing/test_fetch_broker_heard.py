@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from tests.unit.pacing.test_fetch_broker_edges import LIMIT, Told, facts, learnt, pace_of, told
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kclient_quota.pacing.fetch import FetchPacer
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.neighbours import Need, Part
 from tests.unit.pacing.test_fetch_edges import LIMIT, SIZES, pacer_of
 

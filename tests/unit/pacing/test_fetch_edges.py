@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch import FetchPacer
-from kclient_quota.pacing.fetch_sizes import FetchSizes
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 
 LIMIT = 100_000.0
 SIZES = FetchSizes(1, 10_000)

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from kclient_quota.pacing.fetch_lost import LostFetches
+from kclient_quota.pacing.fetching.fetch_lost import LostFetches
 
 
 def statistics(**cut: int) -> dict[str, object]:

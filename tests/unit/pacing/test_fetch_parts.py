@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks.law_scenes import fetched_parts
 from kclient_quota.clients.consumer.stall import StallWatch
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
-from kclient_quota.pacing.fetch_sizes import (
+from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_share import LEAST_RATE, MOST_LEAP, TARGET, FetchShare
+from kclient_quota.pacing.fetching.fetch_sizes import (
     FRAME_BYTES,
     ONE_BATCH,
     OPEN,
@@ -22,7 +23,6 @@ from kclient_quota.pacing.fetch_sizes import (
     sizes_while_learning,
     with_sizes,
 )
-from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.pacing.known_share import KnownShare
 from kclient_quota.quota.rate import SampledRate
 

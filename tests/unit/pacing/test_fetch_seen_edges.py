@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch_lost import LostFetches
-from kclient_quota.pacing.fetch_statistics import FetchStatistics, fetch_statistics
+from kclient_quota.pacing.fetching.fetch_lost import LostFetches
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
 
 # Fetching
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch_share import FetchShare, _LearntShare
+from kclient_quota.pacing.fetching.fetch_share import FetchShare, _LearntShare
 
 NOW_MS = 100_000
 LIMIT = 100_000.0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch_sizes import (
+from kclient_quota.pacing.fetching.fetch_sizes import (
     HEADER_BYTES,
     FetchSizes,
     keeps_up,

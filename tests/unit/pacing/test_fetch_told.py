@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetch import FetchPacer
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import FetchSizes
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from tests.unit.pacing.test_fetch_edges import LIMIT, SIZES, facts, pacer_of
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits, lanes_of
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits, lanes_of
+from kclient_quota.pacing.sending.turns import Waiting
 
 
 def test_a_lane_of_which_nothing_is_said() -> None:

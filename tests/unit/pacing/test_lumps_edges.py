@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 
-from kclient_quota.pacing.lumps import Lumps
+from kclient_quota.pacing.fetching.lumps import Lumps
 
 T0 = 1_000_000
 RATE, BATCH = 20_000.0, 15_000.0

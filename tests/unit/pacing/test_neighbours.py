@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kclient_quota.pacing.fetch_sizes import sizes_for
+from kclient_quota.pacing.fetching.fetch_sizes import sizes_for
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Neighbours, Part
 from kclient_quota.simulation.rates import jain_index
 from tests.unit.pacing.fetch_world import ROUND_TRIP_MS, Broker, Quota, World

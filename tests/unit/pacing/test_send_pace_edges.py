@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
-from kclient_quota.pacing.batch_cost import BatchCost
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.send_pace import SendPace
 from tests.unit.pacing.told_pacer import NotedCost, ToldPacer, come_and_gone, lump_ms_of, pace_of
 
 T0 = 1_000_000

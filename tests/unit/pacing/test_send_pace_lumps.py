@@ -4,8 +4,8 @@ from math import inf, sqrt
 
 import pytest
 
-from kclient_quota.pacing import send_pace
-from kclient_quota.pacing.lump_size import worth_waiting_ms
+from kclient_quota.pacing.sending import send_pace
+from kclient_quota.pacing.sending.lump_size import worth_waiting_ms
 from tests.unit.pacing.told_pacer import NotedCost, come_and_gone, lump_ms_of, pace_of, terms_of
 
 T0 = 1_000_000

@@ -3,12 +3,12 @@
 import pytest
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lanes import Full, Lane, lanes_of
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lanes import Full, Lane, lanes_of
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.sending.turns import Waiting
 from tests.unit.pacing.told_pacer import lump_ms_of
 
 T0 = 1_000_000

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from kclient_quota.pacing.lanes import Full, Lane, LaneState
-from kclient_quota.pacing.send_queue import ACCEPTED, NEVER, Offered, SendQueue
+from kclient_quota.pacing.sending.lanes import Full, Lane, LaneState
+from kclient_quota.pacing.sending.send_queue import ACCEPTED, NEVER, Offered, SendQueue
 from tests.unit.pacing.told_pacer import T0, ToldPace, counted, message, offered, payloads
 
 # Room -------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kclient_quota.pacing.lanes import Full, Lane, LaneState
-from kclient_quota.pacing.send_queue import NEVER, Grant, SendQueue
+from kclient_quota.pacing.sending.lanes import Full, Lane, LaneState
+from kclient_quota.pacing.sending.send_queue import NEVER, Grant, SendQueue
 from tests.unit.pacing.told_pacer import T0, ToldPace, counted, message, offered, payloads
 
 # Tenants ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, wire_bytes
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, wire_bytes
 from kclient_quota.quota.rate import SampledRate
 
 BEGIN_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from kclient_quota.pacing.share_fetch import ANY_BROKER, SharePacer, ShareState, _Account, wire_bytes
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, _Account, wire_bytes
 
 T0 = 1_000_000
 ENDLESS = float("inf")

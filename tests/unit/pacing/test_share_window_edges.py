@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.pacing.share_window import ShareWindow
+from kclient_quota.pacing.fetching.share_window import ShareWindow
 
 T0 = 1_000_000
 RATE = 10_000.0

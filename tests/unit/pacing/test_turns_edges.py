@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kclient_quota.pacing.turns import ANY_PARTITION, SLACK, Line, Turns, Waiting
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, SLACK, Line, Turns, Waiting
 
 T0 = 1_000
 

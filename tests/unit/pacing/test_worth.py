@@ -6,8 +6,8 @@ import random
 import pytest
 from kclient_telemetry.compression import CompressionType
 
-from kclient_quota.pacing import worth as worths
-from kclient_quota.pacing.worth import SAMPLE, worth
+from kclient_quota.pacing.sending import worth as worths
+from kclient_quota.pacing.sending.worth import SAMPLE, worth
 from kclient_quota.wire.records import Record, build_batch
 
 

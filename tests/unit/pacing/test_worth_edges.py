@@ -3,8 +3,8 @@
 import pytest
 from kclient_telemetry.compression import CompressionType
 
-from kclient_quota.pacing import worth as worths
-from kclient_quota.pacing.worth import SAMPLE, Worth, worth
+from kclient_quota.pacing.sending import worth as worths
+from kclient_quota.pacing.sending.worth import SAMPLE, Worth, worth
 
 NONE, ZSTD, LZ4, GZIP = CompressionType.NONE, CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from kclient_quota.pacing.batch_cost import BatchCost
-from kclient_quota.pacing.lump_size import LumpTerms, lump_ms
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.send_queue import ACCEPTED
-from kclient_quota.pacing.turns import Waiting
+from kclient_quota.pacing.sending.batch_cost import BatchCost
+from kclient_quota.pacing.sending.lump_size import LumpTerms, lump_ms
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.send_queue import ACCEPTED
+from kclient_quota.pacing.sending.turns import Waiting
 
 T0 = 1_000_000
 

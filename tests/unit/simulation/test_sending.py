@@ -5,7 +5,7 @@ import random
 import pytest
 
 from benchmarks.quota_worth import play
-from kclient_quota.pacing.lanes import Lane
+from kclient_quota.pacing.sending.lanes import Lane
 from kclient_quota.simulation.batching import Batching, aged, ideal
 from kclient_quota.simulation.model import Network
 from kclient_quota.simulation.sending import Cell, SendingWorld, Source, quantile

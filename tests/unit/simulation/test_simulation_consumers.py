@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from kclient_quota.pacing.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.quota.managers import QuotaManagers
 from kclient_quota.simulation import Change, Scenario, figures, parts, simulate
 from kclient_quota.simulation.consumers import BATCH_WIRE_BYTES, RESPONSE_WIRE_BYTES

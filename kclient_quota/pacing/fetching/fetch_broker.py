@@ -3,9 +3,9 @@
 from math import ceil, inf
 from typing import Final
 
-from kclient_quota.pacing.fetch_share import FetchShare
-from kclient_quota.pacing.fetch_sizes import LONGEST_LUMP_MS
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetching.fetch_share import FetchShare
+from kclient_quota.pacing.fetching.fetch_sizes import LONGEST_LUMP_MS
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Part
 from kclient_quota.pacing.trend import TREND
 

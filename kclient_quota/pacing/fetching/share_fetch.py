@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final, NamedTuple
 
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_share import TARGET
-from kclient_quota.pacing.fetch_sizes import HEADER_BYTES
-from kclient_quota.pacing.lumps import Lumps
-from kclient_quota.pacing.share_window import UNSURE_MS, ShareWindow
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_share import TARGET
+from kclient_quota.pacing.fetching.fetch_sizes import HEADER_BYTES
+from kclient_quota.pacing.fetching.lumps import Lumps
+from kclient_quota.pacing.fetching.share_window import UNSURE_MS, ShareWindow
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 ANSWER_BYTES: Final = 120

@@ -16,7 +16,7 @@ from math import ceil
 from typing import Final
 
 from kclient_quota.pacing.fetch_window import SLACK_MS
-from kclient_quota.pacing.share_window import STALL_MS
+from kclient_quota.pacing.fetching.share_window import STALL_MS
 
 LUMPS: Final = 8
 """So many pass through the window. With nine the room is 50 ms on either side, which a busy machine needs for itself;

@@ -74,8 +74,8 @@ class ClientTelemetry:
         from kclient_telemetry.client.runner import TelemetryRunner  # noqa: PLC0415
         from kclient_telemetry.naming import resource_labels  # noqa: PLC0415
 
-        from kclient_quota.clients.required_metrics import RequiredMetrics  # noqa: PLC0415
-        from kclient_quota.clients.telemetry_transport import BrokerTransport  # noqa: PLC0415
+        from kclient_quota.clients.telemetry.required_metrics import RequiredMetrics  # noqa: PLC0415
+        from kclient_quota.clients.telemetry.transport import BrokerTransport  # noqa: PLC0415
 
         self._clock = clock
         self._lock = threading.Lock()

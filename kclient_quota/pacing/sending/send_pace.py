@@ -4,9 +4,9 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from kclient_quota.pacing.batch_cost import FIRST_BYTES, BatchCost
-from kclient_quota.pacing.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
+from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
+from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.trend import TREND
 from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 

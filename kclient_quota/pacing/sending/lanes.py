@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.fair import Fair
-from kclient_quota.pacing.turns import Line, Place, Turns, Waiting
+from kclient_quota.pacing.sending.turns import Line, Place, Turns, Waiting
 
 DEFAULT_LANE: Final = ""
 """Where messages wait that no lane was named for."""

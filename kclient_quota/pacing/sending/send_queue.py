@@ -26,9 +26,9 @@ from math import inf
 from typing import Final
 
 from kclient_quota.pacing.fair import Fair
-from kclient_quota.pacing.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits
-from kclient_quota.pacing.send_pace import SendPace
-from kclient_quota.pacing.turns import SLACK, Waiting
+from kclient_quota.pacing.sending.lanes import DEFAULT_LANE, Full, Lane, LaneState, Waits
+from kclient_quota.pacing.sending.send_pace import SendPace
+from kclient_quota.pacing.sending.turns import SLACK, Waiting
 
 NEVER: Final = inf
 MAX_BYTES: Final = 32 << 20

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, Protocol
 
-from kclient_quota.pacing.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetch_sizes import SLACK, FetchSizes
-from kclient_quota.pacing.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_sizes import SLACK, FetchSizes
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.known_share import CALM_MS, REQUEST_MS
 from kclient_quota.pacing.neighbours import DEALT_MS, Need, Part
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from kclient_quota.pacing.fetch_sizes import BATCH_BYTES, CUT
+from kclient_quota.pacing.fetching.fetch_sizes import BATCH_BYTES, CUT
 
 
 class LostFetches:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kclient_telemetry.compression import CompressionType, is_available
 
-from kclient_quota.pacing.batch_cost import OVERHEAD_BYTES
+from kclient_quota.pacing.sending.batch_cost import OVERHEAD_BYTES
 from kclient_quota.wire.batches import HEADER_BYTES
 from kclient_quota.wire.records import Record, build_batch
 
