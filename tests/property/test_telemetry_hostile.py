@@ -272,26 +272,26 @@ def test_what_the_page_says_it_takes_is_what_it_takes():
     assert held < 2_500_000
 
 
-MANY = [NumberDataPoint() for _ in range(30_000)]
-ATTRIBUTES = [KeyValue(key=f"k{number}", value=AnyValue(string_value="v")) for number in range(60_000)]
+def many_points():
+    return [NumberDataPoint() for _ in range(30_000)]
+
+
+def many_attributes():
+    return [KeyValue(key=f"k{number}", value=AnyValue(string_value="v")) for number in range(60_000)]
+
+
+def of_a_resource_with_many_attributes():
+    scope = ScopeMetrics(metrics=[Metric(name="v.gauge", gauge=Gauge(data_points=many_points()))])
+    resource = ResourceMetrics(resource=Resource(attributes=many_attributes()), scope_metrics=[scope])
+    return ExportMetricsServiceRequest(resource_metrics=[resource]).SerializeToString()
 
 
 @pytest.mark.parametrize(
     ("data", "dropped"),
     [
-        (gauges_of(*MANY), 10_000),
-        (gauges_of(NumberDataPoint(as_int=1, attributes=ATTRIBUTES)), 1),
-        (
-            ExportMetricsServiceRequest(
-                resource_metrics=[
-                    ResourceMetrics(
-                        resource=Resource(attributes=ATTRIBUTES),
-                        scope_metrics=[ScopeMetrics(metrics=[Metric(name="v.gauge", gauge=Gauge(data_points=MANY))])],
-                    )
-                ]
-            ).SerializeToString(),
-            1,
-        ),
+        (lambda: gauges_of(*many_points()), 10_000),
+        (lambda: gauges_of(NumberDataPoint(as_int=1, attributes=many_attributes())), 1),
+        (of_a_resource_with_many_attributes, 1),
     ],
     ids=["points", "attributes", "attributes of the resource"],
 )
@@ -299,7 +299,7 @@ def test_a_push_of_very_much_costs_the_receiver_little(data, dropped):
     """What is left out is looked at no further: it is counted as too large."""
     store = PrometheusStore()
     fan = FanOut([store], unix_ms=lambda: NOW)
-    push(fan, data, 99, "10.6.6.6")
+    push(fan, data(), 99, "10.6.6.6")
     assert store.dropped == {"too_large": dropped}
     push(fan, good(), 1, "10.0.0.1")
     assert of_victims(parse_text(page(store.families(NOW), "")[0].decode()))

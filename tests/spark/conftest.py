@@ -74,5 +74,5 @@ def real_payloads():
 def pytest_collection_modifyitems(items):
     """A time-out within a call into the JVM breaks the session of all tests that follow: a last resort."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+        if item.nodeid.startswith("tests/spark/") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))
