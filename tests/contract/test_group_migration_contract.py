@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kclient_quota.broker.groups.embedded_protocol import read_assignment, write_assignment
+from kclient_quota.broker.groups.classic.embedded_protocol import read_assignment, write_assignment
 from kclient_quota.wire.messages import ConsumerGroupDescribeRequest, ListGroupsRequest
 from tests.contract.group_talk import Talk, commit, fetch_offsets, heartbeat, join, leave, sync
 from tests.contract.test_groups_kip848_contract import Reader, beat, settle

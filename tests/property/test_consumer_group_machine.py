@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups import assignors, in_steps
 from kclient_quota.broker.groups.assignors import by_range, uniform
+from kclient_quota.broker.groups.classic.embedded_protocol import read_assignment
+from kclient_quota.broker.groups.classic.requests import Join, Leaver, Sync
 from kclient_quota.broker.groups.classic_members import ClassicMembers
-from kclient_quota.broker.groups.classic_requests import Join, Leaver, Sync
-from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
-from kclient_quota.broker.groups.embedded_protocol import read_assignment
+from kclient_quota.broker.groups.consumer import subscriptions
+from kclient_quota.broker.groups.consumer.coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.groups.migration import MigrationPolicy
 from kclient_quota.wire.error_codes import ErrorCode

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.groups.classic_group import GroupState
-from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
+from kclient_quota.broker.groups.classic.coordinator import GroupConfig, GroupCoordinator
+from kclient_quota.broker.groups.classic.group import GroupState
+from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.wire.error_codes import ErrorCode
 
 SESSION_MS = 6_000

@@ -7,17 +7,17 @@ answer is a member's next step, and Heartbeat says when to come for another one.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, UNKNOWN_MEMBER_ID
-from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Sync, SyncResult
-from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
-from kclient_quota.broker.groups.consumer_group import (
+from kclient_quota.broker.groups.classic.embedded_protocol import read_subscription, write_assignment
+from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, UNKNOWN_MEMBER_ID
+from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Leaver, Sync, SyncResult
+from kclient_quota.broker.groups.consumer.coordinator import ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer.group import (
     ClassicMemberMetadata,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     Topics,
 )
-from kclient_quota.broker.groups.embedded_protocol import read_subscription, write_assignment
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import partitions_by_id
 from kclient_quota.wire.error_codes import ErrorCode

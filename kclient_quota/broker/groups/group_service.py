@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
-from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from kclient_quota.broker.groups.classic.coordinator import GroupConfig, GroupCoordinator
+from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.broker.groups.classic_members import ClassicMembers
-from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, OffsetStore, PendingOffset, Position
-from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup
-from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
+from kclient_quota.broker.groups.consumer.coordinator import ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer.group import ConsumerGroup
+from kclient_quota.broker.groups.consumer.group_records import ToldConsumerGroup, changes, farewell
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_consumer_group

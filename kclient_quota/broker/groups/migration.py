@@ -7,20 +7,20 @@ from collections.abc import Collection
 from enum import StrEnum
 
 from kclient_quota.broker.groups.assignors import Assignment
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
-from kclient_quota.broker.groups.consumer_group import (
+from kclient_quota.broker.groups.classic.embedded_protocol import (
+    TopicIndex,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
+from kclient_quota.broker.groups.consumer.group import (
     NOTHING,
     ClassicMemberMetadata,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     Topics,
-)
-from kclient_quota.broker.groups.embedded_protocol import (
-    TopicIndex,
-    read_assignment,
-    read_subscription,
-    write_assignment,
 )
 from kclient_quota.errors import ConfigError
 

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import ClusterState
-from kclient_quota.broker.groups.classic_group import ClassicGroup, GroupState
+from kclient_quota.broker.groups.classic.group import ClassicGroup, GroupState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, Position
 from kclient_quota.broker.groups.in_steps import parts
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic, wire_string

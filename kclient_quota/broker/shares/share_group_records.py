@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import NOTHING, Topics
+from kclient_quota.broker.groups.consumer.group import NOTHING, Topics
+from kclient_quota.broker.groups.consumer.subscriptions import is_same
 from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
     Said,
@@ -18,7 +19,6 @@ from kclient_quota.broker.groups.coordinator_record import (
     tombstone,
 )
 from kclient_quota.broker.groups.in_steps import Steps, gathered, ordered
-from kclient_quota.broker.groups.subscriptions import is_same
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember
 from kclient_quota.wire.messages.coordinator_records import (
     ShareGroupCurrentMemberAssignmentValue,

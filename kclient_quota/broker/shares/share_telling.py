@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.assignors import by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import Topics
+from kclient_quota.broker.groups.consumer.group import Topics
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.groups.in_steps import Steps, mapping
 from kclient_quota.broker.groups.telling import Telling

@@ -1,8 +1,8 @@
 """A coordinator whose clock and members are the test's."""
 
-from kclient_quota.broker.groups.classic_coordinator import GroupConfig, GroupCoordinator
-from kclient_quota.broker.groups.classic_group import GroupState
-from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Sync, SyncResult
+from kclient_quota.broker.groups.classic.coordinator import GroupConfig, GroupCoordinator
+from kclient_quota.broker.groups.classic.group import GroupState
+from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Sync, SyncResult
 from kclient_quota.wire.error_codes import ErrorCode
 
 GROUP = "g"

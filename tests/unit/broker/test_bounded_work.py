@@ -11,9 +11,9 @@ from kclient_quota.broker import internal_topics
 from kclient_quota.broker.groups import assignors
 from kclient_quota.broker.groups import in_steps as groups_in_steps
 from kclient_quota.broker.groups.assignors import by_range, by_topic_in_steps, uniform
-from kclient_quota.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
-from kclient_quota.broker.groups.consumer_group import NOTHING
-from kclient_quota.broker.groups.consumer_requests import Beat
+from kclient_quota.broker.groups.consumer.coordinator import ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer.group import NOTHING
+from kclient_quota.broker.groups.consumer.requests import Beat
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.handlers.records import fetch
 from kclient_quota.broker.request.context import AT_ONCE

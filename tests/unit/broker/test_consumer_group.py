@@ -5,10 +5,10 @@ from uuid import UUID
 import pytest
 
 from kclient_quota.broker.groups.assignors import by_range, uniform
-from kclient_quota.broker.groups.consumer_coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
-from kclient_quota.broker.groups.consumer_group import NOTHING
+from kclient_quota.broker.groups.consumer.coordinator import Beat, ConsumerGroupConfig, ConsumerGroupCoordinator
+from kclient_quota.broker.groups.consumer.group import NOTHING
+from kclient_quota.broker.groups.consumer.subscriptions import known_topics
 from kclient_quota.broker.groups.in_steps import AT_ONCE, at_once
-from kclient_quota.broker.groups.subscriptions import known_topics
 from kclient_quota.wire.error_codes import ErrorCode
 
 T, U = UUID(int=1), UUID(int=2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kclient_quota.broker.groups.classic_group import GroupState
-from kclient_quota.broker.groups.classic_requests import JoinResult, Leaver, Pending
+from kclient_quota.broker.groups.classic.group import GroupState
+from kclient_quota.broker.groups.classic.requests import JoinResult, Leaver, Pending
 from kclient_quota.wire.error_codes import ErrorCode
 from tests.unit.broker.coordinator_harness import GROUP, REBALANCE_MS, SESSION_MS, Harness
 

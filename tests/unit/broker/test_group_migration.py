@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kclient_quota.broker.cluster_state import BROKER
-from kclient_quota.broker.groups.embedded_protocol import read_assignment, write_assignment
+from kclient_quota.broker.groups.classic.embedded_protocol import read_assignment, write_assignment
 from kclient_quota.broker.groups.migration import MigrationPolicy
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.error_codes import ErrorCode

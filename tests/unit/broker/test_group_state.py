@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from kclient_quota.broker.groups.classic_group import (
+from kclient_quota.broker.groups.classic.embedded_protocol import read_assignment, read_subscription, write_assignment
+from kclient_quota.broker.groups.classic.group import (
     VALID_PREVIOUS_STATES,
     ClassicGroup,
     GroupState,
     Member,
 )
-from kclient_quota.broker.groups.embedded_protocol import read_assignment, read_subscription, write_assignment
 from kclient_quota.broker.timers import Timers
 
 

@@ -4,7 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups import assignors, in_steps
+from kclient_quota.broker.groups.consumer import subscriptions
 from kclient_quota.broker.groups.one_at_a_time import OneAtATime
 from kclient_quota.broker.request.context import Services
 from kclient_quota.broker.request.promise import Drive

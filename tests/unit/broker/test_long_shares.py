@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from kclient_quota.broker.cluster_state import GROUP
-from kclient_quota.broker.groups import assignors, in_steps, subscriptions
+from kclient_quota.broker.groups import assignors, in_steps
+from kclient_quota.broker.groups.consumer import subscriptions
 from kclient_quota.broker.groups.coordinator_record import key_of
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
-from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup, changes, farewell
+from kclient_quota.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.consumer.group_records import ToldConsumerGroup, changes, farewell
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.groups.telling import Telling
 from kclient_quota.wire.codec import decode, encode

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
-from kclient_quota.broker.groups.consumer_group_records import ToldConsumerGroup
-from kclient_quota.broker.groups.consumer_group_records import changes as consumer_changes
-from kclient_quota.broker.groups.consumer_group_records import farewell as consumer_farewell
+from kclient_quota.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
+from kclient_quota.broker.groups.consumer.group_records import ToldConsumerGroup
+from kclient_quota.broker.groups.consumer.group_records import changes as consumer_changes
+from kclient_quota.broker.groups.consumer.group_records import farewell as consumer_farewell
 from kclient_quota.broker.groups.coordinator_record import key_of, names_of
 from kclient_quota.broker.groups.in_steps import AT_ONCE, at_once
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareMember

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kclient_quota.broker.groups.topic_pattern import TopicPattern
+from kclient_quota.broker.groups.consumer.topic_pattern import TopicPattern
 
 pieces = st.recursive(
     st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", "[a-c]", r"\w", r"\.", "x-1"]),

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
-from kclient_quota.broker.groups.classic_requests import Join, JoinResult, Leaver, Sync, SyncResult
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup
+from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
+from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Leaver, Sync, SyncResult
+from kclient_quota.broker.groups.consumer.group import ConsumerGroup
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.request.authorization import DENIED, operations
 from kclient_quota.broker.request.context import Context

@@ -20,8 +20,8 @@ from uuid import UUID, uuid4
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, NOTHING, ConsumerMember
-from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult
+from kclient_quota.broker.groups.consumer.group import JOIN_EPOCH, NOTHING, ConsumerMember
+from kclient_quota.broker.groups.consumer.requests import Beat, BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator

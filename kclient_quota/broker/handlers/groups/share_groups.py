@@ -18,8 +18,8 @@ from uuid import UUID
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import Topic
 from kclient_quota.broker.groups.assignors import Assignment, by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import NOTHING
-from kclient_quota.broker.groups.consumer_requests import BeatResult
+from kclient_quota.broker.groups.consumer.group import NOTHING
+from kclient_quota.broker.groups.consumer.requests import BeatResult
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, gathered, mapping, ordered, parts, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator

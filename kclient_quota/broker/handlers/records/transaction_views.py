@@ -10,7 +10,7 @@ Gaps: the coordinator's epoch is always 0.
 from functools import partial
 
 from kclient_quota.broker.authorizer import AclOperation, ResourceType
-from kclient_quota.broker.groups.topic_pattern import topic_pattern
+from kclient_quota.broker.groups.consumer.topic_pattern import topic_pattern
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.handlers.records.offsets_in_log import find_partition
 from kclient_quota.broker.handlers.records.transactions import transactions

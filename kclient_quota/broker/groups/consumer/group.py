@@ -9,7 +9,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
-from kclient_quota.broker.groups.classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
+from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Protocols
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.request.letting_go import let_go
 

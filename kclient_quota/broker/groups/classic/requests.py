@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kclient_quota.broker.groups.classic_group import Protocols
+from kclient_quota.broker.groups.classic.group import Protocols
 from kclient_quota.wire.error_codes import ErrorCode
 
 

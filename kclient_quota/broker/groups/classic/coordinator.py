@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kclient_quota.broker.groups.classic_group import (
+from kclient_quota.broker.groups.classic.group import (
     CONSUMER_PROTOCOL_TYPE,
     UNKNOWN_MEMBER_ID,
     ClassicGroup,
     GroupState,
     Member,
 )
-from kclient_quota.broker.groups.classic_rebalance import Rebalancer, current_generation
-from kclient_quota.broker.groups.classic_requests import (
+from kclient_quota.broker.groups.classic.rebalance import Rebalancer, current_generation
+from kclient_quota.broker.groups.classic.requests import (
     Completion,
     Join,
     JoinResult,
@@ -29,7 +29,7 @@ from kclient_quota.broker.groups.classic_requests import (
     Sync,
     SyncResult,
 )
-from kclient_quota.broker.groups.classic_validation import validate_commit, validate_sync
+from kclient_quota.broker.groups.classic.validation import validate_commit, validate_sync
 from kclient_quota.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000

@@ -10,13 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.groups.assignors import Assignment, TopicIdPartition, by_topic_in_steps
-from kclient_quota.broker.groups.consumer_group import (
+from kclient_quota.broker.groups.consumer.group import (
     LEAVE_STATIC_EPOCH,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     Topics,
 )
+from kclient_quota.broker.groups.consumer.topic_pattern import topic_pattern
 from kclient_quota.broker.groups.coordinator_record import (
     CoordinatorRecord,
     Said,
@@ -29,7 +30,6 @@ from kclient_quota.broker.groups.coordinator_record import (
     tombstone,
 )
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
-from kclient_quota.broker.groups.topic_pattern import topic_pattern
 from kclient_quota.broker.request.letting_go import let_go
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,

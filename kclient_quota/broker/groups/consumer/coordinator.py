@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kclient_quota.broker.groups.assignors import Assignment
-from kclient_quota.broker.groups.consumer_group import (
+from kclient_quota.broker.groups.consumer.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -20,23 +20,23 @@ from kclient_quota.broker.groups.consumer_group import (
     MemberState,
     Topics,
 )
-from kclient_quota.broker.groups.consumer_requests import Beat, BeatResult, Refused, check_epoch, validate
-from kclient_quota.broker.groups.in_steps import Steps
-from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
-from kclient_quota.broker.groups.subscriptions import (
+from kclient_quota.broker.groups.consumer.requests import Beat, BeatResult, Refused, check_epoch, validate
+from kclient_quota.broker.groups.consumer.subscriptions import (
     is_same,
     known_topics,
     partitions_of,
     subscribed_topics,
     subscriptions,
 )
+from kclient_quota.broker.groups.in_steps import Steps
+from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kclient_quota.broker.groups.classic_group import ClassicGroup
+    from kclient_quota.broker.groups.classic.group import ClassicGroup
 
 _TIMERS = ("session", "rebalance", "join", "sync")
 

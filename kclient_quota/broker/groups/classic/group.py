@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from kclient_quota.broker.groups.embedded_protocol import read_subscription
+from kclient_quota.broker.groups.classic.embedded_protocol import read_subscription
 from kclient_quota.wire.error_codes import ErrorCode
 
 UNKNOWN_MEMBER_ID = ""

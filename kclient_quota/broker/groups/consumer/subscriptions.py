@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from kclient_quota.broker.groups.consumer_group import ConsumerGroup, Topics
+from kclient_quota.broker.groups.consumer.group import ConsumerGroup, Topics
+from kclient_quota.broker.groups.consumer.topic_pattern import topic_pattern
 from kclient_quota.broker.groups.in_steps import AT_ONCE, ItemT, KeyT, Steps, mapping, parts, same
-from kclient_quota.broker.groups.topic_pattern import topic_pattern
 
 Wanted = tuple[frozenset[str], str | None]
 """Names and pattern; most members of a group ask for the same."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from kclient_quota.broker.groups.assignors import ASSIGNORS, Assignment
-from kclient_quota.broker.groups.consumer_group import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
-from kclient_quota.broker.groups.topic_pattern import topic_pattern
+from kclient_quota.broker.groups.consumer.group import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
+from kclient_quota.broker.groups.consumer.topic_pattern import topic_pattern
 from kclient_quota.wire.error_codes import ErrorCode
 
 

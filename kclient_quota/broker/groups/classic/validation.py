@@ -1,7 +1,7 @@
 """Who may sync with a classic group and commit in it."""
 
-from kclient_quota.broker.groups.classic_group import UNKNOWN_MEMBER_ID, ClassicGroup, GroupState
-from kclient_quota.broker.groups.classic_requests import Sync
+from kclient_quota.broker.groups.classic.group import UNKNOWN_MEMBER_ID, ClassicGroup, GroupState
+from kclient_quota.broker.groups.classic.requests import Sync
 from kclient_quota.wire.error_codes import ErrorCode
 
 

@@ -1,0 +1,1 @@
+"""Groups of KIP-848: the broker assigns, heartbeats tell."""
