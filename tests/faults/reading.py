@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota import Consumer, Producer
+from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.testing.proxies import Proxies
 from tests.faults.breaking import AFTER_S, Fault
 from tests.faults.producing import BEFORE_S, PARTITIONS, await_going_on, read_all
@@ -98,6 +100,15 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
     return seen
 
 
+def beside(name: str, other: str) -> str:
+    """A name for a group or transactions of `name` that the same coordinator keeps as those of `other`.
+
+    When a broker fails, who goes on first is decided by which coordinator was on it.
+    """
+    names = (name if number == 0 else f"{name}-{number}" for number in count())
+    return next(each for each in names if share_of(each) == share_of(other))
+
+
 def _fill(cluster: Any, topic: str) -> None:
     cluster.create_topic(topic, PARTITIONS, replication=3)
     producer = confluent_kafka.Producer(
@@ -110,11 +121,11 @@ def _fill(cluster: Any, topic: str) -> None:
     del producer
 
 
-def _conf(servers: str, app: str) -> dict[str, Any]:
+def _conf(servers: str, source: str, app: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": servers,
         "client.id": app,
-        "group.id": app,
+        "group.id": beside(app, f"{source}-plain"),
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "socket.timeout.ms": 10_000,
@@ -124,7 +135,7 @@ def _conf(servers: str, app: str) -> dict[str, Any]:
 
 
 def _consume(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
-    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
+    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, source, app))
     consumer.subscribe([source], on_assign=lambda _, partitions: seen.begin(partitions))
     committed = time.monotonic()
     while time.monotonic() < until[0]:
@@ -150,9 +161,9 @@ def _done(call: Callable[[], object]) -> bool:
 
 def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
     """As an application does that follows the book: it tries again, aborts, or makes a new producer, as errors say."""
-    consumer: Any = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, app))
+    consumer: Any = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, source, app))
     consumer.subscribe([source])
-    producer = _new_producer(servers, app, kind)
+    producer = _new_producer(servers, source, app, kind)
     done: dict[int, int] = {}
     while time.monotonic() < until[0]:
         messages = [one for one in consumer.consume(20, 0.5) if one.error() is None]
@@ -173,7 +184,7 @@ def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until
                 _rewind(consumer, source, done)
                 continue
             seen.renewed += 1
-            producer = _new_producer(servers, app, kind)
+            producer = _new_producer(servers, source, app, kind)
             # What was committed last may have been, though nobody was told so.
             done = {part.partition: part.offset for part in consumer.committed(consumer.assignment(), 60)}
             _rewind(consumer, source, done)
@@ -186,11 +197,11 @@ def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until
     del producer
 
 
-def _new_producer(servers: str, app: str, kind: str) -> Any:
+def _new_producer(servers: str, source: str, app: str, kind: str) -> Any:
     conf = {
         "bootstrap.servers": servers,
         "client.id": app,
-        "transactional.id": app,
+        "transactional.id": beside(app, f"{source}-plain"),
         "transaction.timeout.ms": 60_000,
         "socket.timeout.ms": 10_000,
         "log_level": 2,
