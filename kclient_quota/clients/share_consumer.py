@@ -25,7 +25,8 @@ from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
 from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.telemetry import ENABLE_KEY, TelemetryMethods, new_telemetry
+from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
+from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, split, whole_number

@@ -20,7 +20,7 @@ from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
 from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
+from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.metrics import MetricName
 
 _REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")

@@ -24,7 +24,7 @@ from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, me
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.telemetry import AIOTelemetryMethods, TelemetryMethods
+from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import quota_used_up
 from kclient_quota.metrics import MetricName

@@ -20,7 +20,7 @@ from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
-    from kclient_quota.clients.telemetry import ClientTelemetry
+    from kclient_quota.clients.telemetry.reporter import ClientTelemetry
 
 logger = logging.getLogger("kclient_quota")
 

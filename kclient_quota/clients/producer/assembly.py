@@ -21,7 +21,7 @@ from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.taking import header_bytes
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
-from kclient_quota.clients.telemetry import new_telemetry
+from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock

@@ -25,7 +25,7 @@ from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
-from kclient_quota.clients.telemetry import TelemetryMethods
+from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
 

@@ -11,7 +11,7 @@ from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
-from kclient_quota.clients.telemetry import ENABLE_KEY, ClientTelemetry
+from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import QuotaConfig, whole_number
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE

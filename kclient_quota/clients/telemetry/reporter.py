@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
@@ -19,11 +19,12 @@ from kclient_quota.config import is_true
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from kclient_telemetry.metric import Point
 
+    from kclient_quota.clients.telemetry_methods import MetricReader
     from kclient_quota.metrics import MetricName
 
 logger = logging.getLogger("kclient_quota")
@@ -33,20 +34,11 @@ CLOSE_MS: Final = 1_000
 """How long the terminating push may take: close() waits for it, and a process that ends."""
 ABANDON_MS: Final = 10_000
 """The same after a destructor, which waits for nothing."""
-DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
 
 _GROWING: Final = ("-total", "-count")
 
 
 _running: weakref.WeakSet[ClientTelemetry] = weakref.WeakSet()
-
-
-class MetricReader(Protocol):
-    """Gives points, such as `kclient_telemetry.client.otel.KafkaMetricReader`."""
-
-    def points(self) -> Iterable[Point]:
-        """The current values."""
-        ...
 
 
 class ClientTelemetry:
@@ -188,123 +180,6 @@ class ClientTelemetry:
             replace(point_of(name, value, MetricKind.SUM), start_unix_ms=self._made_unix_ms)
             for name, value in sums
         ]
-
-
-class TelemetryMethods:
-    """Kafka's telemetry methods, for a client that has started its telemetry or left it off."""
-
-    __slots__ = ()
-
-    _telemetry: ClientTelemetry | None = None
-
-    def _start_telemetry(self) -> None:
-        from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client
-
-        live.opened(self)
-        if self._telemetry is not None:
-            self._telemetry.start()
-            # for a client that is forgotten rather than closed
-            weakref.finalize(self, self._telemetry.abandon).atexit = False
-
-    def _stop_telemetry(self) -> None:
-        if self._telemetry is not None:
-            self._telemetry.close()
-
-    def _renew_telemetry(self, username: str, password: str) -> None:
-        if self._telemetry is not None:
-            self._telemetry.set_sasl_credentials(username, password)
-
-    def metrics(self) -> dict[MetricName, float]:
-        """All of them, by Kafka's names."""
-        raise NotImplementedError
-
-    def metric(self, name: str) -> float:
-        """One of this client's own metrics by its name, such as "quota-wait-time-avg".
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        for found, value in self.metrics().items():
-            if found.name == name and all(key == "client-id" for key, _ in found.tags):
-                return value
-        raise KeyError(name)
-
-    def client_instance_id(self, timeout: float) -> UUID | None:
-        """The id under which this client pushes its metrics (KIP-714).
-
-        Args:
-            timeout: seconds to wait for a broker's answer; the consumer need not poll meanwhile.
-
-        Returns:
-            the id, constant for the client's lifetime; None when there is none within `timeout`.
-
-        Raises:
-            ConfigError: telemetry is off.
-            ValueError: the timeout is negative.
-        """
-        if self._telemetry is None:
-            raise ConfigError(DISABLED)
-        return self._telemetry.client_instance_id(round(timeout * 1000))
-
-    def register_metric_for_subscription(
-        self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
-    ) -> None:
-        """Push a metric of the application's with the client's own (KIP-1076); does nothing while telemetry is off.
-
-        Args:
-            metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
-            measure: gives the current value, a number, when it is pushed; called in another thread.
-            kind: `MetricKind.SUM` for what only grows.
-        """
-        if self._telemetry is not None:
-            self._telemetry.register(metric, measure, kind)
-
-    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
-        """Push it no longer (KIP-1076); nothing if it was never registered."""
-        if self._telemetry is not None:
-            self._telemetry.unregister(metric)
-
-    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
-        if self._telemetry is not None:
-            self._telemetry.add_reader(reader)
-
-
-class AIOTelemetryMethods:
-    """The same for the asyncio pair. What only notes something down is no coroutine; waiting for a broker is."""
-
-    def _inner(self) -> TelemetryMethods:
-        """The client inside."""
-        raise NotImplementedError
-
-    def metric(self, name: str) -> float:
-        """One of this client's own metrics by its name, such as "quota-wait-time-avg".
-
-        Raises:
-            KeyError: there is none of that name.
-        """
-        return self._inner().metric(name)
-
-    def register_metric_for_subscription(
-        self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
-    ) -> None:
-        """Push a metric of the application's with the client's own (KIP-1076); does nothing while telemetry is off.
-
-        Args:
-            metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
-            measure: gives the current value, a number, when it is pushed; a plain function, called in another thread
-                than the event loop's.
-            kind: `MetricKind.SUM` for what only grows.
-        """
-        self._inner().register_metric_for_subscription(metric, measure, kind)
-
-    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
-        """Push it no longer (KIP-1076); nothing if it was never registered."""
-        self._inner().unregister_metric_from_subscription(metric)
-
-    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
-        self._inner().register_metric_reader_for_subscription(reader)
 
 
 def new_telemetry(
