@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
@@ -237,6 +237,7 @@ ACTIONS = ("make", "delete", "append", "append", "commit", "forget", "write", "e
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(("t", "u"))), min_size=5, max_size=40),
     st.integers(0, 1 << 32),
 )
+@example([("begin_round", "t"), ("append", "u"), ("delete", "u"), ("append", "t"), ("go_on", "t")], 3)
 def test_a_power_cut_costs_nothing_that_was_told(actions, seed):
     with TemporaryDirectory() as folder:
         root = Path(folder, "root")

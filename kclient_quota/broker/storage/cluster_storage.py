@@ -66,6 +66,8 @@ class ClusterStorage:
         except OSError as error:
             raise ConfigError(f"data_dir {directory}: {error}; name a directory that can be written") from error
         try:
+            # here rather than by the first topic with records: that may be deleted before the disk has the name
+            _make(directory / "logs", disk if self._fsync.is_always else None)
             self._write_back, self._removals = WriteBack(), WriteBack()
             self._commit = GroupCommit(self._write_back.later) if self._fsync.is_always else None
             self._journal = _journal(directory / "metadata.jsonl", disk, self._commit, self._write_back.later)
