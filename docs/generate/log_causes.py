@@ -4,7 +4,7 @@ _APPLICATION = "an exception in code of yours; its traceback follows"
 _SLOW_SINK = "the sink takes less than clients push"
 
 CAUSES: dict[str, tuple[str, str]] = {
-    "%s.%s has been replaced by %r, which is no subclass of it": (
+    "%s.%s has been replaced by %r, which cannot stand before ours": (
         "a tracing agent (SkyWalking's, for one), or a mock, has put something else in the place of confluent_kafka's class",
         "nothing, if you can do without; for traces an agent that subclasses, or `kclient_quota.instrument()`",
     ),

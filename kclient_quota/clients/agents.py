@@ -25,7 +25,7 @@ logger = logging.getLogger("kclient_quota")
 
 
 def place(
-    patched: Any, plain: type, ours: type, behind: tuple[type, ...]
+    patched: Any, plain: type, ours: type, behind: tuple[type, ...] | None
 ) -> tuple[tuple[type[Any], ...], dict[str, Any]]:
     """Base classes for a client, and methods that it needs besides.
 
@@ -33,18 +33,12 @@ def place(
         patched: what goes by confluent_kafka's name of the class.
         plain: confluent_kafka's own class.
         ours: our class, a subclass of that.
-        behind: the base classes before `patched` where that has to stand behind ours.
+        behind: the base classes before `patched` where that has to stand behind ours; None where it cannot.
     """
     if patched is plain:
         return (ours,), {}
     if not _is_subclass(patched, plain):
-        logger.warning(
-            "%s.%s has been replaced by %r, which is no subclass of it: kclient_quota's does without, so what that "
-            "does (tracing, mostly) is not done",
-            plain.__module__,
-            plain.__name__,
-            patched,
-        )
+        _do_without(patched, plain)
         return (ours,), {}
     before = patched.__mro__[: patched.__mro__.index(plain)]
     methods: dict[str, Any] = {}
@@ -54,6 +48,9 @@ def place(
         if not passing:
             continue
         if passing[0] is not doors[0] or not _is_wrapper(doors[0]):
+            if behind is None:
+                _do_without(patched, plain)
+                return (ours,), {}
             return (*behind, patched), {}
         methods[name] = _around(doors[0], getattr(ours, name))
     return (patched, ours), methods
@@ -93,6 +90,16 @@ class AsGiven:
         super().produce(topic, **{name: there for name, there in told.items() if there is not None})  # type: ignore[misc]
 
 
+def _do_without(patched: Any, plain: type) -> None:
+    logger.warning(
+        "%s.%s has been replaced by %r, which cannot stand before ours: kclient_quota's does without, so what that "
+        "does (tracing, mostly) is not done",
+        plain.__module__,
+        plain.__name__,
+        patched,
+    )
+
+
 def _is_subclass(patched: Any, plain: type) -> bool:
     """Whether it is a class, which proxies pretend to be, and can stand in line."""
     return issubclass(type(patched), type) and issubclass(patched, plain)
@@ -100,7 +107,7 @@ def _is_subclass(patched: Any, plain: type) -> bool:
 
 def _overridden(ours: type, plain: type) -> set[str]:
     """Names of methods that are ours in place of confluent_kafka's."""
-    mine = ours.__mro__[: ours.__mro__.index(plain)]
+    mine = [cls for cls in ours.__mro__ if not issubclass(plain, cls)]
     return {name for cls in mine for name, there in vars(cls).items() if callable(there) and hasattr(plain, name)}
 
 

@@ -4,10 +4,13 @@ Both of confluent_kafka's classes do their work and then call `super()`. So it i
 and librdkafka in the order of base classes.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import confluent_kafka
+from confluent_kafka.deserializing_consumer import DeserializingConsumer as PlainConsumer
+from confluent_kafka.serializing_producer import SerializingProducer as PlainProducer
 
+from kclient_quota.clients.agents import place, with_methods
 from kclient_quota.clients.consumer.consumer import Consumer, PacedConsumer
 from kclient_quota.clients.producer.producer import PacedProducer, Producer
 from kclient_quota.clients.producer.settings import keep_alive
@@ -29,36 +32,61 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer import Producer as _Producer
 else:
     # An agent that has replaced these two as well sees their calls; below them it would see each once more.
-    _Producer = Producer if confluent_kafka.Producer in confluent_kafka.SerializingProducer.__mro__ else PacedProducer
-    _Consumer = Consumer if confluent_kafka.Consumer in confluent_kafka.DeserializingConsumer.__mro__ else PacedConsumer
+    _Producer = Producer if confluent_kafka.Producer in PlainProducer.__mro__ else PacedProducer
+    _Consumer = Consumer if confluent_kafka.Consumer in PlainConsumer.__mro__ else PacedConsumer
 
 
-class SerializingProducer(confluent_kafka.SerializingProducer[K, V], _Producer):  # type: ignore[misc]
-    """confluent_kafka's SerializingProducer under a quota: `produce()` serializes, then waits as our Producer does.
-
-    Args:
-        conf: confluent_kafka's configuration with `key.serializer`, `value.serializer` or their builders and, all
-            optional, our keys.
-        heartbeat: a consumer to keep in its group while this producer waits.
-
-    Raises:
-        ConfigError: one of our keys is misspelt or cannot be used.
-        ValueError: a serializer and its builder are both configured.
-    """
-
-    def __init__(self, conf: dict[str, Any], *, heartbeat: Any = None) -> None:
-        super().__init__(conf)
-        self._heartbeat = keep_alive(heartbeat)
+class _Serializing(PlainProducer[K, V], _Producer):  # type: ignore[misc]
+    """All of `SerializingProducer` but its place in line with what a tracing agent puts in confluent_kafka's place."""
 
 
-class DeserializingConsumer(confluent_kafka.DeserializingConsumer[K, V], _Consumer):  # type: ignore[misc]
-    """confluent_kafka's DeserializingConsumer under a quota: `poll()` waits as our Consumer does, then deserializes.
+class _Deserializing(PlainConsumer[K, V], _Consumer):  # type: ignore[misc]
+    """All of `DeserializingConsumer` but its place in line, as above."""
 
-    Args:
-        conf: confluent_kafka's configuration with `key.deserializer`, `value.deserializer` or their builders and, all
-            optional, our keys.
 
-    Raises:
-        ConfigError: one of our keys is misspelt or cannot be used.
-        ValueError: a deserializer and its builder are both configured.
-    """
+if TYPE_CHECKING:
+
+    class SerializingProducer(_Serializing[K, V]):
+        """What mypy sees."""
+
+        def __init__(self, conf: dict[str, Any], *, heartbeat: Any = None) -> None: ...
+
+    class DeserializingConsumer(_Deserializing[K, V]):
+        """What mypy sees."""
+
+else:
+    _BASES, _METHODS = place(confluent_kafka.SerializingProducer, PlainProducer, _Serializing, None)
+
+    # An agent's class need not be generic.
+    @with_methods(_METHODS)
+    class SerializingProducer(*_BASES, Generic[K, V]):
+        """confluent_kafka's SerializingProducer under a quota: `produce()` serializes, then waits as our Producer does.
+
+        Args:
+            conf: confluent_kafka's configuration with `key.serializer`, `value.serializer` or their builders and, all
+                optional, our keys.
+            heartbeat: a consumer to keep in its group while this producer waits.
+
+        Raises:
+            ConfigError: one of our keys is misspelt or cannot be used.
+            ValueError: a serializer and its builder are both configured.
+        """
+
+        def __init__(self, conf: dict[str, Any], *, heartbeat: Any = None) -> None:
+            super().__init__(conf)
+            self._heartbeat = keep_alive(heartbeat)
+
+    _BASES, _METHODS = place(confluent_kafka.DeserializingConsumer, PlainConsumer, _Deserializing, None)
+
+    @with_methods(_METHODS)
+    class DeserializingConsumer(*_BASES, Generic[K, V]):
+        """confluent_kafka's DeserializingConsumer under a quota: `poll()` waits as our Consumer, then deserializes.
+
+        Args:
+            conf: confluent_kafka's configuration with `key.deserializer`, `value.deserializer` or their builders and,
+                all optional, our keys.
+
+        Raises:
+            ConfigError: one of our keys is misspelt or cannot be used.
+            ValueError: a deserializer and its builder are both configured.
+        """

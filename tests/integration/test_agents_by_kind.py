@@ -12,7 +12,13 @@ from tests.integration.agents_runs import MESSAGES, filled, printed
 
 pytest.importorskip("wrapt")
 
-KINDS = ["wrapt over a mixin", "wrapt in the extension", "wrapt over methods", "wrapt with headers to fill"]
+KINDS = [
+    "wrapt over a mixin",
+    "wrapt over a mixin of all",
+    "wrapt in the extension",
+    "wrapt over methods",
+    "wrapt with headers to fill",
+]
 
 SCRIPT = """
 import json, sys, threading
@@ -65,7 +71,11 @@ def replace(name, cls, *, init):
         wrapt.wrap_function_wrapper(cls, door, wrapper)
     return cls
 
-if kind == "wrapt over a mixin":
+if kind.startswith("wrapt over a mixin"):
+    if kind.endswith("of all"):
+        DOORS["SerializingProducer"] = DOORS["Producer"]
+        # consume() raises NotImplementedError there
+        DOORS["DeserializingConsumer"] = {name: in_consumer(name) for name in ("poll", "commit")}
     for name in DOORS:
         mixed = type("Traced" + name, (Mixin, getattr(confluent_kafka, name)), {})
         setattr(confluent_kafka, name, replace(name, mixed, init=False))
@@ -208,3 +218,43 @@ def test_who_cannot_be_subclassed_is_done_without_and_named(servers: str, how: s
     told = printed(NO_SUBCLASS, servers, how)
     assert len([line for line in told if "cimpl.Producer has been replaced by" in line]) == 1
     assert len([line for line in told if "cimpl.Consumer has been replaced by" in line]) == 1
+
+
+NO_PLACE = """
+import json, logging, sys
+import confluent_kafka
+import wrapt
+from confluent_kafka import cimpl
+
+servers, messages = json.loads(sys.argv[1])
+told = []
+handler = logging.Handler()
+handler.emit = lambda record: told.append(record.getMessage())
+logging.getLogger("kclient_quota").addHandler(handler)
+
+class PassesBy(confluent_kafka.DeserializingConsumer):
+    def commit(self, *args, **kwargs):
+        return cimpl.Consumer.commit(self, *args, **kwargs)
+
+confluent_kafka.DeserializingConsumer = PassesBy
+PassesBy.commit.__wrapped__ = cimpl.Consumer.commit
+confluent_kafka.SerializingProducer = wrapt.ObjectProxy(confluent_kafka.SerializingProducer)
+from kclient_quota import DeserializingConsumer, SerializingProducer
+
+producer = SerializingProducer({"bootstrap.servers": servers, "producer_byte_rate": 50_000})
+for _ in range(messages):
+    producer.produce("no-place", value=b"x")
+assert producer.flush(60) == 0
+consumer = DeserializingConsumer({"bootstrap.servers": servers, "group.id": "no-place", "consumer_byte_rate": 50_000})
+consumer.assign([confluent_kafka.TopicPartition("no-place", 0, 0)])
+assert [consumer.poll(60).offset() for _ in range(messages)] == list(range(messages))
+assert [part.offset for part in consumer.commit(asynchronous=False)] == [messages]
+consumer.close()
+print(json.dumps(told))
+"""
+
+
+def test_who_has_no_place_before_a_serializing_client_is_done_without_and_named(servers: str) -> None:
+    told = printed(NO_PLACE, servers)
+    assert len([line for line in told if "SerializingProducer has been replaced by" in line]) == 1
+    assert len([line for line in told if "PassesBy'>, which cannot stand before ours" in line]) == 1
