@@ -233,6 +233,24 @@ async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: Embedde
     assert read_back(broker) == ids(2)
 
 
+@pytest.mark.parametrize("limit", [None, 20_000])
+async def test_what_librdkafka_never_has_room_for_fails_its_own_future_at_once(
+    broker: EmbeddedBroker, limit: int | None
+) -> None:
+    """It held up all others for `max.block.ms`, and took them with it."""
+    if limit is not None:
+        broker.set_quota(client_id="app", producer_byte_rate=limit)
+    producer = AIOProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.kbytes": 1}
+    )
+    sent = [await producer.produce("orders", b"x" * size) for size in (10, 1_025, 20)]
+    await asyncio.wait_for(producer.flush(), 10)
+    assert [(await sent[0]).error(), (await sent[2]).error()] == [None, None]
+    with pytest.raises(KafkaException, match="_QUEUE_FULL"):
+        await sent[1]
+    await producer.close()
+
+
 async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker: EmbeddedBroker) -> None:
     broker.set_quota(client_id="app", producer_byte_rate=50_000)
     producer = AIOProducer(conf(broker, **{"transactional.id": "t"}), batch_size=40)

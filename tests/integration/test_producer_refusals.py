@@ -70,6 +70,27 @@ def test_a_message_is_refused_as_by_the_plain_producer(broker: EmbeddedBroker, g
     assert (ours[0] is None) == (given in TAKEN.values())
 
 
+@pytest.mark.parametrize("more", [0, 1], ids=["fits", "never fits"])
+def test_what_librdkafka_never_has_room_for_is_refused_at_once(broker: EmbeddedBroker, more: int) -> None:
+    """It stood before all others until its time was over: five minutes."""
+    broker.set_quota(client_id="app", producer_byte_rate=20_000)
+    seen = []
+    for make in (confluent_kafka.Producer, Producer):
+        producer = make(
+            {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.kbytes": 1}
+        )
+        refusal = None
+        try:
+            producer.produce("orders", b"x" * (1_024 + more), b"key" * 100, headers=[("h", b"x" * 100)])
+        except BufferError as error:
+            refusal = str(error)
+        left = producer.flush(10)
+        producer.produce("orders", b"behind")
+        seen.append((refusal, left, producer.flush(10)))
+        producer.close()
+    assert seen[0] == seen[1] == ("Local: Queue full" if more else None, 0, 0)
+
+
 def test_headers_that_are_no_utf8_are_refused(broker: EmbeddedBroker) -> None:
     """confluent_kafka's own producer ends the process for them."""
     broker.set_quota(client_id="app", producer_byte_rate=20_000)

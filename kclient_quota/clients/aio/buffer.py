@@ -5,10 +5,12 @@ Each lane, and each tenant in it, has a line of its own, with room for as many m
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kclient_quota.clients.aio.pending import Pending, Report
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report
 from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.pacing.sending.lanes import Lane
 
@@ -170,13 +172,11 @@ class Buffer:
         return pending
 
 
-def hand_over(
-    produce: Callable[..., None], batch: Iterable[Pending], reports: deque[Report]
-) -> dict[Place, BufferError]:
+def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[Report]) -> dict[Place, BufferError]:
     """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
 
     Args:
-        produce: hands one over.
+        producer: takes them.
         batch: messages.
         reports: where those of delivered ones go.
 
@@ -190,11 +190,13 @@ def hand_over(
         if pending.place in refused or lanes[lane] >= MOST_REFUSED:
             continue
         try:
-            produce(*pending.message, on_delivery=pending.reporter(reports), **pending.options)
+            producer.produce(*pending.message, on_delivery=pending.reporter(reports), **pending.options)
         except BufferError as error:
-            refused[pending.place] = error
-            lanes[lane] += 1
-            continue
+            if not producer.never_fits(pending):
+                refused[pending.place] = error
+                lanes[lane] += 1
+                continue
+            pending.error = KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - its name
         except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
             pending.error = error
         pending.handed = True

@@ -50,7 +50,7 @@ class Handing(AIOTransactions):
 
         It takes microseconds, and up to 20 ms where the sender has to be asked whether there is room.
         """
-        error = hand_over(self._producer.produce, [pending], self._reports).get(pending.place) or pending.error
+        error = hand_over(self._producer, [pending], self._reports).get(pending.place) or pending.error
         self._start_poller()
         if error is not None and self._producer.overdue is None:
             raise error
@@ -99,7 +99,7 @@ class Handing(AIOTransactions):
             self._in_hand = self._buffer.take(MOST_AT_ONCE)
         # Otherwise a pump before was cancelled, whose worker goes on or has not begun: what that has comes first.
         if self._handing is None or self._handing.cancelled():
-            self._handing = self.executor.submit(hand_over, self._producer.produce, self._in_hand, self._reports)
+            self._handing = self.executor.submit(hand_over, self._producer, self._in_hand, self._reports)
         refused = await asyncio.wrap_future(self._handing)
         batch, self._in_hand, self._handing = self._in_hand, [], None
         now_ms = self._clock.now_ms()

@@ -13,6 +13,7 @@ from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
+from kclient_quota.clients.producer.taking import utf8_bytes
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
@@ -150,6 +151,10 @@ class InnerProducer(_Calling):
             return self._sorting.place_of(record)
         except Exception:  # noqa: BLE001 - whatever theirs raise is raised once more where it is told
             return NO_PLACE
+
+    def never_fits(self, pending: Pending) -> bool:
+        """Whether librdkafka's queue has no room for a message even when it is empty."""
+        return utf8_bytes(pending.message[1]) > self._most_value_bytes
 
     def note_wait(self, waited_ms: int) -> None:
         """Messages have waited for the quota, in the event loop."""

@@ -48,6 +48,7 @@ class Parts:
         raises: `quota.backoff=raise`.
         message_ms: for how long a message is worth sending.
         most_bytes: of one message.
+        most_value_bytes: of one message's value.
         most_messages: that nobody has polled for the reports of.
         inner: librdkafka's configuration, as long as our callbacks are not in it.
 
@@ -73,6 +74,7 @@ class Parts:
         self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
         self.message_ms = settings.message_timeout_ms(conf)
         self.most_bytes = settings.most_message_bytes(conf)
+        self.most_value_bytes = settings.most_value_bytes(conf)
         self.most_messages = settings.most_messages(conf)
         self.outbox = Outbox()
         self.wait_log = WaitLog(self.client_id)

@@ -73,7 +73,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._default_callback: Callback | None = parts.default_callback
         self._transaction = parts.transaction
         self._new_waiting = parts.new_waiting
-        self._most_bytes = parts.most_bytes
+        self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
         self._most_messages = parts.most_messages
         self._outbox = parts.outbox
         self._wait_log = parts.wait_log

@@ -45,6 +45,7 @@ MESSAGE_TIMEOUT_MS: Final = 300_000
 NO_TIMEOUT_MS: Final = 1 << 40
 MESSAGE_BYTES: Final = 1_000_000
 QUEUE_MESSAGES: Final = 100_000
+QUEUE_KBYTES: Final = 1 << 20
 
 _ACKS = ("acks", "request.required.acks")
 _IN_FLIGHT = ("max.in.flight", "max.in.flight.requests.per.connection")
@@ -95,6 +96,11 @@ def most_message_bytes(conf: Mapping[str, Any]) -> int:
 def most_messages(conf: Mapping[str, Any]) -> int:
     """How many messages librdkafka takes that nobody has polled for the reports of."""
     return whole_number(conf, ["queue.buffering.max.messages"], QUEUE_MESSAGES) or QUEUE_MESSAGES
+
+
+def most_value_bytes(conf: Mapping[str, Any]) -> int:
+    """`queue.buffering.max.kbytes`: librdkafka never has room for a larger value; keys and headers do not count."""
+    return whole_number(conf, ["queue.buffering.max.kbytes"], QUEUE_KBYTES) * 1024
 
 
 def is_compressed(conf: Mapping[str, Any]) -> bool:

@@ -39,6 +39,7 @@ class TakingProducer(TransactingProducer):
     _default_callback: Callback | None
     _client_id: str
     _most_bytes: int
+    _most_value_bytes: int
     _most_messages: int
     _closed: bool
     _said: set[str]
@@ -144,12 +145,14 @@ class TakingProducer(TransactingProducer):
             return False
         if not topic.isascii():
             topic.encode()
+        value_bytes = utf8_bytes(value)
         partitions = self._sender.core.brokers.routes.partitions.get(topic, partition + 1)
         return (
             -1 <= partition < max(partitions, 1)
             and bool(topic)
             and "\0" not in topic
-            and RECORD_OVERHEAD + _utf8(value) + _utf8(key) + header_bytes(headers) <= self._most_bytes
+            and value_bytes <= self._most_value_bytes
+            and RECORD_OVERHEAD + value_bytes + utf8_bytes(key) + header_bytes(headers) <= self._most_bytes
             and not (
                 self._closed or self._outbox.is_broken or (self._transaction.possible and not self._transaction.is_open)
             )
@@ -198,7 +201,7 @@ def _acknowledged(
         callback(error, message)
 
 
-def _utf8(text: Any) -> int:
+def utf8_bytes(text: Any) -> int:
     """Bytes that a text or value takes."""
     if not text:
         return 0
@@ -209,7 +212,7 @@ def header_bytes(headers: Any) -> int:
     """Bytes that headers take in a record, but for their number."""
     if not headers:
         return 0
-    sizes = (_utf8(each) for pair in (headers.items() if isinstance(headers, dict) else headers) for each in pair)
+    sizes = (utf8_bytes(each) for pair in (headers.items() if isinstance(headers, dict) else headers) for each in pair)
     return sum(size + _varint(size) for size in sizes)
 
 
