@@ -181,3 +181,16 @@ def test_closing_aborts_a_transaction_that_is_open(broker: EmbeddedBroker) -> No
     assert message is not None
     assert message.error().name() == "_PARTITION_EOF"
     consumer.close()
+
+
+def test_an_abort_where_no_transaction_is_open_takes_no_message_that_waits(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="app", producer_byte_rate=20_000)
+    reports = Reports()
+    producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0})
+    for _ in range(60):
+        producer.produce("orders", b"x" * 1_000, on_delivery=reports)
+    assert len(producer) > producer._outbox.in_flight
+    with pytest.raises(KafkaException, match="Transactional API"):
+        producer.abort_transaction()
+    assert producer.flush(60) == 0
+    assert reports.seen == {"ok": 60}

@@ -14,6 +14,7 @@ from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
 from kclient_quota.clients.producer.taking import utf8_bytes
+from kclient_quota.clients.producer.transaction import State
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
@@ -185,6 +186,11 @@ class InnerProducer(_Calling):
     def open_era(self) -> int | None:
         """What tells the open transaction from others; None when none is open."""
         return self._transaction.open_era
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether one is open, or was ended within a call that has told so: the application has yet to abort that."""
+        return self._transaction.state is not State.NONE
 
     def leave(self) -> None:
         """The transaction is being aborted: what waits in it does so in vain."""

@@ -43,7 +43,6 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
             QuotaThrottledError: as `Producer.begin_transaction()`.
         """
         await self.flush()
-        self._refused = False
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while not self._raises and (wait_ms := self._producer.begin_wait_ms()):
             left_ms = deadline_ms - self._clock.now_ms()
@@ -51,7 +50,9 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
                 break
             await self._beats.beat()
             await asyncio.sleep(min(wait_ms, left_ms, SLICE_MS) / 1000)
-        return await self._call(self._producer.begin_transaction, *args, **kwargs)
+        done = await self._call(self._producer.begin_transaction, *args, **kwargs)
+        self._refused = False  # not before: a begin that is refused leaves the transaction that is open as it was
+        return done
 
     async def send_offsets_to_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; delivers first what there is, and keeps the heartbeat going meanwhile.
@@ -88,8 +89,9 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
-        self._producer.leave()
-        self._drop_purged()
+        if not kwargs and fit_time(*args) and self._producer.is_in_transaction:  # otherwise it will be refused
+            self._producer.leave()
+            self._drop_purged()
         done = await self._call(self._producer.abort_transaction, *args, **kwargs)
         self._refused = False
         return done

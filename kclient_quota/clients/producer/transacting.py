@@ -153,7 +153,8 @@ class TransactingProducer(WaitingProducer):
         self._insist_on_parent()
         if self._transaction.ended is None:
             deadline_ms = self._deadline_ms(timeout)
-            self._drop_queue()
+            if self._transaction.is_open:  # otherwise it will be refused
+                self._drop_queue()
             if not self._await_offsets(deadline_ms, self._sending_offsets):
                 text = "abort_transaction: the group's coordinator still does not answer; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
