@@ -4,6 +4,7 @@ Made as theirs are, by `await AsyncSerializingProducer({...})`. They do their wo
 ours; their constructors name their own base class, so the constructors are ours, too.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka.aio
@@ -15,6 +16,8 @@ from kclient_quota.clients.serializing import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger("kclient_quota")
 
 
 class AsyncSerializingProducer(confluent_kafka.aio.AsyncSerializingProducer[K, V], AIOProducer):  # type: ignore[misc]
@@ -74,7 +77,11 @@ async def _made(
         resolver = serdes.AsyncSharedClusterIdResolver(client.cluster_id)
         serdes.propagate_async_cluster_id_resolver(resolver, found)
     except BaseException:
-        await serdes.async_close_serdes(owned)
+        try:
+            await serdes.async_close_serdes(owned)
+        except Exception:
+            # Raised is why the client could not be made, which the application can do something about.
+            logger.warning("What serializes could not be closed, either", exc_info=True)
         raise
     client._owned_serdes = owned  # noqa: SLF001 - confluent_kafka's name for what close() closes
     return found
