@@ -87,6 +87,8 @@ async def made(cls: Any, state: str) -> Any:
     conf: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "enable.metrics.push": False}
     if issubclass(cls, confluent_kafka.aio.AIOConsumer):
         conf["group.id"] = "g"
+    if state == "transactional":
+        conf["transactional.id"] = "t"
     client = cls(conf)
     if state == "closed":
         await client.close()
@@ -119,7 +121,8 @@ async def differences(classes: Any, state: str, door: str, good: tuple[tuple[str
     return found
 
 
-@pytest.mark.parametrize("state", ["fresh", "closed"])
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+@pytest.mark.parametrize("state", ["fresh", "closed", "transactional"])
 @pytest.mark.parametrize("door", PRODUCING)
 def test_a_producer_of_an_event_loop_takes_and_refuses_arguments_as_the_plain_one(door: str, state: str) -> None:
     assert asyncio.run(differences(PRODUCERS, state, door, PRODUCING[door])) == []
