@@ -238,6 +238,7 @@ ACTIONS = ("make", "delete", "append", "append", "commit", "forget", "write", "e
     st.integers(0, 1 << 32),
 )
 @example([("begin_round", "t"), ("append", "u"), ("delete", "u"), ("append", "t"), ("go_on", "t")], 3)
+@example([*[("append", "t")] * 3, ("write", "t"), *[("append", "t")] * 2], 0)
 def test_a_power_cut_costs_nothing_that_was_told(actions, seed):
     with TemporaryDirectory() as folder:
         root = Path(folder, "root")

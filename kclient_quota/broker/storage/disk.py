@@ -98,6 +98,7 @@ class AppendedFile:
         disk: where it is.
 
     Attributes:
+        path: its name; whoever renames it says so here.
         size: bytes in it that count.
         is_dirty: whether something was appended since the last `sync`.
         is_kept: whether what is not synced yet is kept in memory from now on, to be written anew where a sync fails:
@@ -109,7 +110,7 @@ class AppendedFile:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._fd = disk.open_append(path)
         self.size = disk.size(self._fd)
         self.is_dirty = False
@@ -194,7 +195,7 @@ class AppendedFile:
 
     def _sync_if_there(self) -> None:
         with suppress(FileNotFoundError):
-            self._disk.sync_named(self._path)
+            self._disk.sync_named(self.path)
 
     def _sync(self, wait: Callable[[], None]) -> None:
         if not self.is_dirty:

@@ -2,6 +2,8 @@
 
 A batch is with the operating system when `append` returns. At opening, every batch is checked; what is damaged is named
 in the log and kept where it is, everything sound around it is read, and an unfinished write at the end is cut off.
+Where somebody waits for the disk, a file has another name until the disk has all of the file before it: what follows a
+hole that a power cut has left was promised to nobody, what follows any other was.
 """
 
 import logging
@@ -18,6 +20,8 @@ from kclient_quota.broker.storage.framing import Damaged, Sound, Stale, Tail, fr
 from kclient_quota.wire.batches import parse_header
 
 SUFFIX = ".log"
+_BEGUN = ".begun"
+"""Of a file that was begun before the disk had all of the one before it."""
 _REPLACEMENT = "compacted"
 _SYNCED_AT_ONCE = 1 << 20
 """Bytes of a compacted file: what waits for the disk behind them waits no longer than for these."""
@@ -49,9 +53,13 @@ class LogFiles:
         self._names: dict[Path, None] = {}
         self._syncing: list[AppendedFile] = []
         self._syncing_names: list[Path] = []
+        # files with the other name, each with the one before it, which the disk does not have yet
+        self._begun: dict[int, tuple[AppendedFile, AppendedFile] | None] = {}
         if directory.exists():
             self._disk.unlink(directory / _REPLACEMENT)
-            self._bases = sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}"))
+            named, begun = ({int(path.stem) for path in directory.glob(f"*{suffix}")} for suffix in (SUFFIX, _BEGUN))
+            self._begun = dict.fromkeys(begun - named)
+            self._bases = sorted(named | begun)
 
     def append(self, batch: memoryview, *, begins_segment: bool = False) -> None:
         """Write a stored batch behind the others; in a new file if it begins a segment.
@@ -100,12 +108,34 @@ class LogFiles:
         if error is not None:
             self._names.update(dict.fromkeys(self._syncing_names))
         self._syncing, self._syncing_names = [], []
+        if not self._is_gone:
+            self._name_begun()
+
+    def _name_begun(self) -> None:
+        """Give the files their names whose former files the disk has."""
+        for base, files in list(self._begun.items()):
+            if files is not None and files[0] in self._written:
+                continue
+            begun = self._path(base)
+            try:
+                self._disk.replace(begun, begun.with_suffix(SUFFIX))
+            except OSError as error:
+                _LOG.warning("%s: could not be given its name (%s); the next sync tries again", begun, error)
+                continue
+            del self._begun[base]
+            if files is not None:
+                files[1].path = self._path(base)
+            if self._syncs:
+                self._names[self._directory] = None
 
     def restore(self, log: PartitionLog, compacted: int = 0) -> None:
         """Fill an empty log with what is here; before the offset `compacted` nothing that is missing is missed."""
         for base in self._bases:
             path = self._path(base)
             if base > log.end_offset:
+                if base in self._begun and base > compacted and log.end_offset > log.start_offset:
+                    self._forget_from(base)
+                    break
                 self._skip_to(base, log, compacted)
             data = self._disk.read(path)
             for found in scan(data, log.end_offset):
@@ -118,8 +148,15 @@ class LogFiles:
                     _LOG.error("%s: a batch at offset %s lies behind and is passed over", path, found.first_offset)
                 else:
                     self._cut(path, found, len(data), log.end_offset)
+        self._name_begun()
         if compacted and self._bases:
             log.start_offset = self._bases[0]
+
+    def _forget_from(self, base: int) -> None:
+        """The disk had not got all that was written before this: nothing from here on was acknowledged."""
+        _LOG.warning("%s: what was written last, from offset %s on, is cut off", self._directory, base)
+        for later in [one for one in self._bases if one >= base]:
+            self._remove(later)
 
     def _skip_to(self, base: int, log: PartitionLog, compacted: int) -> None:
         if base <= compacted:
@@ -142,8 +179,12 @@ class LogFiles:
         for base, following in list(pairwise(self._bases)):
             if following > offset:
                 break
-            self._disk.unlink(self._path(base))
-            self._bases.remove(base)
+            self._remove(base)
+
+    def _remove(self, base: int) -> None:
+        self._disk.unlink(self._path(base))
+        self._bases.remove(base)
+        self._begun.pop(base, None)
 
     def replace(
         self,
@@ -193,8 +234,7 @@ class LogFiles:
                 if self._syncs:
                     yield from self._waiting(partial(self._disk.sync_directory, self._directory))
                 for base in old[1:] if self._still(old, is_current) else ():
-                    self._disk.unlink(self._path(base))
-                    self._bases.remove(base)
+                    self._remove(base)
         finally:
             self._disk.unlink(path)
 
@@ -237,23 +277,28 @@ class LogFiles:
         with ExitStack() as rest:
             for file in self.let_go():
                 rest.callback(file.close)
+        self._name_begun()
 
     def _open(self, base_offset: int, *, is_new: bool) -> None:
         former, self._file = self._file, None
-        if former is not None and former not in self._written and former not in self._syncing:
+        is_ahead = former is not None and (former in self._written or former in self._syncing)
+        if former is not None and not is_ahead:
             # many may wait for a slow disk: they wait by name, as a process has no descriptors for all of them
             former.discard()
             self._later(former.sync_by_name)
         base = base_offset if is_new else self._bases[-1]
         if self._syncs:
             self._names.update(dict.fromkeys([self._directory, *missing_above(self._directory)]))
-        self._file = AppendedFile(self._path(base), self._disk)
+        path = self._path(base)
+        self._file = AppendedFile(path.with_suffix(_BEGUN) if is_ahead else path, self._disk)
         self._file.is_kept = self._syncs
+        if former is not None and is_ahead:
+            self._begun[base] = former, self._file
         if not self._bases or self._bases[-1] < base:
             self._bases.append(base)
 
     def _path(self, base_offset: int) -> Path:
-        return self._directory / f"{base_offset:020d}{SUFFIX}"
+        return self._directory / f"{base_offset:020d}{_BEGUN if base_offset in self._begun else SUFFIX}"
 
 
 def _offsets(found: Damaged) -> tuple[int, int]:

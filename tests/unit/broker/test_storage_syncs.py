@@ -1,5 +1,6 @@
 """When the disk itself has what was written, and who waits for it."""
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kclient_quota.broker.storage.journal import MIN_STALE_LINES
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.error_codes import ErrorCode
 from tests.unit.broker.handler_node import ManualScheduler
-from tests.unit.broker.storage_life import Life
+from tests.unit.broker.storage_life import Life, offsets
 
 
 class Watched(Disk):
@@ -293,6 +294,47 @@ def test_nobody_waits_for_the_disk_while_the_journal_is_rewritten(tmp_path, fsyn
     assert (tmp_path / "metadata.jsonl").stat().st_ino != journal
     assert threading.get_ident() not in disk.waited
     life.storage.close()
+
+
+def written_in_one_round(path):
+    """Files of one batch each, of which only the first is on the disk; as a power cut finds them."""
+    always = Always(path / "running", Watched(), segment_bytes=1)
+    always.life.create()
+    always.life.append(b"0")
+    always.go_on()
+    for number in (1, 2, 3):
+        always.life.append(b"%d" % number)
+    shutil.copytree(path / "running", path / "left")
+    return always
+
+
+def files_in(path):
+    return sorted(file.name.lstrip("0") for file in path.glob("logs/*/0/*"))
+
+
+def test_what_follows_a_hole_that_a_power_cut_has_left_was_promised_to_nobody_and_is_cut_off(tmp_path):
+    always = written_in_one_round(tmp_path)
+    assert files_in(tmp_path / "left") == [".log", "1.log", "2.begun", "3.begun"]
+    always.go_on()
+    assert files_in(tmp_path / "running") == [".log", "1.log", "2.log", "3.log"], "the disk has all of them"
+    always.life.storage.close()
+    (lost,) = tmp_path.glob("left/logs/*/0/*1.log")
+    lost.write_bytes(b"")
+    again = Life(tmp_path / "left", segment_bytes=1)
+    assert offsets(again.log()) == [0]
+    assert not again.log().damaged
+    assert again.append(b"new").base_offset == 1
+    again.storage.close()
+
+
+def test_what_follows_no_hole_stays_and_has_its_name_from_then_on(tmp_path):
+    written_in_one_round(tmp_path).life.storage.close()
+    assert files_in(tmp_path / "running") == [".log", "1.log", "2.log", "3.log"], "closing is a sync"
+    for _ in range(2):
+        again = Life(tmp_path / "left", segment_bytes=1)
+        assert offsets(again.log()) == [0, 1, 2, 3]
+        again.storage.close()
+    assert files_in(tmp_path / "left") == [".log", "1.log", "2.log", "3.log"]
 
 
 class SlowToRemove(Watched):
