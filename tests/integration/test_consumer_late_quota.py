@@ -6,7 +6,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
@@ -172,3 +172,21 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
     for call in (consumer.poll, consumer.consume, consumer.assignment):
         with pytest.raises(RuntimeError, match="Consumer closed"):
             call()
+
+
+def test_what_is_wrong_with_a_partition_is_told_once_whoever_fetches(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster, **{"auto.offset.reset": "error"})
+    consumer = reader.consumer
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    reader.until(lambda: reader.received >= 10)
+    reader.quota.limit = 1_000_000
+    reader.until(lambda: consumer._fetcher is not None)
+    consumer.incremental_assign([TopicPartition("orders", 1), TopicPartition("orders", 2)])  # nothing is committed
+    errors = []
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is not None:
+            errors.append((message.partition(), message.error().code()))
+    consumer.close()
+    assert sorted(errors) == [(1, KafkaError._AUTO_OFFSET_RESET), (2, KafkaError._AUTO_OFFSET_RESET)]

@@ -212,9 +212,12 @@ class Receiving(Recovering):
         self._core.heartbeat.on_poll(self._clock.now_ms())
 
     def _serve_member(self) -> None:
-        """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell."""
+        """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
+
+        But for those of a partition, which is assigned to the client that fetches as well: that one tells them, too.
+        """
         event = interruptible(super().poll, 0.0)
-        if event is not None and event.error() is not None:
+        if event is not None and event.error() is not None and event.partition() is None:
             self._held.add([event])
         self._follow_assignment()
 
