@@ -445,3 +445,29 @@ def test_what_was_aborted_is_not_delivered_to_a_group_that_reads_what_is_committ
         assert delivered >= {*range(5), *range(12, 17)}
         assert not delivered & set(range(6, 11)), "what was aborted"
         assert member.acknowledge(*((first, last, ACCEPT) for first, last, _ in taken)) == (0, 0)
+
+
+@pytest.mark.timeout(120)
+def test_fetches_of_one_batch_take_the_partitions_in_turns(cluster, unique):
+    group, topic = unique("share"), unique("shared")
+    cluster.create_topic(topic, 3)
+    fill(cluster.bootstrap_servers, topic, 450, 1_000, 15)
+    configure_group(cluster.bootstrap_servers, group, {"share.auto.offset.reset": "earliest"})
+    small = {"fetch.max.bytes": 1_000, "message.max.bytes": 1_000}
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.metrics.push": False}
+    consumer = confluent_kafka.ShareConsumer({**conf, **small})
+    came = []
+    try:
+        consumer.subscribe([topic])
+
+        def done():
+            for message in consumer.poll(0.5):
+                assert message.error() is None
+                came.append((message.partition(), message.offset()))
+            return len(came) == 450
+
+        until(done)
+    finally:
+        consumer.close()
+    assert len(set(came)) == 450
+    assert {partition for partition, _ in came[:225]} == {0, 1, 2}

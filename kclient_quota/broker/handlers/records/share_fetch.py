@@ -2,8 +2,8 @@
 
 ShareFetch (78) v1-2. KIP-932, KIP-1206 (record_limit), KIP-1222 (renewal).
 
-Behaviour: follows `SharePartitionManager` and `DelayedShareFetch`. Share sessions are one broker's, and end with their
-connection; what a member then holds is for others. A fetch acquires what it returns before any quota has its say.
+Behaviour: follows `SharePartitionManager` (round-robin) and `DelayedShareFetch`. Share sessions end with their
+connection, and are one broker's; what a member then holds is for others. A fetch acquires before any quota has its say.
 Under the manner `kafka` an answer over the quota is sent empty and what it held stays acquired until its lock runs out,
 as in Kafka 4.3.1: five of those and the records are archived unseen. Under the manner `released` it is given back.
 Who is not the leader any more says who is.
@@ -168,7 +168,10 @@ class _Fetch:
         self._is_committed = committed
         self._all_rows = request.share_session_epoch == INITIAL_EPOCH
         self._acquired: list[tuple[Place, SharePartition, list[Acquired]]] = []
-        self._session, self._wanted = session, list(session.wanted)
+        # another partition comes first each time: a small fetch may bring nothing of the others
+        wanted = list(session.wanted)
+        first = request.share_session_epoch % len(wanted) if wanted else 0
+        self._session, self._wanted = session, wanted[first:] + wanted[:first]
         self.found: list[Found] = []
 
     async def run(self) -> dict[tuple[UUID, int], FetchRow]:
@@ -268,12 +271,12 @@ class _Fetch:
         return rows, ready
 
     async def _read_from(self, ready: list[_Ready]) -> list[tuple[Found, SharePartition, memoryview]]:
-        """What there is to be read, of each partition its share of `max_bytes`, and of the first at least a batch."""
+        """What there is to be read, of each partition its share of `max_bytes`, and of the first with any a batch."""
         share = self._request.max_bytes // max(1, len(ready))
-        read = []
+        read: list[tuple[Found, SharePartition, memoryview]] = []
         for one, partition, kept in ready:
             await self._context.turn_after(kept.weight)
-            records = self._records(partition, kept, share, min_one_batch=one is ready[0][0])
+            records = self._records(partition, kept, share, min_one_batch=not read)
             if records:
                 read.append((one, kept, records))
         return read
