@@ -23,16 +23,18 @@ class Line:
     """Messages of one lane and tenant.
 
     Attributes:
-        slots: room for messages.
+        free: slots that nobody has waited for.
+        freed: slots that were given back while somebody waited: for those who do, in their order.
         claims: how many hold a slot or wait for one.
         waiting: messages in order.
         progress_at_ms: when one was handed over last.
     """
 
-    __slots__ = ("claims", "progress_at_ms", "slots", "waiting")
+    __slots__ = ("claims", "free", "freed", "progress_at_ms", "waiting")
 
     def __init__(self, size: int) -> None:
-        self.slots = asyncio.Semaphore(size)
+        self.free = size  # a number: asking a semaphore costs as much as the rest of `produce()`
+        self.freed = asyncio.Semaphore(0)
         self.claims = 0
         self.waiting: deque[Pending] = deque()
         self.progress_at_ms = 0
@@ -80,37 +82,39 @@ class Buffer:
 
     # Room ---------------------------------------------------------------------------------------------------------
 
-    def is_full(self, place: Place) -> bool:
-        """Whether who comes next has to wait for a slot."""
-        line = self._lines.get(place)
-        return line is not None and line.slots.locked()
+    def claim(self, pending: Pending) -> bool:
+        """Claim a slot for a message; False where one has to be waited for, with `wait_for_slot()`."""
+        line = self._lines.get(pending.place)
+        if line is None:
+            line = self._lines[pending.place] = Line(self._size)
+        pending.line = line
+        line.claims += 1
+        if line.free:
+            line.free -= 1
+            return True
+        return False
 
-    async def acquire(self, pending: Pending, within_s: float) -> None:
-        """Take a slot for a message, waiting for one.
+    async def wait_for_slot(self, pending: Pending, within_s: float) -> None:
+        """Wait for the slot that was claimed.
 
         Raises:
             TimeoutError: there was none.
         """
-        place = pending.place
-        line = self._lines.get(place)
-        if line is None:
-            line = self._lines[place] = Line(self._size)
-        pending.line = line
-        line.claims += 1
+        line: Line = pending.line
         try:
-            if line.slots.locked():
-                async with asyncio.timeout(within_s):
-                    await line.slots.acquire()
-            else:
-                await line.slots.acquire()  # at once
+            async with asyncio.timeout(within_s):
+                await line.freed.acquire()
         except BaseException:
-            self._unclaim(place, line)
+            self._unclaim(pending.place, line)
             raise
 
     def release(self, pending: Pending) -> None:
         """Give a message's slot back: to the line that it has it of, which may be one of a loop that has ended."""
         line: Line = pending.line
-        line.slots.release()
+        if line.claims > self._size:  # more than there are slots: somebody waits
+            line.freed.release()
+        else:
+            line.free += 1
         self._unclaim(pending.place, line)
 
     def _unclaim(self, place: Place, line: Line) -> None:
@@ -122,7 +126,7 @@ class Buffer:
 
     def append(self, pending: Pending) -> None:
         """A message whose slot has been taken waits."""
-        self._lines[pending.place].waiting.append(pending)
+        pending.line.waiting.append(pending)
         self._length += 1
 
     def take(self, most: int) -> list[Pending]:
@@ -149,7 +153,7 @@ class Buffer:
 
     def handed(self, pending: Pending, now_ms: int) -> None:
         """It has been handed over."""
-        self._lines[pending.place].progress_at_ms = now_ms
+        pending.line.progress_at_ms = now_ms
         self.release(pending)
 
     def overdue(self, refused: Mapping[Place, BufferError], now_ms: int, most_ms: int) -> Iterator[Pending]:
@@ -186,15 +190,17 @@ def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[
     refused: dict[Place, BufferError] = {}
     lanes: Counter[str] = Counter()
     for pending in batch:
-        lane = pending.place[0]
-        if pending.place in refused or lanes[lane] >= MOST_REFUSED:
+        # Before anybody has said no there is nothing to look for.
+        if refused and (pending.place in refused or lanes[pending.place[0]] >= MOST_REFUSED):
             continue
+        topic, value, key, partition, timestamp, headers = pending.message
+        report = pending.reporter(reports)
         try:
-            producer.produce(*pending.message, on_delivery=pending.reporter(reports), **pending.options)
+            producer.produce(topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers)
         except BufferError as error:
             if not producer.never_fits(pending):
                 refused[pending.place] = error
-                lanes[lane] += 1
+                lanes[pending.place[0]] += 1
                 continue
             pending.error = KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - its name
         except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future

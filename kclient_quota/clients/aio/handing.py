@@ -103,11 +103,13 @@ class Handing(AIOTransactions):
         refused = await asyncio.wrap_future(self._handing)
         batch, self._in_hand, self._handing = self._in_hand, [], None
         now_ms = self._clock.now_ms()
-        rest = [pending for pending in batch if not pending.handed]
+        rest = []
         for pending in batch:
             if pending.handed:
                 self._buffer.handed(pending, now_ms)
                 pending.fail(pending.error)
+            else:
+                rest.append(pending)
         if len(rest) < len(batch):
             self._start_poller()
         if self._purged:

@@ -33,8 +33,7 @@ class Pending:
     """A message that was taken.
 
     Attributes:
-        message: topic, value and key.
-        options: further arguments of `produce`, by name.
+        message: topic, value, key, partition, timestamp and headers.
         delivered: the application's future.
         callback: the application's own `on_delivery`.
         place: its lane and tenant.
@@ -45,8 +44,7 @@ class Pending:
         line: in which it has a slot, of `aio.buffer`.
     """
 
-    message: tuple[str, Any, Any]
-    options: dict[str, Any]
+    message: tuple[str, Any, Any, int, int, Any]
     delivered: "asyncio.Future[Any]"
     callback: Callback | None
     place: Place = NO_PLACE
@@ -100,8 +98,8 @@ def message_of(
     headers: Any = None,
 ) -> Pending:
     """A message from the arguments of `confluent_kafka.Producer.produce`; None for a time as confluent_kafka.aio."""
-    options = {"partition": partition, "timestamp": 0 if timestamp is None else timestamp, "headers": headers}
-    return Pending((topic, value, key), options, loop.create_future(), on_delivery if callback is None else callback)
+    message = topic, value, key, partition, 0 if timestamp is None else timestamp, headers
+    return Pending(message, loop.create_future(), on_delivery if callback is None else callback)
 
 
 def never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,10 +144,8 @@ class InnerProducer(_Calling):
         """A message's lane and tenant; where the application's functions fail at that, `produce()` says so."""
         if not self._sorting.has_places:
             return NO_PLACE
-        options = pending.options
-        record = ProducerRecord(*pending.message, options["partition"], options["timestamp"], options["headers"])
         try:
-            return self._sorting.place_of(record)
+            return self._sorting.place_of(ProducerRecord(*pending.message))
         except Exception:  # noqa: BLE001 - whatever theirs raise is raised once more where it is told
             return NO_PLACE
 

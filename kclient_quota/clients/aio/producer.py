@@ -127,16 +127,9 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             self._hand_now(pending)
             await self._abort_overdue()
             return pending.delivered
-        place = pending.place = self._producer.place_of(pending)
-        if self._buffer.is_full(place):
-            self._start_pump()
-        try:
-            await self._buffer.acquire(pending, self._max_block_ms / 1000)
-        except TimeoutError:
-            raise quota_used_up(self._retry_after_ms) from None
-        if self._is_closed:
-            self._buffer.release(pending)
-            self._refuse_closed()
+        pending.place = self._producer.place_of(pending)
+        if not self._buffer.claim(pending):
+            await self._wait_for_slot(pending)
         if era is not None:
             try:
                 await self._abort_overdue()
@@ -146,6 +139,16 @@ class AIOProducer(Handing, AIOTelemetryMethods):
                 raise
         self._keep(pending)
         return pending.delivered
+
+    async def _wait_for_slot(self, pending: Pending) -> None:
+        self._start_pump()
+        try:
+            await self._buffer.wait_for_slot(pending, self._max_block_ms / 1000)
+        except TimeoutError:
+            raise quota_used_up(self._retry_after_ms) from None
+        if self._is_closed:
+            self._buffer.release(pending)
+            self._refuse_closed()
 
     def _keep(self, pending: Pending) -> None:
         """A message waits from now on, until there are enough to hand over or the first has waited long enough."""
