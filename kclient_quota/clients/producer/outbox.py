@@ -174,6 +174,7 @@ class Outbox:
         finished: messages that the sender is done with.
         given_up: what its callers wait with no more, until the sender has seen that.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
+        is_watched: whether interceptors or an agent look at each message: it does not go straight to librdkafka.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
         is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
@@ -205,6 +206,7 @@ class Outbox:
         self.finished = 0
         self.given_up: set[Handed] = set()
         self.is_open = False
+        self.is_watched = True
         self.is_mixed = False
         self.is_spare = False
         self.spare = 0.0
@@ -262,6 +264,11 @@ class Outbox:
     def has_spare(self) -> bool:
         """Whether callers may hand messages over themselves."""
         return self.is_spare and self.spare > 0
+
+    def spend(self, value: Any, key: Any) -> None:
+        """A caller has handed a message over himself."""
+        self.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
+        self.is_mixed = True
 
     def wake(self) -> None:
         """There is something to do for the sender."""

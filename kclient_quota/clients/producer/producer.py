@@ -46,7 +46,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _outbox = Outbox()
     _outbox.is_open = True
     _chain = cast("ProducerInterceptors", ())
-    _asks_produce = _is_straight = _polls_straight = False
+    _asks_produce = _polls_straight = False
     _clock: Clock = SYSTEM_CLOCK
     _transaction = Transaction({})
     _max_block_ms = 0
@@ -89,7 +89,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = _is_watched(super().produce)
-        self._is_straight = not (self._asks_produce or self._chain)
+        self._outbox.is_watched = self._asks_produce or bool(self._chain)
         self._polls_straight = not _is_watched(super().poll)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
@@ -118,12 +118,15 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         if callback is None:
             callback = on_delivery
-        outbox = self._outbox
-        if self._is_straight and outbox.is_open:
+        outbox = self._outbox  # the only attribute: those of a producer, a type of C's, cost several times the outbox's
+        is_open = outbox.is_open
+        if not outbox.is_watched and (is_open or (outbox.is_spare and outbox.spare > 0)):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+            if not is_open:
+                outbox.spend(value, key)
         elif self._chain:
             self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
-        elif outbox.is_open:
+        elif is_open:
             self._pass_on(topic, value, key, partition, callback, timestamp, headers)
         elif outbox.has_spare:
             self._hand_over(topic, value, key, partition, callback, timestamp, headers)

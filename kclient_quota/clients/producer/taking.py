@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.calls import whole
-from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
+from kclient_quota.clients.producer.outbox import Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 
 if TYPE_CHECKING:
@@ -123,9 +123,7 @@ class TakingProducer(TransactingProducer):
     ) -> None:
         """As plain confluent_kafka does, while most of the quota is to spare."""
         self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        outbox = self._outbox
-        outbox.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
-        outbox.is_mixed = True
+        self._outbox.spend(value, key)
 
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
