@@ -293,13 +293,15 @@ class Outbox:
         Reports are taken and callbacks called by C, one after the other: an interrupt comes before one is taken, or
         in the callback.
         """
-        served = 0
+        served, most = 0, len(self.reports)
         ident = threading.get_ident()
         outer = self.calling.get(ident)
         self.calling[ident] = bool(outer)
         try:
-            for _ in starmap(call, map(_take, repeat(self.reports, len(self.reports)))):
+            for _ in starmap(call, map(_take, repeat(self.reports, most))):
                 served += 1
+            if served < most:
+                raise StopIteration  # a callback's own, which `for` takes for its end
         except IndexError as error:
             # Another thread has taken the rest; what a callback raises comes from further down.
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:

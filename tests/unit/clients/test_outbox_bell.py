@@ -3,6 +3,9 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from kclient_quota.clients.producer.outbox import Bell, Inbox, Outbox
 
@@ -71,3 +74,21 @@ def test_what_is_put_keeps_later_ones_from_overtaking_it() -> None:
     assert outbox.put(object())
     outbox.spare = 100.0
     assert not outbox.has_spare
+
+
+@pytest.mark.parametrize("kind", [ValueError, StopIteration, IndexError, GeneratorExit])
+def test_whatever_a_callback_raises_its_caller_hears_and_the_rest_is_served_later(kind: type[BaseException]) -> None:
+    outbox, heard = Outbox(), []
+
+    def fail(error: Any, message: Any) -> None:
+        raise kind
+
+    def note(error: Any, message: Any) -> None:
+        heard.append(message)
+
+    outbox.reports.extend([(note, None, 1), (fail, None, 2), (note, None, 3)])
+    with pytest.raises(kind):
+        outbox.serve()
+    assert (heard, outbox.calling) == ([1], {})
+    assert outbox.serve() == 1
+    assert heard == [1, 3]
