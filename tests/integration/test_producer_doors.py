@@ -182,6 +182,36 @@ def test_errors_only_still_lets_deliveries_be_followed(broker: EmbeddedBroker) -
     assert heard == []
 
 
+@pytest.mark.parametrize("limit", [0, 10_000])
+@pytest.mark.parametrize("way", ["own", "default", "batch"])
+def test_who_is_told_of_errors_only_is_told_of_each(way: str, limit: int) -> None:
+    """Messages of a broker that is away fail later than others behind them are delivered."""
+    heard: list[int] = []
+
+    def note(error: Any, message: Any) -> None:
+        heard.append(int(message.value()[:4]))
+
+    with EmbeddedBroker(brokers=2, topics={"orders": 2}) as cluster:
+        more: dict[str, Any] = {"message.timeout.ms": 3_000, "log_level": 0, "linger.ms": 0}
+        more |= {"producer_byte_rate": limit} if limit else {"quota.limit.source": "cluster"}
+        more |= {"on_delivery": note} if way == "default" else {}
+        producer = made(conf(cluster, **more, **{"delivery.report.only.error": True}))
+        own, sent = None if way == "default" else note, []
+        for number in [0, 1, *[0] * 5, *[1] * 5, *[0] * 5, *[1] * 5]:
+            value = b"%04d" % number + b"x" * 100
+            if way == "batch":
+                producer.produce_batch("orders", [{"value": value, "callback": own}], partition=number)
+            else:
+                producer.produce("orders", value, partition=number, on_delivery=own)
+            producer.flush(0.2)  # what can be delivered is, before those behind it come
+            if len(sent := [*sent, number]) == 2:
+                assert producer.flush(60) == 0  # who leads the partitions is known
+                cluster.stop_broker(2)
+        assert producer.flush(60) == 0
+        producer.close()
+    assert heard in ([0] * 10, [1] * 10)
+
+
 def test_a_callback_that_throttles_in_passes_the_users_own_callbacks_on(broker: EmbeddedBroker) -> None:
     throttles: list[float] = []
     statistics: list[str] = []

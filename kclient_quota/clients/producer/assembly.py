@@ -6,7 +6,7 @@ Loaded when the first producer is made, not with the class: a program that only 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
@@ -34,6 +34,8 @@ from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.send_queue import SendQueue
 from kclient_quota.pacing.sending.turns import Waiting
 
+ERRORS_ONLY_KEY: Final = "delivery.report.only.error"
+
 
 class Parts:
     """Of one producer.
@@ -46,6 +48,7 @@ class Parts:
         ask_conf: with what the cluster is asked for the limit; `set_sasl_credentials` renews it.
         is_off: `quota.backoff=off`.
         raises: `quota.backoff=raise`.
+        errors_only: `delivery.report.only.error`, where that is left to us.
         message_ms: for how long a message is worth sending.
         most_bytes: of one message.
         most_value_bytes: of one message's value.
@@ -72,6 +75,11 @@ class Parts:
         self.default_callback = conf.get("on_delivery")
         self.transaction = Transaction(conf, ours.transaction_timeout)
         self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
+        # We leave out the others ourselves: of messages that are not reported the sender would have to guess which are
+        # delivered, and not hear of the errors of those that it has taken for delivered.
+        self.errors_only = not self.is_off and is_true(conf.get(ERRORS_ONLY_KEY))
+        if self.errors_only:
+            self.inner[ERRORS_ONLY_KEY] = False
         self.message_ms = settings.message_timeout_ms(conf)
         self.most_bytes = settings.most_message_bytes(conf)
         self.most_value_bytes = settings.most_value_bytes(conf)
@@ -93,7 +101,6 @@ class Parts:
             lock=pace.lock,
             metrics=self.hearing.queue,
             worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms),
-            errors_only=is_true(conf.get("delivery.report.only.error")),
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
-from kclient_quota.clients.producer.taking import TakingProducer
+from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
@@ -46,7 +46,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _outbox = Outbox()
     _outbox.is_open = True
     _chain = cast("ProducerInterceptors", ())
-    _asks_produce = _polls_straight = False
+    _asks_produce = _polls_straight = _errors_only = False
     _clock: Clock = SYSTEM_CLOCK
     _transaction = Transaction({})
     _max_block_ms = 0
@@ -71,6 +71,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._heartbeat = parts.keep_alive(heartbeat)
         self._chain = parts.chain
         self._default_callback: Callback | None = parts.default_callback
+        self._errors_only = parts.errors_only
         self._transaction = parts.transaction
         self._new_waiting = parts.new_waiting
         self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
@@ -89,7 +90,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = _is_watched(super().produce)
-        self._outbox.is_watched = self._asks_produce or bool(self._chain)
+        self._outbox.is_watched = self._asks_produce or self._errors_only or bool(self._chain)
         self._polls_straight = not _is_watched(super().poll)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
@@ -124,7 +125,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             if not is_open:
                 outbox.spend(value, key)
-        elif self._chain:
+            return
+        if self._errors_only:
+            callback = only_errors(self._default_callback if callback is None else callback)
+        if self._chain:
             self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
         elif is_open:
             self._pass_on(topic, value, key, partition, callback, timestamp, headers)
@@ -153,7 +157,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         if callback is None:
             callback = on_delivery
-        if (self._outbox.is_open and not self._chain) or not is_batch(messages):
+        if (self._outbox.is_open and not (self._chain or self._errors_only)) or not is_batch(messages):
             return super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
         sent = 0
         for number, message in enumerate(messages):
@@ -368,18 +372,6 @@ def _queue_full(error: Exception) -> KafkaError:
 
 def _is_number(timeout: Any) -> bool:
     return isinstance(timeout, (int, float))
-
-
-def is_batch(messages: object) -> bool:
-    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
-    return isinstance(messages, list) and all(
-        isinstance(message, dict)
-        and isinstance(message.get("value"), (str, bytes, type(None)))
-        and isinstance(message.get("key"), (str, bytes, type(None)))
-        and isinstance(message.get("partition"), (int, type(None)))
-        and message.get("timestamp") is None
-        for message in messages
-    )
 
 
 _BASES, _METHODS = place(confluent_kafka.Producer, CProducer, PacedProducer, (PacedProducer, AsGiven))

@@ -49,7 +49,6 @@ class Sender:
         lock: held while the core is used, so that others may look at it.
         metrics: told of what leaves the queue, and how.
         worth: told of it, too.
-        errors_only: `delivery.report.only.error`.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Sender:
         lock: Any,
         metrics: QueueMetrics,
         worth: WorthLog,
-        errors_only: bool,
     ) -> None:
         self.outbox = outbox
         self.core = core
@@ -73,7 +71,6 @@ class Sender:
         self.ident = 0
         self.wants_flush = False
         self._transaction = transaction
-        self._errors_only = errors_only
         self._silent_until_ms = -inf
         self._one = threading.Lock()
         self._came: deque[Any] = deque()
@@ -183,7 +180,7 @@ class Sender:
             now_ms = self.clock.now_ms()
             self.hear(now_ms)
             core.is_careful = self._transaction.is_late(now_ms)
-            self._collect(producer, now_ms)
+            self._collect(now_ms)
             while self._came:
                 self._take(self._came.popleft(), now_ms)
             for message in core.admit(now_ms, self._claim, give_back):
@@ -352,26 +349,23 @@ class Sender:
 
     def _line(self, sent: Sent) -> deque[tuple[Broker, Waiting]]:
         """Messages of one partition, which librdkafka reports in order."""
-        place = ("", 0) if self._errors_only else (sent.messages[0].topic, sent.partition)
+        place = sent.messages[0].topic, sent.partition
         found = self._lines.get(place)
         if found is None:
             found = self._lines[place] = deque()
         return found
 
-    def _collect(self, producer: "Producer", now_ms: int) -> None:
+    def _collect(self, now_ms: int) -> None:
         """Take the reports that librdkafka has made."""
         settled: dict[Broker, int] = {}
-        unreported = producer.with_librdkafka() if self._errors_only else 1 << 62
         for line in self._lines.values():
-            while line and (line[0][1].payload.report or self.outbox.in_flight > unreported):
+            while line and line[0][1].payload.report:
                 broker, message = line.popleft()
                 self.outbox.in_flight -= 1
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes
                 handed: Handed = message.payload
                 for error, reported in handed.report.items():
                     self._report(handed, error, reported)
-                if not handed.report:
-                    self.outbox.silent.append(None)
                 self.outbox.finished += 1
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms)
@@ -397,7 +391,7 @@ class Sender:
         self.outbox.finished += 1
 
     def _report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
-        if handed.callback is None or (self._errors_only and error is None):
+        if handed.callback is None:
             self.outbox.silent.append(None)
         else:
             self.outbox.reports.append((handed.callback, error, message))

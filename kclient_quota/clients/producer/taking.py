@@ -199,6 +199,28 @@ def _acknowledged(
         callback(error, message)
 
 
+def only_errors(callback: Callback | None) -> Callback | None:
+    """A callback that hears of messages that are not delivered."""
+    return None if callback is None else partial(_told_of_error, callback)
+
+
+def _told_of_error(callback: Callback, error: KafkaError | None, message: Any) -> None:
+    if error is not None:
+        callback(error, message)
+
+
+def is_batch(messages: object) -> bool:
+    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
+    return isinstance(messages, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("value"), (str, bytes, type(None)))
+        and isinstance(message.get("key"), (str, bytes, type(None)))
+        and isinstance(message.get("partition"), (int, type(None)))
+        and message.get("timestamp") is None
+        for message in messages
+    )
+
+
 def utf8_bytes(text: Any) -> int:
     """Bytes that a text or value takes."""
     if not text:

@@ -51,7 +51,6 @@ def sender_of(core: Any) -> Sender:
         lock=threading.RLock(),
         metrics=metrics,
         worth=WorthLog("app", "none", 1_000),
-        errors_only=False,
     )
 
 
@@ -120,7 +119,7 @@ def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_
         handed.callback = lambda error, reported: None
         line.append((broker, waiting))
     sender.outbox.in_flight = 4
-    sender._collect(SimpleNamespace(), 7)  # type: ignore[arg-type] # asked only where successes are not reported
+    sender._collect(7)
     assert told == [(one, 3_010, 7), (two, 200, 7)]
     assert [reported[2] for reported in sender.outbox.reports] == [10, 200, 3_000]
     assert (len(line), sender.outbox.in_flight, sender.outbox.finished) == (1, 1, 3)

@@ -7,8 +7,8 @@ import pytest
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
-from kclient_quota.clients.producer.producer import is_batch
 from kclient_quota.clients.producer.settings import IDLE_MS, keep_alive, with_callbacks, with_defaults
+from kclient_quota.clients.producer.taking import is_batch
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.testing.clock import ManualClock
 
