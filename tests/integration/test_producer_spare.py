@@ -75,3 +75,18 @@ def test_a_flush_does_not_wait_for_what_lingers(broker: EmbeddedBroker) -> None:
             producer.produce("orders", b"x")
         assert producer.flush(10) == 0
     assert len(committed(broker, "orders")) == 50
+
+
+def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() -> None:
+    """Text of three bytes a letter, and headers, were not counted where most of the quota was unused: it was exceeded."""
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer(conf) as producer:
+        producer._outbox.is_spare, producer._outbox.spare = True, 10_000.0
+        producer.produce("orders", "漢" * 1_000, key="é", headers=[("h", b"y" * 2_000)])
+        assert 5_000 < 10_000 - producer._outbox.spare < 5_050
+        producer._outbox.is_spare = False
+        free = producer._outbox.free_bytes  # the sender begins with this message, and then makes another one
+        (before,) = free.values()
+        producer.produce("orders", "漢" * 1_000, key="é", headers=[("h", b"y" * 2_000)])
+        (after,) = free.values()
+        assert 5_000 < before - after < 5_050

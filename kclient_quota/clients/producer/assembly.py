@@ -14,11 +14,11 @@ from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, Limi
 from kclient_quota.clients.producer import settings
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
-from kclient_quota.clients.producer.outbox import RECORD_BYTES, Handed, Outbox
+from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.sorting import Sorting
-from kclient_quota.clients.producer.taking import header_bytes
+from kclient_quota.clients.producer.taking import raw_bytes
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
 from kclient_quota.clients.telemetry.reporter import new_telemetry
@@ -126,8 +126,7 @@ class Parts:
 
     def new_waiting(self, topic: str, partition: int, handed: Handed, now_ms: int) -> Waiting:
         """A message that is to wait for the quota."""
-        nbytes = RECORD_BYTES + len(handed.value or b"") + len(handed.key or b"")
-        nbytes += header_bytes(handed.headers)
+        nbytes = raw_bytes(handed.value, handed.key, handed.headers)
         return Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self.message_ms)
 
 

@@ -265,9 +265,9 @@ class Outbox:
         """Whether callers may hand messages over themselves."""
         return self.is_spare and self.spare > 0
 
-    def spend(self, value: Any, key: Any) -> None:
+    def spend(self, raw_bytes: int) -> None:
         """A caller has handed a message over himself."""
-        self.spare -= RECORD_BYTES + len(value or b"") + len(key or b"")
+        self.spare -= raw_bytes
         self.is_mixed = True
 
     def wake(self) -> None:

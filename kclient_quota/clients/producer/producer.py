@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
-from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors
+from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors, raw_bytes
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
@@ -124,7 +124,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if not outbox.is_watched and (is_open or (outbox.is_spare and outbox.spare > 0)):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             if not is_open:
-                outbox.spend(value, key)
+                outbox.spend(raw_bytes(value, key, headers))
             return
         if self._errors_only:
             callback = only_errors(self._default_callback if callback is None else callback)

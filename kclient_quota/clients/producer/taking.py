@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.calls import whole
-from kclient_quota.clients.producer.outbox import Callback, Handed
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class TakingProducer(TransactingProducer):
     ) -> None:
         """As plain confluent_kafka does, while most of the quota is to spare."""
         self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        self._outbox.spend(value, key)
+        self._outbox.spend(raw_bytes(value, key, headers))
 
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
@@ -221,11 +221,19 @@ def is_batch(messages: object) -> bool:
     )
 
 
+def raw_bytes(value: Any, key: Any, headers: Any) -> int:
+    """Bytes of a message as the quota's reckoning has them: before compression, without its batch."""
+    size = RECORD_BYTES + (len(value) if type(value) is bytes else utf8_bytes(value))  # mostly
+    if key is not None:
+        size += utf8_bytes(key)
+    return size + header_bytes(headers) if headers else size
+
+
 def utf8_bytes(text: Any) -> int:
     """Bytes that a text or value takes."""
     if not text:
         return 0
-    return len(text.encode()) if isinstance(text, str) else len(text)
+    return len(text.encode()) if isinstance(text, str) and not text.isascii() else len(text)
 
 
 def header_bytes(headers: Any) -> int:
