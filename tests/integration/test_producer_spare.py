@@ -78,7 +78,7 @@ def test_a_flush_does_not_wait_for_what_lingers(broker: EmbeddedBroker) -> None:
 
 
 def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() -> None:
-    """Text of three bytes a letter, and headers, were not counted where most of the quota was unused: it was exceeded."""
+    """Headers, and all but a third of Chinese text, were not counted where most of the quota was unused."""
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer(conf) as producer:
         producer._outbox.is_spare, producer._outbox.spare = True, 10_000.0
