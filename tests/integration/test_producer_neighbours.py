@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from kclient_quota import Producer
+from kclient_quota import Producer, QuotaThrottledError
 from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
 from tests.index import Index
@@ -164,3 +164,27 @@ def test_what_a_callback_sends_again_while_the_producer_is_closed_is_reported_to
     assert len(first) == len(again) == 10
     assert all(first)
     assert all(again)
+
+
+@pytest.mark.parametrize("block_ms", [60_000, 300], ids=["taken", "purged"])
+def test_a_message_that_waits_while_a_callback_closes_the_producer_is_sent_and_reported_or_refused(
+    limited: EmbeddedBroker, block_ms: int
+) -> None:
+    producer = Producer(conf(limited, **{"max.block.ms": block_ms, "quota.max.delay.ms": 100}))
+    heard: list[KafkaError | None] = []
+    is_closed: list[bool] = []
+    produced = 0
+
+    def report(error: KafkaError | None, _message: Message) -> None:
+        heard.append(error)
+        if len(heard) == 1:
+            is_closed.append(producer.close())
+
+    while not is_closed:
+        try:
+            producer.produce("t", bytes(1_000), on_delivery=report)  # nobody else serves the callback
+            produced += 1
+        except QuotaThrottledError:
+            pass
+    assert is_closed == [True]
+    assert len(heard) == produced

@@ -58,6 +58,7 @@ class WaitingProducer(CProducer):
     _raises: bool
     _wait_log: "WaitLog"
     _waiting: dict[int, Handed]
+    _closed: bool
     _asks_produce: bool
     _hasty_s = HASTY_S
 
@@ -116,7 +117,7 @@ class WaitingProducer(CProducer):
         while True:
             served = outbox.serve()
             left_ms = deadline_ms - self._clock.now_ms()
-            if outbox.is_inside():
+            if outbox.is_inside() or self._closed:  # by a callback, just now
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
             slice_ms = self._send_here(slice_ms)
