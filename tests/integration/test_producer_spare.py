@@ -1,13 +1,17 @@
 """While most of a large quota is unused messages go straight to librdkafka; the rest is paced, and none overtakes."""
 
+import ctypes
 import threading
 import time
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.producer.outbox import RECORD_BYTES
+from kclient_quota.clients.producer.taking import raw_bytes
 from tests.read_committed import committed
 
 THREADS = 4
@@ -90,3 +94,32 @@ def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() 
         producer.produce("orders", "漢" * 1_000, key="é", headers=[("h", b"y" * 2_000)])
         (after,) = free.values()
         assert 5_000 < before - after < 5_050
+
+
+class Reading(ctypes.Structure):
+    """What confluent_kafka takes for a value, and has no length."""
+
+    _fields_ = (("sensor", ctypes.c_int32), ("degrees", ctypes.c_int32))
+
+
+class Ambiguous(bytes):
+    """Neither true nor false, as an array of numpy."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+
+@pytest.mark.parametrize("odd", [Reading(1, 2), Ambiguous(b"8 bytes.")], ids=["no-length", "no-truth"])
+def test_what_plain_confluent_kafka_takes_is_counted_by_its_bytes(broker: EmbeddedBroker, odd: Any) -> None:
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "producer_byte_rate": 1_000_000_000}
+    producer = Producer(conf)
+    until = time.monotonic() + 30
+    while not producer._outbox.has_spare:
+        assert time.monotonic() < until
+        producer.produce("orders", b"x", partition=0)
+        producer.poll(0.01)
+    producer.produce("orders", odd, partition=0)
+    producer.produce("orders", b"x", key=odd, partition=0)
+    producer.close()
+    assert raw_bytes(odd, odd, None) == RECORD_BYTES + 2 * 8
+    assert list(committed(broker, "orders"))[-2:] == [bytes(odd), b"x"]

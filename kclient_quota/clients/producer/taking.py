@@ -231,9 +231,12 @@ def raw_bytes(value: Any, key: Any, headers: Any) -> int:
 
 def utf8_bytes(text: Any) -> int:
     """Bytes that a text or value takes."""
-    if not text:
-        return 0
-    return len(text.encode()) if isinstance(text, str) and not text.isascii() else len(text)
+    if isinstance(text, bytes):
+        return len(text)
+    if isinstance(text, str):
+        return len(text) if text.isascii() else len(text.encode())
+    # Whatever else confluent_kafka takes (a structure of ctypes, an array of numpy) may have no length, nor a truth.
+    return 0 if text is None else memoryview(text).nbytes
 
 
 def header_bytes(headers: Any) -> int:
