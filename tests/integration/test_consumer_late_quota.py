@@ -7,6 +7,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
@@ -190,3 +191,22 @@ def test_what_is_wrong_with_a_partition_is_told_once_whoever_fetches(cluster: Em
             errors.append((message.partition(), message.error().code()))
     consumer.close()
     assert sorted(errors) == [(1, KafkaError._AUTO_OFFSET_RESET), (2, KafkaError._AUTO_OFFSET_RESET)]
+
+
+def test_that_its_topic_is_gone_is_told_whoever_fetches(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster, **{"topic.metadata.refresh.interval.ms": 500})
+    consumer = reader.consumer
+    consumer.subscribe(["orders"])
+    reader.until(lambda: reader.received >= 10)
+    reader.quota.limit = 1_000_000
+    reader.until(lambda: consumer._fetcher is not None)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics(["orders"])["orders"].result(30)
+    errors = []
+    end = time.monotonic() + 30
+    while not errors and time.monotonic() < end:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is not None:
+            errors.append(message.error().code())
+    consumer.close()
+    assert errors == [KafkaError.UNKNOWN_TOPIC_OR_PART]

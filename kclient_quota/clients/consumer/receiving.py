@@ -13,7 +13,7 @@ import logging
 from time import monotonic
 from typing import Final
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible, seconds, whole
@@ -214,10 +214,12 @@ class Receiving(Recovering):
     def _serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
 
-        But for those of a partition, which is assigned to the client that fetches as well: that one tells them, too.
+        But for a partition that cannot be begun: the client that fetches begins it as well, and says so, too. That a
+        topic is gone only this one says: the group takes it from the other one, which may not have heard of it yet.
         """
         event = interruptible(super().poll, 0.0)
-        if event is not None and event.error() is not None and event.partition() is None:
+        error = None if event is None else event.error()
+        if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its name
             self._held.add([event])
         self._follow_assignment()
 
