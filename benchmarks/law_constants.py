@@ -3,7 +3,7 @@
 from typing import Final
 
 WHY: Final = {
-    "known_share.TRUST": "four times as fast, bytes that nobody told of cost more than a hundredth",
+    "known_share.TRUST": "four times as fast, bytes that nobody told of have a sixth of all answers throttled, not a twentieth",
     "pacer.LATENESS": "1 leaves 0.045 of the quota among two strangers; 0 another 0.013 where messages are of 20 kB",
     "pacer.SLACK": "without it tenants differ by more than 0.05 within ten seconds",
     "batch_cost.LITTLE": "of 1, noise with zstd waits for 0.42 s in place of 0.27",
@@ -17,25 +17,25 @@ CONSTANTS: Final = {
         """TARGET INCREASE_PER_S MOST_INCREASE_PER_S CALM_DOUBLING_MS HARSH_THROTTLE_MS LEAST_DECREASE
         MOST_DECREASE TRUST""",
     ),
-    "pacer": ("known", "TARGET LATENESS SLACK"),
+    "pacer": ("known", "LATENESS SLACK"),
     "learnt_share": (
         "learnt",
         "PRICE REQUEST_PART FREE_RISE PAID_RISE LEAST_PART MOST_PRICE",
     ),
     "price": ("learnt", "DRIFT_PER_S PRICE_MS"),
-    "fetch_share": ("fetch", "PRICE MOST_DRIFT"),
+    "fetch_share": ("fetch", "PRICE"),
     "fetch_broker": ("fetch", "SAVED_MS"),
     "fetch_window": ("share", "SLACK_MS"),
     "share_window": ("share", "STALL_MS"),
-    "claim": ("beside", "PATIENCE_MS LASTS_MS MOST_PART STEP WORSE TREND"),
+    "claim": ("beside", "PATIENCE_MS LASTS_MS MOST_PART STEP WORSE"),
     "trend": ("send", "TREND"),
-    "lump_size": ("send", "WORTH FRAMING_WORTH FEW"),
+    "lump_size": ("send", "FRAMING_WORTH"),
     "send_pace": ("send", "LATE_ROOM UNEVEN"),
     "batch_cost": ("send", "FIRST_BYTES LITTLE"),
     "lumps": ("share", "LUMPS SAVED_BATCHES"),
     "fetch_sizes": (
         "sizes",
-        "SLACK MANY LONGEST_LUMP_MS STEP",
+        "SLACK MANY LONGEST_LUMP_MS",
     ),
     "spare": ("spare", "LEAST_RATE PART"),
 }
@@ -50,15 +50,15 @@ GIVEN: Final = {
     "fetch_share": "MOST_LEAP TARGET LATE_MS LEAST_FETCH_BYTES ENDLESS_BYTES_PER_S",
     "fetch_sizes": """CUT ROUND_TRIP_MS SPARE_MS BATCH_BYTES ONE_BATCH LEAST_MOST_BYTES HEADER_BYTES FRAME_BYTES
         PARTITION_BYTES LUMP LEARNING_QUEUE_BYTES LEARNING_FETCH_BYTES DEFAULT_FETCH_BYTES DEFAULT_QUEUE_BYTES
-        MOST_FETCH_BYTES MOST_TIME_MS OPEN""",
+        MOST_FETCH_BYTES MOST_TIME_MS OPEN STEP""",
     "fetch_window": "STEP_MS",
     "known_share": "ALONE REQUEST_MS CALM_MS LEAST_SHARE",
     "lanes": "DEFAULT_LANE MOST_SPARE NO_TENANT",
     "learnt_share": "MOST_CHANGE STALE_MS LEAST_RATE ENDLESS_BYTES_PER_S LONGEST_STEP_S LONGEST_REQUEST_MS",
-    "lump_size": "MAX_DELAY_MS",
+    "lump_size": "MAX_DELAY_MS WORTH",
     "lumps": "CLOCK_JUMP_MS",
     "neighbours": "NEEDED_MS DEALT_MS",
-    "pacer": """IN_FLIGHT MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED
+    "pacer": """TARGET IN_FLIGHT MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED
         LEAST_RATE OUTSTANDING_MS LONGEST_WAIT_MS""",
     "send_pace": "QUEUEING MOST_WAY_MS PROBE_MS LOOKS NEVER_MS SOON_MS",
     "send_queue": "NEVER MAX_BYTES TENANT_ROOM LOOK_MS ROUND_MS LEAST_MESSAGES ACCEPTED",

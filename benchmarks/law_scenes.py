@@ -9,7 +9,10 @@ from typing import Final
 
 from benchmarks.share_bound import bound, counted_bytes, played
 from kclient_quota.pacing.fetching.fetch_sizes import FRAME_BYTES, LUMP, PARTITION_BYTES, sizes_for
+from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.spare import Spare
+from kclient_quota.quota.rate import SampledRate
+from kclient_quota.quota.throttle import throttle_time_ms
 from kclient_quota.simulation import Change, Network, Scenario, figures, parts, simulate
 from kclient_quota.simulation.batching import Batching, ideal
 from kclient_quota.simulation.sending import Cell, SendingWorld
@@ -17,6 +20,7 @@ from kclient_quota.simulation.sending import Cell, SendingWorld
 SEEDS: Final = (1, 2)
 OTHER_SEEDS: Final = (3, 4)
 """What a scene differs by with these is chance."""
+MESSAGE_BYTES: Final = 1_000
 BROKEN: Final = 1.0
 """What a bound counts for that `tests/grids` holds and that is not kept."""
 
@@ -94,6 +98,19 @@ class Spared:
 
 
 @dataclass(frozen=True, slots=True)
+class Untold:
+    """A producer alone whose broker counts more than it knows of: a proxy repacks its batches, say.
+
+    Attributes:
+        byte_rate: the quota.
+        part: of what is sent, that comes on top.
+    """
+
+    byte_rate: int
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """What is played, and what `tests/grids` demands of it.
 
@@ -105,7 +122,7 @@ class Scene:
         settles_s: the most.
     """
 
-    what: Scenario | Cell | Shared | Fetched | Spared
+    what: Scenario | Cell | Shared | Fetched | Spared | Untold
     used: float = 0.0
     jain: float = 0.0
     p99_s: float = inf
@@ -119,6 +136,8 @@ class Scene:
             return _sent(self.what, seeds[0])
         if isinstance(self.what, Shared):
             return _shared(self.what)
+        if isinstance(self.what, Untold):
+            return _untold(self.what)
         return _fetched(self.what) if isinstance(self.what, Fetched) else _spared(self.what)
 
     def badness(self, figure: Figure) -> float:
@@ -170,6 +189,27 @@ def _fetched(fetched: Fetched) -> Figure:
     return Figure(used * keeps_up * (1 - longest / LUMP / rate), p99_s=sizes.queue_bytes / rate)
 
 
+def _untold(untold: Untold) -> Figure:
+    """What of the quota is used, by the broker's count, from the second minute on."""
+    pacer, broker = Pacer(untold.byte_rate), SampledRate()
+    size = MESSAGE_BYTES * (1 + untold.part)
+    requests, throttles_ms = 0, []
+    muted_until_ms = 0
+    for now_ms in range(0, 180_000, 5):
+        while now_ms >= muted_until_ms and pacer.admit_at_ms(MESSAGE_BYTES, now_ms) <= now_ms:
+            pacer.on_sent(MESSAGE_BYTES, now_ms)
+            broker.record(size, now_ms)
+            throttle_ms = throttle_time_ms(broker.measure(now_ms), untold.byte_rate, broker.window_size_ms(now_ms))
+            pacer.on_throttle(throttle_ms, now_ms)
+            pacer.on_success(MESSAGE_BYTES, now_ms)
+            muted_until_ms = now_ms + throttle_ms
+            if now_ms >= 60_000:
+                requests += 1
+                throttles_ms.append(throttle_ms)
+    used = requests * size / (untold.byte_rate * 120)
+    return Figure(used, p99_s=sorted(throttles_ms)[int(0.99 * requests)] / 1000)
+
+
 def _spared(spared: Spared) -> Figure:
     """What part of the bytes passes without the queue."""
     spare = Spare()
@@ -215,6 +255,8 @@ KNOWN: Final = {
     "2 at 51,200 B/s": Scene(Scenario(clients=2, quota=51_200)),
     "8 at 51,200 B/s": Scene(Scenario(clients=8, quota=51_200), used=0.95, jain=0.99, p99_s=0.5),
     "1, then 7 come": Scene(Scenario(clients=1, quota=1_048_576, changes=(Change(40_000, 7),), seconds=90)),
+    "3 % that nobody told of, 51,200 B/s": Scene(Untold(51_200, 0.03)),
+    "3 % that nobody told of, 1 MiB/s": Scene(Untold(1_048_576, 0.03)),
     "8, then 7 go": Scene(Scenario(clients=8, quota=1_048_576, changes=(Change(40_000, -7),), seconds=90)),
 }
 LEARNT: Final = {

@@ -17,8 +17,9 @@ from kclient_quota.pacing.room import sustainable_rate
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
 from kclient_quota.quota.throttle import UNLIMITED
 
-TARGET: Final = 0.9955
-"""Part of the limit that is aimed at by whoever has it alone; the rest pays for jitter and for clocks that differ."""
+TARGET: Final = 1.0 - (1.0 - SHARED_TARGET) / 4
+"""Part of the limit that is aimed at by whoever has it alone: a quarter of what pays for jitter among others, as
+much as a throttle that came of jitter takes."""
 IN_FLIGHT: Final = 5
 """Batches that an idempotent producer has on their way to one broker: what a quota allows until the first of them is
 answered has to go in so many, or less of it can be used the farther away the broker is.

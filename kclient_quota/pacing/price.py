@@ -4,7 +4,7 @@ The throttle time is one and the same function of the shared rate, whoever asks.
 at the rate that it stands for: whoever has more falls, whoever has less rises, and shares meet.
 """
 
-from math import exp, log
+from math import exp, inf, log
 from typing import Final
 
 DRIFT_PER_S: Final = 0.3
@@ -43,9 +43,14 @@ class Price:
         """How far the going throttle time is from what a rate stands for, on a logarithmic scale."""
         return log(expected_ms / max(self.throttle_ms, 1e-9))
 
-    def drift(self, expected_ms: float) -> float:
-        """By how much a rate that stands for `expected_ms` should change per second, on a logarithmic scale."""
-        return DRIFT_PER_S * self.off(expected_ms)
+    def drift(self, expected_ms: float, most: float = inf) -> float:
+        """By how much a rate that stands for `expected_ms` should change per second, on a logarithmic scale.
+
+        Args:
+            expected_ms: as above.
+            most: what the price is off counts for no more than this, either way.
+        """
+        return DRIFT_PER_S * min(max(self.off(expected_ms), -most), most)
 
     def rebase(self, shift_ms: int) -> None:
         """Move what is remembered by `shift_ms`: the clock has jumped."""

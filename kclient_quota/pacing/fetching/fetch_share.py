@@ -25,8 +25,6 @@ LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 PRICE: Final = 0.06
 """Fetches per second, times the cube of the throttle time in seconds that they stand for."""
-MOST_DRIFT: Final = 0.2
-"""Most that a rate falls and rises per second, on a logarithmic scale; after a long calm it rises by MOST_CHANGE."""
 MOST_LEAP: Final = 1 / MOST_DECREASE
 """While there are throttles a rate is at most so many times what was received in the last window, no more than one
 throttle could take of it: who meets an empty window must not fill it at once, for it would be emptied at once, too, and
@@ -94,7 +92,8 @@ class _LearntShare:
         if calm_ms > 0:
             # Fetches are so rare by now that none is there to say that the price has fallen.
             self._price.pay(0.0, now_ms)
-        change = min(max(self._price.drift(self._expected_ms()), -MOST_DRIFT), MOST_DRIFT)
+        # A price that is off by more than twice counts as twice: the last few throttles may have been anybody's.
+        change = self._price.drift(self._expected_ms(), MOST_CHANGE)
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
             change *= 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)

@@ -57,7 +57,9 @@ LEARNING_QUEUE_BYTES: Final = BATCH_BYTES + 2_048
 as nothing is paced. No more than that, as whoever was refused for long fills the queue at once. A queue of no more can
 hold fetches back, however small the limit: one fetch fills it."""
 STEP: Final = 4
-"""Sizes are changed when they are wrong by more than this factor: a change costs a fetch that was on its way."""
+"""Sizes are changed when they are wrong by more than this factor: a change costs a fetch that was on its way. What is
+lost by fetches of F bytes is a / F + b F, so that those of k times the best size lose (k + 1/k) / 2 as much as the
+best: twice as much from k = 3.7 on, and 4 is the next power of two, by which sizes grow."""
 LEARNING_FETCH_BYTES: Final = BATCH_BYTES // STEP
 """What one fetch asks for at least where the limit must be learnt."""
 MOST_TIME_MS: Final = 2 * CALM_MS

@@ -8,18 +8,17 @@ something, most of it with lumps of sqrt(11 A) seconds. Shorter ones are chosen 
 from math import sqrt
 from typing import Final, NamedTuple
 
+from kclient_quota.pacing.pacer import TARGET
 from kclient_quota.quota.rate import QUOTA_SAMPLES
 
-WORTH: Final = 0.006
-"""Part of the messages per second that is given up for having them sooner."""
+WORTH: Final = 1.0 - TARGET
+"""Part of the messages per second that is given up for having them sooner: as much as is left to jitter, which is the
+least that anybody would notice."""
 FRAMING_WORTH: Final = 2.5
 """Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
 allowed times the part of all bytes that framing takes of messages alone in their batches: noise of 1,000 bytes, of
 which that is a tenth, for 0.24 s over twelve partitions in place of 0.73, for 3 % of the messages. Of twice as much it
 is 0.40 s and 1.5 %; half as much would leave 0.95 of the ideal where names are long."""
-FEW: Final = 10
-"""Where the best lump holds fewer messages, half of that is given up: they are whole, and the last one seldom fits. Of
-1,000 bytes over three partitions at 51,200 B/s, payload is 0.935 of the quota otherwise, 0.944 so."""
 MAX_DELAY_MS: Final = 1_000
 
 
@@ -28,7 +27,6 @@ class LumpTerms(NamedTuple):
 
     Attributes:
         rate: bytes per second on the wire that are aimed at; finite.
-        usual_rate: the same, had the window room.
         least_bytes: so many on the wire at least.
         every_ms: from one request to the next, at least.
         way_ms: from a grant to its delivery.
@@ -42,7 +40,6 @@ class LumpTerms(NamedTuple):
     """
 
     rate: float
-    usual_rate: float
     least_bytes: int
     every_ms: float
     way_ms: float
@@ -70,8 +67,7 @@ def lump_ms(terms: LumpTerms) -> float:
     most = worth_waiting_ms(terms) / 1000 / max(terms.places, 1.0)
     best = min(sqrt(samples * alone), most)
     price = best / samples + alone / best
-    is_coarse = sqrt(samples * terms.overhead * terms.usual_rate) < FEW * terms.part * terms.message_raw
-    price += WORTH * (0.5 if is_coarse else 1.0) * max(1.0 - price, 0.0)
+    price += WORTH * max(1.0 - price, 0.0)
     lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
     return max(1000.0 * min(lump, most), 1000.0 * least, terms.way_ms / terms.in_flight, terms.every_ms)
 

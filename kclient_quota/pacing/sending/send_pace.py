@@ -202,7 +202,6 @@ class SendPace:
         pacer, cost = self._pacer, self._cost
         return (
             pacer.rate(),
-            pacer.usual_rate(),
             pacer.request_bytes if pacer.limit is None else 0,
             pacer.every_ms,
             self._way_ms,

@@ -99,10 +99,11 @@ def test_a_further_one_is_a_price_and_leaves_the_rate_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "comes"), [(0.0, 0.0), (0.1, 0.1), (0.25, 0.2), (-0.19, -0.19), (-0.25, -0.2), (-0.4, -0.2)]
+    ("change", "comes"),
+    [(0.0, 0.0), (0.1, 0.1), (0.25, 0.3 * log(2)), (-0.2, -0.2), (-0.25, -0.3 * log(2)), (-0.4, -0.3 * log(2))],
 )
 @pytest.mark.parametrize(("elapsed_ms", "elapsed_s"), [(1_000, 1.0), (250, 0.25), (1_700, 1.0), (1, 0.001)])
-def test_a_rate_drifts_by_a_fifth_a_second_at_most(
+def test_a_rate_drifts_as_if_the_price_were_off_by_twice_at_most(
     change: float, comes: float, elapsed_ms: int, elapsed_s: float
 ) -> None:
     assert grown(learner(change), elapsed_ms) == pytest.approx(9_600 * exp(comes * elapsed_s), rel=1e-9)
@@ -130,7 +131,7 @@ def test_without_time_use_or_a_refusal_nothing_drifts() -> None:
         (0.05, 5_999, 0.1),
         (0.05, 6_000, 0.2),
         (0.05, 12_000, log(2)),
-        (0.3, 3_000, 0.4),
+        (0.3, 3_000, 0.6 * log(2)),
         (0.0001, 29_999, 0.0512),
         (0.0001, 30_000, 0.1024),
         (0.0001, 6_000_000, 0.1024),

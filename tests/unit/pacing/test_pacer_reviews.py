@@ -45,7 +45,7 @@ def test_what_a_window_is_known_to_be(samples, window_ms, least_ms, most_ms, req
     assert pacer._request_ms == exactly(request_ms)
     assert (pacer._mirror.samples, pacer._mirror.window_ms) == (samples, window_ms)
     known = Pacer(100_000.0, samples=samples, window_ms=window_ms)
-    assert known.request_bytes == int(99.55 * request_ms)
+    assert known.request_bytes == int(99.5 * request_ms)
 
 
 def test_a_pacer_of_nothing_known():
@@ -59,9 +59,9 @@ def test_a_pacer_of_nothing_known():
 
 def test_a_limit_is_paced_from_the_beginning():
     pacer = Pacer(100_000)
-    assert pacer.rate() == pacer.usual_rate() == exactly(99_550.0)
+    assert pacer.rate() == pacer.usual_rate() == exactly(99_500.0)
     assert pacer._at_ms == 0
-    assert (pacer._bank, pacer._lump, pacer._ceiling) == (0.0, exactly(9_955.0), exactly(12_941.5))
+    assert (pacer._bank, pacer._lump, pacer._ceiling) == (0.0, exactly(9_950.0), exactly(12_935.0))
 
 
 @pytest.mark.parametrize("now_ms", [0, 1, 59])
@@ -74,10 +74,10 @@ def test_a_clock_may_have_only_begun(now_ms):
 def test_a_first_question_finds_a_request_s_worth():
     pacer = Pacer(100_000)
     assert pacer.admit_at_ms(1, T0) == 0
-    assert (pacer._at_ms, pacer._review_at_ms, pacer._bank) == (T0, T0 + 100, exactly(9_955.0))
-    usual = 99_550 - 9_955 / 11
+    assert (pacer._at_ms, pacer._review_at_ms, pacer._bank) == (T0, T0 + 100, exactly(9_950.0))
+    usual = 99_500 - 9_950 / 11
     assert pacer.usual_rate() == exactly(usual)
-    assert pacer.rate() == exactly(99_550 - (9_955 - 9_955 / 16) / 10)
+    assert pacer.rate() == exactly(99_500 - (9_950 - 9_950 / 16) / 10)
     assert (pacer._quantum, pacer._lump) == (exactly(usual / 10), exactly(usual / 10))
     assert pacer._ceiling == exactly(pacer.rate() * 0.5)
     pacer.on_sent(20_000, T0)
@@ -147,7 +147,7 @@ def test_without_a_rate_time_goes_by():
 
 @pytest.mark.parametrize(
     ("rate", "pace", "usual"),
-    [(98_000.0, 99.55, 99.55), (97_999.0, 97.999, 97.999), (50_000.0, 50.0, 50.0), (0.5, 0.001, 0.0005)],
+    [(98_000.0, 99.5, 99.5), (97_999.0, 97.999, 97.999), (50_000.0, 50.0, 50.0), (0.5, 0.001, 0.0005)],
 )
 def test_who_has_all_of_a_limit_aims_closer_at_it(rate, pace, usual):
     pacer = applied(rate)
@@ -161,25 +161,25 @@ def test_a_learnt_rate_is_taken_as_it_is():
 
 
 def test_a_lump_at_both_ends_of_a_window_is_left_room_for():
-    assert applied(lump=22_000.0)._usual_pace == exactly(99.55 - 2.0)
-    assert applied(lump=50_000.0)._usual_pace == exactly(99.55 - 50 / 11)
-    assert applied(lump=70_000.0)._usual_pace == exactly(99.55 - 50 / 11), "five requests are the largest"
+    assert applied(lump=22_000.0)._usual_pace == exactly(99.5 - 2.0)
+    assert applied(lump=50_000.0)._usual_pace == exactly(99.5 - 50 / 11)
+    assert applied(lump=70_000.0)._usual_pace == exactly(99.5 - 50 / 11), "five requests are the largest"
     assert applied(50_000.0, lump=22_000.0)._usual_pace == exactly(50.0)
-    assert applied(lump=22_000.0, samples=6, request_ms=100.0)._usual_pace == exactly(99.55 - 22 / 6)
+    assert applied(lump=22_000.0, samples=6, request_ms=100.0)._usual_pace == exactly(99.5 - 22 / 6)
 
 
 def test_what_is_banked_and_no_part_of_a_lump_is_paid_back_within_ten_seconds():
-    assert applied(80_000.0, lump=16_000.0, bank=201_000.0)._pace == exactly(79.55)
-    assert applied(80_000.0, lump=16_000.0, bank=196_500.0)._pace == exactly(80.0)
+    assert applied(80_000.0, lump=16_000.0, bank=201_000.0)._pace == exactly(79.5)
+    assert applied(80_000.0, lump=16_000.0, bank=196_000.0)._pace == exactly(80.0)
     assert applied(80_000.0, lump=0.0, bank=-5.0)._pace == exactly(80.0)
 
 
-@pytest.mark.parametrize(("nbytes", "wait_until_ms", "pace"), [(995_499.9995, 0, 0.001), (995_500, T0 + 100, 0.001)])
+@pytest.mark.parametrize(("nbytes", "wait_until_ms", "pace"), [(994_999.9995, 0, 0.001), (995_000, T0 + 100, 0.001)])
 def test_while_the_window_has_no_room_nothing_goes_for_a_tenth_of_a_second(nbytes, wait_until_ms, pace):
-    """Ten seconds ago: the window is as long, in which there is room for 995,500 bytes."""
+    """Ten seconds ago: the window is as long, in which there is room for 995,000 bytes."""
     pacer = applied(sent=[(T0 - 10_000, nbytes)])
     assert pacer._wait_until_ms == wait_until_ms
-    assert pacer._usual_pace == exactly(99.55)
+    assert pacer._usual_pace == exactly(99.5)
     assert pacer._pace == exactly(pace)
 
 
@@ -204,7 +204,7 @@ def test_the_end_of_a_throttle_is_waited_for_where_that_is_later():
 def test_a_request_is_a_hundredth_of_a_short_window_or_what_others_make_us_wait(samples, told_ms, request_ms):
     pacer = applied(samples=samples, share={"request_ms": told_ms})
     assert pacer._request_ms == exactly(request_ms)
-    assert pacer._quantum == exactly(99.55 * request_ms)
+    assert pacer._quantum == exactly(99.5 * request_ms)
 
 
 @pytest.mark.parametrize(("rate", "quantum"), [(9_000_000.0, 900_000.0), (10_000_010.0, 1_000_000), (2e7, 1_000_000)])
