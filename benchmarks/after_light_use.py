@@ -21,7 +21,7 @@ SECONDS: Final = 60
 SPAN_MS: Final = 15_000
 SETTLED_MS: Final = 100
 """An application that wants everything again is heard within so long."""
-DATA: Final = (("orders", "zstd"), ("noise", "none"))
+DATA: Final = (("orders", "zstd"), ("orders", "lz4"), ("noise", "none"))
 PARTITIONS: Final = (1, 12)
 USES: Final = ((0.3, 0), (0.3, 1_500), (0.79, 0))
 """Part of the quota that is wanted at first, and the pause after that."""

@@ -7,6 +7,7 @@ from math import inf
 from statistics import fmean
 from typing import Final
 
+from benchmarks.after_light_use import Light
 from benchmarks.share_bound import bound, counted_bytes, played
 from kclient_quota.pacing.fetching.fetch_sizes import FRAME_BYTES, LUMP, PARTITION_BYTES, sizes_for
 from kclient_quota.pacing.pacer import Pacer
@@ -122,7 +123,7 @@ class Scene:
         settles_s: the most.
     """
 
-    what: Scenario | Cell | Shared | Fetched | Spared | Untold
+    what: Scenario | Cell | Shared | Fetched | Spared | Untold | Light
     used: float = 0.0
     jain: float = 0.0
     p99_s: float = inf
@@ -136,6 +137,9 @@ class Scene:
             return _sent(self.what, seeds[0])
         if isinstance(self.what, Shared):
             return _shared(self.what)
+        if isinstance(self.what, Light):
+            least, throttle_ms = self.what.played()
+            return Figure(least, p99_s=throttle_ms / 1000)
         if isinstance(self.what, Untold):
             return _untold(self.what)
         return _fetched(self.what) if isinstance(self.what, Fetched) else _spared(self.what)
@@ -339,6 +343,7 @@ SENDING: Final = {
     "documents, lz4, 1 partition": Scene(
         Cell(Batching("documents", "lz4"), 1, 51_200.0, seconds=300), used=0.95, p99_s=1.2
     ),
+    "orders, lz4, 12 partitions, after light use": Scene(Light("orders", "lz4", 12, 0.3, 0), used=0.95, p99_s=0.2),
     "noise, lz4, 3 partitions, begins": Scene(Cell(Batching("noise", "lz4"), 3, 51_200.0, seconds=20, warm_up_s=0)),
     "readings, lz4, 3 partitions, begins": Scene(
         Cell(Batching("readings", "lz4"), 3, 51_200.0, seconds=20, warm_up_s=0)

@@ -198,6 +198,12 @@ class Pacer:
         self._share.on_late_count(nbytes, now_ms)
         self.on_sent(nbytes, now_ms)
 
+    def on_less(self, nbytes: float, now_ms: int) -> None:
+        """`nbytes` of what was told of lately have not been sent: the window has room for them."""
+        self._mirror.take_back(nbytes)
+        if self._pace < inf:
+            self._bank = max(self._bank, min(self._settle(now_ms) + nbytes, self._ceiling))
+
     def owed_ms(self, now_ms: int) -> int:
         """After how long all that was sent ahead of its time is paid back."""
         bank = self._bank if self._pace == inf else self._settle(now_ms)

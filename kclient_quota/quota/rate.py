@@ -91,6 +91,13 @@ class SampledRate(_SampledStat):
         self._values[index] += value
         self._lasts[index] = now_ms
 
+    def take_back(self, value: float) -> None:
+        """So much of what was recorded last had not been: it leaves the samples it is in, the newest first."""
+        for index in sorted(range(len(self._starts)), key=self._starts.__getitem__, reverse=True):
+            taken = min(max(value, 0.0), self._values[index])
+            self._values[index] -= taken
+            value -= taken
+
     def total(self, now_ms: int) -> float:
         """Sum of what the window holds at `now_ms`."""
         self._purge(now_ms)

@@ -1,4 +1,4 @@
-"""Whoever used little gets nearly what it would have got, had it wanted everything all the time."""
+"""Whoever used little gets 0.95 of the quota in any 15 s that follow."""
 
 import pytest
 
@@ -7,8 +7,7 @@ from benchmarks.after_light_use import CELLS, Light
 
 # tests/grids has the others
 @pytest.mark.parametrize("cell", [each for each in CELLS if each.part == 0.3 and each.pause_ms], ids=str)
-def test_fifteen_seconds_after_light_use_have_nearly_what_they_have_anyway(cell: Light) -> None:
+def test_any_fifteen_seconds_after_light_use_have_nearly_all_of_the_quota(cell: Light) -> None:
     least, throttle_ms = cell.played()
-    steady, _ = cell.played(lightly=False)
     assert throttle_ms <= 200
-    assert least >= steady - 0.04
+    assert least >= 0.95

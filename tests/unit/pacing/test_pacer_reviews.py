@@ -264,3 +264,20 @@ def test_only_who_has_all_for_a_window_and_who_must_wait_for_long_make_up_for_mu
     pacer = still(throttled_until_ms=throttled_until_ms)
     pacer._share = ToldShare(is_whole=is_whole, every_ms=every_ms)
     assert pacer._most_banked(T0) == exactly(ceiling)
+
+
+def test_what_was_told_of_and_not_sent_leaves_the_window_and_may_go():
+    pacer = Pacer(100_000)
+    pacer.admit_at_ms(1, T0)
+    pacer.on_sent(20_000, T0)
+    bank = pacer._bank
+    pacer.on_less(12_000, T0 + 50)
+    assert pacer._mirror.total(T0 + 50) == 8_000
+    assert pacer._bank == exactly(bank + 50 * pacer._pace + 12_000)
+    pacer.on_less(1e6, T0 + 50)
+    assert pacer._mirror.total(T0 + 50) == 0
+    assert pacer._bank == pacer._ceiling
+    free = Pacer()
+    free.on_sent(300, T0)
+    free.on_less(100, T0)
+    assert (free._mirror.total(T0), free._bank) == (200, 0.0)

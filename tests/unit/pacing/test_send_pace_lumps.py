@@ -253,6 +253,10 @@ def test_what_took_less_makes_up_for_a_batch_s_worth_and_what_is_on_its_way():
     pace.on_delivered(1_000, T0)
     pace.on_wire(0, T0)
     assert pace._owed == -1_151.0
+    assert [told for told in pacer.heard if "on_less" in told] == [
+        ("on_less", 1_302.0, T0),
+        ("on_less", 1_000.0, T0),
+    ]
     pace.on_wire(1_153, T0)
     assert late_counts(pacer) == [(2, T0)]
 
@@ -274,10 +278,10 @@ def test_what_has_arrived_tells_what_it_took():
     assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 900.0, 1)]
 
 
-def test_before_any_message_is_known_one_is_taken_for_200_bytes():
+def test_before_any_message_is_known_one_is_taken_for_130_bytes():
     pace, noted = learning()
     pace.on_wire(0, T0)
-    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 200.0, 1)]
+    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 130.0, 1)]
 
 
 def test_of_what_was_granted_no_more_than_an_eighth_may_be_on_its_way():

@@ -177,3 +177,15 @@ def test_channels_whose_throttling_ends_together_leave_in_the_order_in_which_the
     assert queue.poll(9) is None
     assert [queue.poll(10) for _ in channels] == channels
     assert (queue.poll(10), queue.next_end_ms(), len(queue)) == (None, None, 0)
+
+
+def test_what_is_taken_back_leaves_the_newest_samples_first_and_no_more_than_they_hold():
+    rate = SampledRate()
+    for at_ms, value in ((0, 50.0), (1_000, 30.0), (2_500, 20.0)):
+        rate.record(value, at_ms)
+    rate.take_back(35.0)
+    assert rate.history(2_500) == [(2_500, 0.0), (1_000, 15.0), (0, 50.0)]
+    rate.take_back(-5.0)
+    assert rate.total(2_500) == 65.0
+    rate.take_back(1_000.0)
+    assert rate.total(2_500) == 0.0
