@@ -3,7 +3,7 @@
 from typing import Final
 
 WHY: Final = {
-    "known_share.TRUST": "four times as fast, bytes that nobody told of have one answer in six throttled, not in twenty",
+    "known_share.TRUST": "four times as fast, bytes that nobody told of have one answer in six throttled, not in 20",
     "pacer.LATENESS": "1 leaves 0.045 of the quota among two strangers; 0 another 0.013 where messages are of 20 kB",
     "pacer.SLACK": "without it tenants differ by more than 0.05 within ten seconds",
     "batch_cost.LITTLE": "of 1, noise with zstd waits for 0.42 s in place of 0.27",

@@ -15,7 +15,7 @@ client that it carries; seven more in versions before 9."""
 NAMES_BYTES: Final = 60.0
 """Taken for those names until they are known."""
 OVERHEAD_BYTES: Final = FRAMING_BYTES + NAMES_BYTES
-FIRST_BYTES: Final = 130.0
+FIRST_BYTES: Final = 150.0
 """What the first message of a compressed batch takes more than the later ones, but never more than it is itself. Where
 messages have left one at a time, all that is known of larger batches comes of it: too much here, and they are charged
 for too little, which has to be paid back."""

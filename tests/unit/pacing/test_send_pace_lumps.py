@@ -278,10 +278,10 @@ def test_what_has_arrived_tells_what_it_took():
     assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 900.0, 1)]
 
 
-def test_before_any_message_is_known_one_is_taken_for_130_bytes():
+def test_before_any_message_is_known_one_is_taken_for_150_bytes():
     pace, noted = learning()
     pace.on_wire(0, T0)
-    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 130.0, 1)]
+    assert noted == [("dear?", 0, 0, 0.0), (0, 0, 0, 150.0, 1)]
 
 
 def test_of_what_was_granted_no_more_than_an_eighth_may_be_on_its_way():
