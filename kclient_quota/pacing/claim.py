@@ -14,7 +14,6 @@ get about half. After LASTS_MS one gives way again, to see whether the others do
 from math import sqrt
 from typing import Final
 
-from kclient_quota.pacing.trend import TREND
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 LET_OFF_MS: Final = (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS // 2
@@ -27,6 +26,8 @@ MOST_PART: Final = 0.25
 STEP: Final = 0.02
 """With every throttle the claim rises by a step times its root, or falls by a part of itself: equals meet that way."""
 WORSE: Final = 2.0
+TREND: Final = 0.2
+"""How much of the mean of throttle times the latest makes."""
 
 
 class Claim:

@@ -42,7 +42,7 @@ def test_half_a_window_without_a_throttle_begins_anew(after_ms, is_let_off):
     claim.on_throttle(300, 0.1, 0.9, T0 + after_ms)
     assert (claim.part == 0.0) == is_let_off
     assert claim._since_ms == (T0 + after_ms if is_let_off else T0 - 40_000)
-    assert claim._mean_ms == exactly(300.0 if is_let_off else 912.5)
+    assert claim._mean_ms == exactly(300.0 if is_let_off else 860.0)
     assert claim._ended_ms == T0 + after_ms + 300
 
 
@@ -70,7 +70,7 @@ def test_who_is_muted_for_half_a_minute_claims_what_was_had(had, since_ms, part)
     claim = claiming(0.0, since_ms=since_ms, usual_ms=0.0)
     claim.on_throttle(2_000, had, 1.0, T0)
     assert claim.part == part
-    assert claim._usual_ms == (1_125.0 if part else 0.0)
+    assert claim._usual_ms == (1_200.0 if part else 0.0)
     assert claim._since_ms == (T0 if had > 0.25 or since_ms == T0 - 300_000 else since_ms)
 
 
@@ -98,10 +98,10 @@ def test_what_is_used_grows_by_steps_up_to_a_quarter(part, had, after):
 
 
 @pytest.mark.parametrize(
-    ("throttle_ms", "after"), [(9_000, 0.168), (9_001, 0.16 / sqrt(2)), (20_000, 0.16 / sqrt(2)), (1, 0.168)]
+    ("throttle_ms", "after"), [(6_000, 0.168), (6_001, 0.16 / sqrt(2)), (20_000, 0.16 / sqrt(2)), (1, 0.168)]
 )
 def test_throttles_twice_as_long_as_they_were_take_some_of_it(throttle_ms, after):
-    """An eighth of eight seconds more makes the mean two seconds."""
+    """A fifth of five seconds more makes the mean two seconds."""
     claim = claiming(0.16)
     claim.on_throttle(throttle_ms, 0.16, 0.9, T0)
     assert claim.part == exactly(after)

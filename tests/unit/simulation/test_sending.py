@@ -37,7 +37,9 @@ def test_nearly_all_that_a_quota_is_worth_arrives_in_time(cell):
 def test_known_anchors():
     assert play(("orders", "zstd", 12, QUOTA)).ours >= 910
     assert play(("orders", "zstd", 3, QUOTA)).ours >= 920
-    assert play(("noise", "none", 3, QUOTA)).ours * 1_000 >= 0.94 * QUOTA
+    # a message more or less is 0.0007 of the quota here
+    noise = [play(("noise", "none", 3, QUOTA), seed=seed).ours * 1_000 for seed in range(1, 5)]
+    assert sum(noise) / len(noise) >= 0.94 * QUOTA
 
 
 @pytest.mark.parametrize("partitions", [12, 100])
@@ -72,9 +74,10 @@ def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(p
     """Five requests are on their way, one partition in each: a round takes a fifth of the way and linger for each."""
     network = Network(round_trip_ms=round_trip_ms, linger_ms=10)
     cell = Cell(Batching("orders", "zstd"), partitions, QUOTA, seconds=60, network=network)
-    sent = SendingWorld(cell, random.Random(1)).run()
-    assert sent.latency_ms() <= most_ms
-    assert sent.wire_bytes / QUOTA / sent.seconds >= 0.95
+    plays = [SendingWorld(cell, random.Random(seed)).run() for seed in range(1, 5)]
+    assert max(sent.latency_ms() for sent in plays) <= most_ms
+    # which partitions are first in a round differs, and with it what is left of one where the play ends
+    assert sum(sent.wire_bytes / QUOTA / sent.seconds for sent in plays) / len(plays) >= 0.95
 
 
 @pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
