@@ -49,7 +49,7 @@ class Light(NamedTuple):
         """When everything is wanted."""
         return LIGHT_MS + self.pause_ms
 
-    def played(self, *, lightly: bool = True) -> tuple[float, int]:
+    def played(self, *, lightly: bool = True, seed: int = 1) -> tuple[float, int]:
         """The least part of the quota that 15 s have, and the longest throttle; all is always wanted if not lightly."""
         batching = Batching(self.data, self.compression)
         per_s = self.part * QUOTA / batching.request_bytes(1)
@@ -60,7 +60,7 @@ class Light(NamedTuple):
             return per_s if at_ms < LIGHT_MS else 0.0
 
         cell = Cell(batching, self.partitions, QUOTA, sources=(Source(demand),), seconds=SECONDS, warm_up_s=0)
-        sent = SendingWorld(cell, random.Random(1)).run()
+        sent = SendingWorld(cell, random.Random(seed)).run()
         begins = range(self.from_ms + SETTLED_MS, SECONDS * 1000 - SPAN_MS, 1_000)
         spans = [sum(size for at_ms, size in sent.records if begin <= at_ms < begin + SPAN_MS) for begin in begins]
         throttles_ms = [throttle_ms for at_ms, throttle_ms in sent.throttles if at_ms >= self.from_ms]

@@ -6,7 +6,6 @@ WHY: Final = {
     "known_share.TRUST": "four times as fast, bytes that nobody told of have one answer in six throttled, not in 20",
     "pacer.LATENESS": "1 leaves 0.045 of the quota among two strangers; 0 another 0.013 where messages are of 20 kB",
     "pacer.SLACK": "without it tenants differ by more than 0.05 within ten seconds",
-    "batch_cost.LITTLE": "of 1, noise with zstd waits for 0.42 s in place of 0.27",
     "send_pace.UNEVEN": "0.06 of the messages on the embedded broker, with real keys",
 }
 """Why a constant stays of which no scene tells anything; five at most."""
@@ -28,9 +27,9 @@ CONSTANTS: Final = {
     "fetch_window": ("share", "SLACK_MS"),
     "share_window": ("share", "STALL_MS"),
     "claim": ("beside", "PATIENCE_MS LASTS_MS MOST_PART STEP WORSE TREND"),
-    "lump_size": ("send", "FRAMING_WORTH"),
+    "lump_size": ("send", "WORTH FRAMING_WORTH"),
     "send_pace": ("send", "LATE_ROOM UNEVEN"),
-    "batch_cost": ("send", "FIRST_BYTES LITTLE"),
+    "batch_cost": ("send", "FIRST_BYTES"),
     "lumps": ("share", "LUMPS SAVED_BATCHES"),
     "fetch_sizes": (
         "sizes",
@@ -41,7 +40,8 @@ CONSTANTS: Final = {
 """What can be tuned, by module of `kclient_quota.pacing`, with the side whose scenes are played."""
 
 GIVEN: Final = {
-    "batch_cost": "DEAR FRAMING_BYTES NAMES_BYTES OVERHEAD_BYTES LEAST_PART MOST_PART LEAST_OVERHEAD MOST_OVERHEAD",
+    "batch_cost": """DEAR LITTLE FRAMING_BYTES NAMES_BYTES OVERHEAD_BYTES LEAST_PART MOST_PART LEAST_OVERHEAD
+        MOST_OVERHEAD""",
     "claim": "LET_OFF_MS",
     "fair": "SLACK",
     "fetch": "RECORD_BYTES LEARNING_MS LEAST_RATIO MOST_RATIO ONLY",
@@ -54,7 +54,7 @@ GIVEN: Final = {
     "known_share": "ALONE REQUEST_MS CALM_MS LEAST_SHARE",
     "lanes": "DEFAULT_LANE MOST_SPARE NO_TENANT",
     "learnt_share": "MOST_CHANGE STALE_MS LEAST_RATE ENDLESS_BYTES_PER_S LONGEST_STEP_S LONGEST_REQUEST_MS",
-    "lump_size": "MAX_DELAY_MS WORTH",
+    "lump_size": "MAX_DELAY_MS",
     "lumps": "CLOCK_JUMP_MS",
     "neighbours": "NEEDED_MS DEALT_MS",
     "pacer": """TARGET IN_FLIGHT MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED

@@ -7,6 +7,7 @@ known from Kafka's formats; what compressing makes of the rest is learnt from wh
 
 from typing import Final
 
+from kclient_quota.pacing.pacer import SLACK
 from kclient_quota.pacing.trend import TREND
 
 FRAMING_BYTES: Final = 90.0
@@ -15,12 +16,13 @@ client that it carries; seven more in versions before 9."""
 NAMES_BYTES: Final = 60.0
 """Taken for those names until they are known."""
 OVERHEAD_BYTES: Final = FRAMING_BYTES + NAMES_BYTES
-FIRST_BYTES: Final = 150.0
+FIRST_BYTES: Final = 140.0
 """What the first message of a compressed batch takes more than the later ones, but never more than it is itself. Where
 messages have left one at a time, all that is known of larger batches comes of it: too much here, and they are charged
 for too little, which has to be paid back."""
-LITTLE: Final = 0.95
-"""What takes so much of its raw bytes, framing left out, does not compress, whatever `compression.type` says."""
+LITTLE: Final = 1.0 - SLACK
+"""What takes so much of its raw bytes, framing left out, does not compress, whatever `compression.type` says: no more
+would be saved than what a lump may be off."""
 DEAR: Final = 2.0
 """What takes so many times what was foretold is other data: all that was learnt of the former data is forgotten."""
 LEAST_PART, MOST_PART = 0.005, 1.5

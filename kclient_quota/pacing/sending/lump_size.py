@@ -5,15 +5,14 @@ a batch takes `overhead` bytes whatever it holds, A seconds of the quota. So of 
 something, most of it with lumps of sqrt(11 A) seconds. Shorter ones are chosen as long as they cost no more than WORTH.
 """
 
-from math import sqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple
 
-from kclient_quota.pacing.pacer import TARGET
 from kclient_quota.quota.rate import QUOTA_SAMPLES
 
-WORTH: Final = 1.0 - TARGET
-"""Part of the messages per second that is given up for having them sooner: as much as is left to jitter, which is the
-least that anybody would notice."""
+WORTH: Final = 0.008
+"""Part of the messages per second that is given up for having them sooner; less of it, by 1 - 1/sqrt(n), where the best
+lump holds n messages: they are whole, and the last one seldom fits."""
 FRAMING_WORTH: Final = 2.5
 """Where nothing compresses, all that waiting can buy is what frames a batch. A message waits for this part of the delay
 allowed times the part of all bytes that framing takes of messages alone in their batches: noise of 1,000 bytes, of
@@ -67,7 +66,8 @@ def lump_ms(terms: LumpTerms) -> float:
     most = worth_waiting_ms(terms) / 1000 / max(terms.places, 1.0)
     best = min(sqrt(samples * alone), most)
     price = best / samples + alone / best
-    price += WORTH * max(1.0 - price, 0.0)
+    messages = max(best * terms.rate / (terms.part * terms.message_raw), 1.0) if terms.message_raw else inf
+    price += WORTH * (1.0 - 1.0 / sqrt(messages)) * max(1.0 - price, 0.0)
     lump = samples / 2 * (price - sqrt(max(price * price - 4 * alone / samples, 0.0)))
     return max(1000.0 * min(lump, most), 1000.0 * least, terms.way_ms / terms.in_flight, terms.every_ms)
 

@@ -314,7 +314,7 @@ class SendPace:
 
         Nothing is learnt where messages that were not granted here are among them.
         What took more than was foretold is charged for. What took less makes up for later errors, but no more than
-        a batch's worth: beyond that the window has room again for what it was told of and was not sent.
+        a batch's worth: beyond that, once all has been delivered, the window has room again for what was not sent.
         """
         self._heard += wire_bytes
         self._looks += 1
@@ -327,7 +327,8 @@ class SendPace:
         saved = -self._cost.wire(self.outstanding, 0) - self._last_wire - self._owed
         if saved > 0:
             self._owed += saved
-            self._pacer.on_less(saved, now_ms)
+            if not self.outstanding:  # while some is on its way nobody knows what that will have taken
+                self._pacer.on_less(saved, now_ms)
 
     def _learn(self) -> None:
         """What librdkafka has not sent must not pass for what compresses well; what compresses badly shows at once."""
