@@ -59,6 +59,18 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the process ended in the midst of a write, which nobody was told to be done",
         "nothing: nothing acknowledged is in it",
     ),
+    "%s: what was written last, from offset %s on": (
+        "a power cut, with `fsync=always`: the disk had not got all that was written before this",
+        "nothing: nothing acknowledged is in it",
+    ),
+    "%s: could not be given its name": (
+        "the disk of `data_dir` is full or failing; the file is read as well under the name that it has",
+        "make room on the disk of `data_dir`",
+    ),
+    "What serializes could not be closed": (
+        "a serializer's `close()` raised while a client that could not be made was taken apart; why is raised in your call",
+        "see what your call raised; the traceback is of the serializer",
+    ),
     "%s: could not be made smaller": (
         "the disk of `data_dir` is full or failing; the journal holds more lines than are needed, and goes on",
         "make room on the disk of `data_dir`",

@@ -56,6 +56,29 @@ def sends(cluster: Any, threads: int) -> Figures:
     }
 
 
+def sends_after_light_use(cluster: Any) -> Figures:
+    """A message now and then, nothing for a second, and then all there is to be had for 17 s."""
+    topic, client_id = named("orders"), named("app")
+    cluster.create_topic(topic, 1)
+    cluster.set_quota(client_id=client_id, producer_byte_rate=QUOTA)
+    throttles: list[float] = [0.0]
+    arrived: list[float] = []
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id}
+    producer = Producer({**conf, "throttle_cb": lambda event: throttles.append(event.throttle_time)})
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        producer.produce(topic, MESSAGE)
+        producer.flush()
+        time.sleep(0.06)
+    time.sleep(1)
+    begin = time.monotonic()
+    while time.monotonic() < begin + 17:
+        producer.produce(topic, MESSAGE, on_delivery=lambda *_: arrived.append(time.monotonic() - begin))
+    producer.close()
+    spans = [sum(first <= at < first + 15 for at in arrived) for first in (0.2 + 0.2 * number for number in range(8))]
+    return {"share": min(spans) * len(MESSAGE) / 15 / QUOTA, "throttle_s": max(throttles)}
+
+
 def sends_to_three(cluster: Any, is_keyed: bool) -> Figures:
     topic, client_id = named("orders"), named("app")
     cluster.create_topic(topic, 6)
@@ -74,17 +97,24 @@ def sends_to_three(cluster: Any, is_keyed: bool) -> Figures:
 
 
 ROUND = EVEN
-SCENES = [sends_alone, sends_from_three_threads]
+SCENES = [sends_alone, sends_from_three_threads, sends_after_light_use]
 KEYLESS, KEYED = (partial(sends_to_three, is_keyed=is_keyed) for is_keyed in (False, True))
 ON_THREE_BROKERS = [KEYLESS, KEYED]
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", [sends_alone, sends_from_three_threads])
 def test_the_quota_is_used(played: Played, scene: Callable[[Any], Figures]) -> None:
     figures = played(scene)
     assert 0.85 <= figures["share"] <= 1.02, figures
     assert figures["throttle_s"] <= 1.0, figures
     assert figures["p99_s"] <= 1.0, figures
+
+
+def test_any_fifteen_seconds_after_light_use_have_the_quota(played: Played) -> None:
+    """In payload, which is 0.94 of it with messages of a thousand bytes."""
+    figures = played(sends_after_light_use)
+    assert figures["share"] >= 0.95 * 0.94 - 0.05, figures
+    assert figures["throttle_s"] <= 0.2, figures
 
 
 def test_the_quota_of_every_broker_is_used(played: Played) -> None:

@@ -35,8 +35,8 @@ class Forgetful(SendPace):
         most = self._most_ms() / 1000 / max(places, 1.0)
         best = min(sqrt(11 * alone), most)
         price = best / 11 + alone / best
-        is_coarse = sqrt(11 * cost.overhead * pacer.usual_rate()) < 10 * cost.part * self._message_raw
-        price += 0.006 * (0.5 if is_coarse else 1.0) * max(1.0 - price, 0.0)
+        messages = max(best * rate / (cost.part * self._message_raw), 1.0) if self._message_raw else inf
+        price += 0.008 * (1.0 - 1.0 / sqrt(messages)) * max(1.0 - price, 0.0)
         lump = 11 / 2 * (price - sqrt(max(price * price - 4 * alone / 11, 0.0)))
         every_ms = max(self._way_ms / self._in_flight, pacer.every_ms)
         return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
