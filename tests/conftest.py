@@ -20,6 +20,10 @@ BROKERS = ["embedded", "apache-kafka"]
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 """Java processes of tests live for seconds: what the second compiler makes of their code is not used often enough."""
 
+SELDOM = (5_000, 20, 100)
+"""When garbage is looked for: after so many new objects, so many young collections, so many middle ones. Python's own:
+700, 10, 10."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -50,12 +54,16 @@ def _keep_bytecode() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Garbage is not looked for while eleven thousand tests are collected: each worker does so, and there is none."""
+    """Garbage is not looked for while eleven thousand tests are collected: each worker does so, and there is none.
+
+    Nor are they all looked through again and again afterwards: half a second each time, a third of what tests cost.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
+        gc.set_threshold(*SELDOM)
 
 
 @pytest.hookimpl(optionalhook=True)

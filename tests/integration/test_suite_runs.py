@@ -18,6 +18,7 @@ def run(tmp_path, monkeypatch):
     for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'telemetry'}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them all is most of what such a run takes
 
     def play(directory, text, *arguments, **environment):
         for name, value in environment.items():
@@ -25,7 +26,8 @@ def run(tmp_path, monkeypatch):
         folder = tmp_path / "tests" / directory
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(ROOT / "tests" / "suite", tmp_path / "tests" / "suite", dirs_exist_ok=True)
-        for name in ("conftest.py", "required.py", "spark_session.py", "measured/conftest.py", "measured/scenes.py"):
+        measured = ("measured/conftest.py", "measured/hosted.py", "measured/scenes.py")
+        for name in ("conftest.py", "required.py", "spark_session.py", *measured):
             (tmp_path / "tests" / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
         (folder / "test_it.py").write_text(text)
@@ -36,6 +38,10 @@ def run(tmp_path, monkeypatch):
             "pytest",
             "-p",
             "no:cacheprovider",
+            "-p",
+            "xdist",
+            "-p",
+            "pytest_timeout",
             "--import-mode=importlib",
             *arguments,
             "tests",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.broker import EmbeddedBroker
+from tests.measured.hosted import Hosted
 
 Figures = Mapping[str, Any]
 Scene = Callable[[Any], Figures]
@@ -56,7 +56,7 @@ def played(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Played]
         def cluster(fixture: str, brokers: int) -> Any:
             if broker_kind == "apache-kafka":
                 return request.getfixturevalue(fixture)
-            return stack.enter_context(EmbeddedBroker(brokers=brokers))
+            return stack.enter_context(Hosted(brokers))
 
         rounds: dict[str, dict[Scene, Any]] = {}
         for module in _modules(request):

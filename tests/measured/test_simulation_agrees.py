@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.simulation import AGREE, Case, real, simulated
+from tests.measured.hosted import in_another_process
 from tests.measured.scenes import IN_EVERY_MANNER
 from tests.required import require_apache_kafka
 
@@ -19,7 +20,7 @@ CASES = (
 
 
 def on_the_embedded_broker(_cluster):
-    return real(CASES, SECONDS)
+    return in_another_process(real, CASES, SECONDS)
 
 
 ROUND = IN_EVERY_MANNER

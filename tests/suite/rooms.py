@@ -41,6 +41,16 @@ _LONG = (
     "integration/test_benchmark_clients.py",
 )
 """Files that take minutes: whoever begins them last is waited for."""
+_BUSY = (
+    "unit/broker/test_long_shares.py",
+    "unit/broker/test_telling.py",
+    "unit/pacing/test_known_share.py",
+    "unit/simulation/test_sending.py",
+    "unit/simulation/test_fleet_formulas.py",
+    "unit/simulation/test_simulation_consumers.py",
+    "unit/simulation/test_simulated_fairness.py",
+)
+"""Files that compute for more than five seconds, and share a core with others: begun last they end alone."""
 
 
 def directory_of(nodeid: str) -> str:
@@ -73,4 +83,6 @@ def turn_of(unit: str) -> tuple[int, int, str]:
     is_long = any(file.endswith(long) for long in _LONG)
     directory = directory_of(unit)
     turn = _TURNS.index(directory) if directory in _TURNS else len(_TURNS)
+    if any(file.endswith(busy) for busy in _BUSY):
+        turn = _TURNS.index("package")
     return (0 if is_long and directory != MEASURED else 1, turn, unit)

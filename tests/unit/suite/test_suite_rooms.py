@@ -49,10 +49,11 @@ def test_what_shares_a_worker(nodeid, unit, room):
 def test_what_is_measured_comes_last_and_what_takes_long_first():
     units = [
         "tests/measured/",
-        "tests/unit/wire/test_codec.py",
+        "tests/unit/broker/test_acls.py",
+        "tests/unit/simulation/test_sending.py",
         "tests/integration/test_aio_producer.py",
         "tests/integration/test_otlp_collector.py",
         "tests/contract/test_log.py@kafka",
         "tests/spark/test_jobs.py",
     ]
-    assert sorted(units, key=turn_of) == [units[3], units[5], units[4], units[2], units[1], units[0]]
+    assert sorted(units, key=turn_of) == [units[4], units[6], units[5], units[3], units[2], units[1], units[0]]

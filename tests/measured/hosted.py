@@ -1,0 +1,62 @@
+"""Processes beside the one that measures: brokers in it would take Python's lock while its clients are measured."""
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from kclient_quota.broker import EmbeddedBroker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_here: list[EmbeddedBroker] = []
+"""What the process of a `Hosted` has."""
+
+
+def in_another_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function of a module returns there."""
+    with _process() as process:
+        return process.submit(function, *args, **kwargs).result()
+
+
+class Hosted:
+    """An embedded broker, its methods called from elsewhere.
+
+    Args:
+        brokers: how many it has.
+    """
+
+    def __init__(self, brokers: int) -> None:
+        self._process = _process()
+        self.bootstrap_servers: str = self._process.submit(_begin, brokers).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.submit(_end).result()
+        self._process.shutdown()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self._process.submit(_call, name, args, kwargs).result()
+
+
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"))  # a fork would take librdkafka's threads for its own
+
+
+def _begin(brokers: int) -> str:
+    _here.append(EmbeddedBroker(brokers=brokers).__enter__())
+    return _here[0].bootstrap_servers
+
+
+def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return getattr(_here[0], name)(*args, **kwargs)
+
+
+def _end() -> None:
+    _here.pop().__exit__(None, None, None)
