@@ -58,7 +58,9 @@ class Pacer:
     __slots__ = (
         "_at_ms",
         "_bank",
+        "_begun_at_ms",
         "_ceiling",
+        "_first_until_ms",
         "_idle_since_ms",
         "_least_window_ms",
         "_lump",
@@ -94,6 +96,8 @@ class Pacer:
         self._open = True  # within a request, whose bytes follow each other at once
         self._at_ms = 0  # what the bank is reckoned to
         self._idle_since_ms: float | None = None  # since when the bank has been full
+        self._begun_at_ms: int | None = None  # when the window began, until it is known when the broker's did
+        self._first_until_ms: int | None = None  # when the first of it was answered
         self._review_at_ms = NEVER_REVIEWED
         self._throttled_until_ms = 0
         self._wait_until_ms = 0
@@ -186,6 +190,9 @@ class Pacer:
 
     def on_sent(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been admitted."""
+        opened_ms = self._mirror.opened_ms
+        if opened_ms is None or now_ms - opened_ms >= self._most_window_ms:
+            self._begun_at_ms, self._first_until_ms = now_ms, None
         self._mirror.record(nbytes, now_ms)
         if self._pace == inf:
             return
@@ -217,6 +224,22 @@ class Pacer:
         self._slow_start_bytes = min(self._slow_start_bytes + nbytes, MOST_SLOW_START_BYTES)
         if now_ms >= self._throttled_until_ms:
             self._share.on_free(now_ms)
+
+    def on_answer(self, sent_at_ms: int, now_ms: int) -> None:
+        """A request is answered that was sent then.
+
+        The broker's window begins when the first request arrives. A handshake, or a topic that is being made, may
+        make that a second later than usual; the window would seem to be older than it is, and to forget too early.
+        """
+        if self._begun_at_ms is None or sent_at_ms < self._begun_at_ms:
+            return
+        if self._first_until_ms is None:
+            self._first_until_ms = now_ms
+        elif sent_at_ms >= self._first_until_ms:  # it had to wait for nothing: its way is the usual one
+            came_at_ms = self._first_until_ms - (now_ms - sent_at_ms)
+            if came_at_ms - self._begun_at_ms >= REQUEST_MS:  # less is paid for by what is aimed at
+                self._mirror.begin_at(came_at_ms)
+            self._begun_at_ms = None
 
     def on_throttle(self, throttle_time_ms: int, now_ms: int) -> None:
         """A response has said `throttle_time_ms`; zero and less say nothing."""
@@ -355,6 +378,7 @@ class Pacer:
         """The clock has jumped back: move everything remembered with it."""
         self._mirror.rebase(shift_ms)
         self._share.rebase(shift_ms)
+        self._begun_at_ms = None
         self._at_ms += shift_ms
         self._throttled_until_ms += shift_ms
         self._wait_until_ms += shift_ms

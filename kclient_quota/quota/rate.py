@@ -98,6 +98,11 @@ class SampledRate(_SampledStat):
             self._values[index] -= taken
             value -= taken
 
+    def begin_at(self, at_ms: int) -> None:
+        """What seemed to come before `at_ms` came just then: the window begins with that."""
+        self._starts = [max(start_ms, at_ms) for start_ms in self._starts]
+        self._lasts = [max(last_ms, at_ms) for last_ms in self._lasts]
+
     def total(self, now_ms: int) -> float:
         """Sum of what the window holds at `now_ms`."""
         self._purge(now_ms)

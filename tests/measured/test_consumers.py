@@ -19,7 +19,7 @@ WIRE_BYTES = 1_010
 WINDOW_S = 11
 """Ten whole samples of a second and the one that is being filled: a burst at the start is paid back by then."""
 MEASURED_S = 9
-SETTLED_S = 20
+SETTLED_S = WINDOW_S + 2
 
 
 def polled(consumer: Consumer) -> Iterable[Any]:
@@ -52,7 +52,7 @@ def reads(
 
 
 def two_read(cluster: Any) -> Figures:
-    """From the twentieth second on: both burst at first, are throttled for it, and find their share again by then."""
+    """From the thirteenth second on: both burst at first, are throttled for it, and find their share again by then."""
     topic, quota = named("two"), 150_000
     cluster.create_topic(topic, 2)
     fill(cluster, topic, 6_000, 8, 2)

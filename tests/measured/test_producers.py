@@ -36,6 +36,8 @@ def sends(cluster: Any, threads: int) -> Figures:
     latencies: list[float] = []
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id}
     producer = Producer({**conf, "throttle_cb": lambda event: throttles.append(event.throttle_time)})
+    producer.produce(topic, MESSAGE)
+    producer.flush()  # others fill their topics meanwhile; how long a busy broker takes to connect is not measured
     end = time.monotonic() + SECONDS
 
     def work() -> None:

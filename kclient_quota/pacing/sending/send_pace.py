@@ -277,6 +277,7 @@ class SendPace:
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
                 _, at_ms, tells = self._flying.popleft()
+                self._pacer.on_answer(at_ms, now_ms)
                 self._note_way(at_ms, now_ms, tells)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
 

@@ -21,6 +21,7 @@ class World:
     jitter_ms: int = 0
     skew: float = 0.0  # client clocks run faster by this part
     late_ms: int = 0  # callers wake up this late, at most
+    first_ms: int = 0  # a client's first request arrives so much later, and those that follow it no earlier
     seed: int = 1
     start_ms: int = 1_000_000
     in_flight: int = 5
@@ -91,8 +92,9 @@ class World:
             self.flying[client] += 1
             self.outstanding[client] += request
             arrival = self.now + 1 + self.random.randint(0, self.jitter_ms)
+            arrival += 0 if self.last_arrival[client] else self.first_ms
             self.last_arrival[client] = arrival = max(arrival, self.last_arrival[client])
-            self.at(arrival, self.arrive, client, request)
+            self.at(arrival, self.arrive, client, request, mine)
         wake = max(self.now + 1, self.broker_time(at)) + self.random.randint(0, self.late_ms)
         self.at(wake, self.offer, client)
 
@@ -102,9 +104,9 @@ class World:
         affordable = int(pacer.rate() * 0.4 / self.message_bytes) if pacer.rate() < 1e12 else self.grant
         return max(pacer.request_bytes // self.message_bytes, 1, min(self.grant, affordable)) * self.message_bytes
 
-    def arrive(self, client, nbytes):
+    def arrive(self, client, nbytes, sent_at):
         if self.now < self.muted_until[client]:
-            self.at(self.muted_until[client], self.arrive, client, nbytes)
+            self.at(self.muted_until[client], self.arrive, client, nbytes, sent_at)
             return
         counted = round(nbytes * (1.0 + self.framing))
         self.rate.record(counted, self.now)
@@ -112,12 +114,13 @@ class World:
         throttle_ms = throttle_time_ms(self.rate.measure(self.now), self.quota, window_ms)
         self.sent.append((self.now, client, counted, throttle_ms))
         self.muted_until[client] = self.now + throttle_ms
-        self.at(self.now + 1, self.answered, client, nbytes, throttle_ms)
+        self.at(self.now + 1, self.answered, client, nbytes, throttle_ms, sent_at)
 
-    def answered(self, client, nbytes, throttle_ms):
+    def answered(self, client, nbytes, throttle_ms, sent_at):
         self.flying[client] -= 1
         self.outstanding[client] -= nbytes
         self.pacers[client].on_throttle(throttle_ms, self.client_time(self.now))
+        self.pacers[client].on_answer(sent_at, self.client_time(self.now))
         self.pacers[client].on_success(nbytes, self.client_time(self.now))
 
     # What came of it

@@ -227,8 +227,13 @@ def test_a_batch_has_come_when_all_that_was_granted_with_it_has():
     assert (pace.outstanding, pace._last_way_ms) == (0, 30)
     pace.on_delivered(0, T0 + 50)
     pace.on_delivered(-5, T0 + 50)
-    sent = [(499, T0 + 20), (0, T0 + 21), (300, T0 + 40)]
-    assert pacer.heard == [("on_success", *each) for each in sent]
+    assert pacer.heard == [
+        ("on_success", 499, T0 + 20),
+        ("on_answer", T0, T0 + 21),
+        ("on_success", 0, T0 + 21),
+        ("on_answer", T0 + 10, T0 + 40),
+        ("on_success", 300, T0 + 40),
+    ]
 
 
 def far(*, since_ms=T0 + 10_000, late_ms=600):
