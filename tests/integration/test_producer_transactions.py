@@ -1,6 +1,7 @@
 """Transactions of a producer whose broker throttles for seconds, for hours, or is gone."""
 
 import logging
+import threading
 import time
 
 import confluent_kafka
@@ -80,6 +81,20 @@ def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedB
         producer.begin_transaction()
     assert 0.9 < time.monotonic() - begin < 45
     assert caught.value.retry_after_ms > HALF_A_DAY_MS / 2
+
+
+def test_a_callback_that_closes_ends_the_wait_for_a_transaction(broker: EmbeddedBroker) -> None:
+    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=12_000)
+    producer._max_block_ms = 1_000
+    with pytest.raises(KafkaException, match="it was aborted"):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    producer._max_block_ms = 30_000
+    begin = time.monotonic()
+    threading.Timer(0.5, producer._outbox.reports.append, [(producer.close,)]).start()
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.begin_transaction()
+    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize("policy", ["abort", "report"])

@@ -63,7 +63,7 @@ class TransactingProducer(WaitingProducer):
         self._insist_on_parent()
         clock = self._clock
         deadline_ms = clock.now_ms() + self._max_block_ms
-        while wait_ms := self._begin_wait_ms():
+        while not self._closed and (wait_ms := self._begin_wait_ms()):
             left_ms = deadline_ms - clock.now_ms()
             if self._raises or self._outbox.is_calling() or left_ms <= 0:
                 text = f"a transaction would have to be aborted because of the throttle; begin it in {wait_ms} ms"
