@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, merged, seconds
-from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors, raw_bytes
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
@@ -124,7 +124,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if not outbox.is_watched and (is_open or (outbox.is_spare and outbox.spare > 0)):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             if not is_open:
-                outbox.spend(raw_bytes(value, key, headers))
+                is_plain = type(value) is bytes and key is None and not headers  # a call costs as much as all of this
+                outbox.spare -= RECORD_BYTES + len(value) if is_plain else raw_bytes(value, key, headers)
+                outbox.is_mixed = True
             return
         if self._errors_only:
             callback = only_errors(self._default_callback if callback is None else callback)
