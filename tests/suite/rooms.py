@@ -20,7 +20,7 @@ CPU_BUDGET_S = {
     "unit": 600,
     "property": 240,
     "contract": 300,
-    "integration": 720,
+    "integration": 840,
     "spark": 400,
     "examples": 240,
     "package": 120,

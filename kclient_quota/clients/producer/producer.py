@@ -124,8 +124,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if not outbox.is_watched and (is_open or (outbox.is_spare and outbox.spare > 0)):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             if not is_open:
-                is_plain = type(value) is bytes and key is None and not headers  # a call costs as much as all of this
-                outbox.spare -= RECORD_BYTES + len(value) if is_plain else raw_bytes(value, key, headers)
+                if type(value) is bytes and key is None and not headers:  # a call costs as much as all of this
+                    outbox.spare -= RECORD_BYTES + len(value)
+                else:
+                    outbox.spare -= raw_bytes(value, key, headers)
                 outbox.is_mixed = True
             return
         if self._errors_only:

@@ -186,7 +186,7 @@ class WaitingProducer(CProducer):
         except BaseException as error:
             if self._outbox.give_up(handed) or era is not None or not isinstance(error, Exception):
                 raise
-            # A callback's, and this message is decided on: who hears of it here would send it again. `poll()` raises it.
+            # A callback's, and this message is decided on: who hears of it here sends it again. `poll()` raises it.
             self._outbox.reports.append((raise_again, error))
             handed.answered.acquire(timeout=PURGE_MS / 1000)
         finally:
