@@ -1,7 +1,6 @@
 """Neighbours of the usual: numbers of other types, callables that are false, errors that are fatal; under a quota."""
 
 import threading
-import time
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -189,35 +188,3 @@ def test_a_message_that_waits_while_a_callback_closes_the_producer_is_sent_and_r
             pass
     assert is_closed == [True]
     assert len(heard) == produced
-
-
-def test_what_a_callback_raises_while_a_message_waits_comes_from_poll_once_that_is_taken(
-    limited: EmbeddedBroker,
-) -> None:
-    """From `produce()` it would say that the message is not taken, and whoever sends it again has it twice."""
-    producer = Producer(conf(limited, **{"max.block.ms": 60_000, "quota.max.delay.ms": 100}))
-    raised: list[ValueError] = []
-    reported: list[bytes] = []
-
-    def report(_error: KafkaError | None, message: Message) -> None:
-        value = message.value()
-        assert value is not None
-        reported.append(value)
-        waiting = producer._waiting.get(threading.get_ident())
-        if waiting is None or raised:
-            return
-        deadline = time.monotonic() + 20
-        while waiting.claim and time.monotonic() < deadline:  # until the sender has taken it
-            time.sleep(0.001)
-        raised.append(ValueError("mine"))
-        raise raised[0]
-
-    sent = []
-    while not raised:
-        sent.append(b"%06d" % len(sent) + bytes(1_000))
-        producer.produce("t", sent[-1], on_delivery=report)
-    with pytest.raises(ValueError, match="mine"):
-        producer.flush()
-    assert producer.flush(60) == 0
-    assert sorted(reported) == sent
-    producer.close()

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
 from kclient_quota.clients.calls import lost_interrupt
-from kclient_quota.clients.producer.outbox import Handed, Outbox, raise_again
+from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
 from kclient_quota.errors import quota_used_up
@@ -183,12 +183,9 @@ class WaitingProducer(CProducer):
                 self._expect_anew(handed)
                 handed.is_refused = self._outbox.give_up(handed)
                 handed.waits = False
-        except BaseException as error:
-            if self._outbox.give_up(handed) or era is not None or not isinstance(error, Exception):
-                raise
-            # A callback's, and this message is decided on: who hears of it here sends it again. `poll()` raises it.
-            self._outbox.reports.append((raise_again, error))
-            handed.answered.acquire(timeout=PURGE_MS / 1000)
+        except BaseException:
+            self._outbox.give_up(handed)
+            raise
         finally:
             self._waiting.pop(ident, None)
             now_ms = self._clock.now_ms()
