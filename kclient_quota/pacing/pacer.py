@@ -191,7 +191,8 @@ class Pacer:
     def on_sent(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been admitted."""
         opened_ms = self._mirror.opened_ms
-        if opened_ms is None or now_ms - opened_ms >= self._most_window_ms:
+        is_new_sample = opened_ms is None or now_ms - opened_ms >= self._mirror.window_ms
+        if is_new_sample and not self._mirror.project(now_ms)[0]:
             self._begun_at_ms, self._first_until_ms = now_ms, None
         self._mirror.record(nbytes, now_ms)
         if self._pace == inf:
@@ -226,14 +227,16 @@ class Pacer:
             self._share.on_free(now_ms)
 
     def on_answer(self, sent_at_ms: int, now_ms: int) -> None:
-        """A request is answered that was sent then.
+        """A request is answered that was sent at `sent_at_ms`.
 
         The broker's window begins when the first request arrives. A handshake, or a topic that is being made, may
         make that a second later than usual; the window would seem to be older than it is, and to forget too early.
         """
         if self._begun_at_ms is None or sent_at_ms < self._begun_at_ms:
             return
-        if self._first_until_ms is None:
+        if now_ms < sent_at_ms:  # the clock has jumped: how long that took is not known
+            self._begun_at_ms = None
+        elif self._first_until_ms is None:
             self._first_until_ms = now_ms
         elif sent_at_ms >= self._first_until_ms:  # it had to wait for nothing: its way is the usual one
             came_at_ms = self._first_until_ms - (now_ms - sent_at_ms)

@@ -99,9 +99,12 @@ class SampledRate(_SampledStat):
             value -= taken
 
     def begin_at(self, at_ms: int) -> None:
-        """What seemed to come before `at_ms` came just then: the window begins with that."""
-        self._starts = [max(start_ms, at_ms) for start_ms in self._starts]
-        self._lasts = [max(last_ms, at_ms) for last_ms in self._lasts]
+        """What the window holds at `at_ms` came no earlier, and it begins with that."""
+        newest_gone = at_ms - self._expiry_ms
+        for index, last_ms in enumerate(self._lasts):
+            if last_ms > newest_gone:
+                self._starts[index] = max(self._starts[index], at_ms)
+                self._lasts[index] = max(last_ms, at_ms)
 
     def total(self, now_ms: int) -> float:
         """Sum of what the window holds at `now_ms`."""

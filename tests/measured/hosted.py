@@ -1,8 +1,10 @@
 """Processes beside the one that measures: brokers in it would take Python's lock while its clients are measured."""
 
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -50,12 +52,21 @@ def _process() -> ProcessPoolExecutor:
 
 
 def _begin(brokers: int) -> str:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _here.append(EmbeddedBroker(brokers=brokers).__enter__())
     return _here[0].bootstrap_servers
 
 
 def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return getattr(_here[0], name)(*args, **kwargs)
+
+
+def _end_with_parent() -> None:
+    """One that is killed shuts no pool down, and its brokers would listen for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _end() -> None:
