@@ -70,12 +70,18 @@ def test_what_waits_behind_a_throttle_of_half_a_day_is_given_up_in_time(broker: 
     assert sum(reports.seen[name] for name in ("_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT")) == 1
 
 
-def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedBroker) -> None:
+def aborted_for_half_a_day(broker: EmbeddedBroker) -> Producer:
+    """One whose broker throttles for so long that its transaction was aborted, and the next one is waited for."""
     producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=12_000)
     producer._max_block_ms = 1_000
     with pytest.raises(KafkaException, match="it was aborted"):
         producer.commit_transaction()
     producer.abort_transaction()
+    return producer
+
+
+def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedBroker) -> None:
+    producer = aborted_for_half_a_day(broker)
     begin = time.monotonic()
     with pytest.raises(QuotaThrottledError, match="would have to be aborted") as caught:
         producer.begin_transaction()
@@ -84,11 +90,7 @@ def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedB
 
 
 def test_a_callback_that_closes_ends_the_wait_for_a_transaction(broker: EmbeddedBroker) -> None:
-    producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=12_000)
-    producer._max_block_ms = 1_000
-    with pytest.raises(KafkaException, match="it was aborted"):
-        producer.commit_transaction()
-    producer.abort_transaction()
+    producer = aborted_for_half_a_day(broker)
     producer._max_block_ms = 30_000
     begin = time.monotonic()
     threading.Timer(0.5, producer._outbox.reports.append, [(producer.close,)]).start()
