@@ -24,7 +24,7 @@ def in_another_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwar
 
 
 class Hosted:
-    """An embedded broker, its methods called from elsewhere.
+    """An embedded broker there, with the methods that measured scenes call.
 
     Args:
         brokers: how many it has.
@@ -43,8 +43,20 @@ class Hosted:
         self._process.submit(_end).result()
         self._process.shutdown()
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self._process.submit(_call, name, args, kwargs).result()
+    def create_topic(self, name: str, partitions: int) -> None:
+        """As `EmbeddedBroker`'s."""
+        self._call("create_topic", name, partitions)
+
+    def set_quota(self, **quota: Any) -> None:
+        """As `EmbeddedBroker`'s."""
+        self._call("set_quota", **quota)
+
+    def metrics(self) -> Any:
+        """As `EmbeddedBroker`'s."""
+        return self._call("metrics")
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self._process.submit(_call, name, args, kwargs).result()
 
 
 def _process() -> ProcessPoolExecutor:
