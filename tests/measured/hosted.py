@@ -43,7 +43,7 @@ class Hosted:
         self._process.submit(_end).result()
         self._process.shutdown()
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int = 1) -> None:
         """As `EmbeddedBroker`'s."""
         self._call("create_topic", name, partitions)
 
