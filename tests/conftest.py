@@ -21,8 +21,8 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 """Java processes of tests live for seconds: what the second compiler makes of their code is not used often enough."""
 
 SELDOM = (5_000, 20, 100)
-"""When garbage is looked for: after so many new objects, so many young collections, so many middle ones. Python's own:
-700, 10, 10."""
+"""When garbage is looked for: after so many new objects, so many young collections, so many middle ones. CPython 3.11's
+own: 700, 10, 10."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,13 +56,14 @@ def _keep_bytecode() -> None:
 def pytest_collection() -> Generator[None, Any, Any]:
     """Garbage is not looked for while eleven thousand tests are collected: each worker does so, and there is none.
 
-    Nor are they all looked through again and again afterwards: half a second each time, a third of what tests cost.
+    Nor are they looked through afterwards: half a second each time, a third of what tests cost. They are kept aside.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
+        gc.freeze()
         gc.set_threshold(*SELDOM)
 
 

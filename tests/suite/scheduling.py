@@ -9,7 +9,7 @@ from typing import Any
 
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-from tests.suite.rooms import MEASURED, WORKERS, room_of, turn_of, unit_of
+from tests.suite.rooms import MEASURED, WORKERS, computes, room_of, turn_of, unit_of
 
 
 class RoomScheduling(LoadScopeScheduling):
@@ -31,7 +31,8 @@ class RoomScheduling(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
     def _next_for(self, node: Any) -> str | None:
-        waiting = sorted(self.workqueue, key=turn_of)
+        computing = computes(self.nodes.index(node), len(self.nodes))
+        waiting = sorted(self.workqueue, key=lambda unit: turn_of(unit, computing))
         for unit in waiting:
             room = room_of(unit)
             if room == MEASURED and len(waiting) > 1:

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.rooms import CPU_BUDGET_S, KAFKA, MEASURED, ON_REQUEST, SPARK, TESTED, room_of, turn_of, unit_of
+from tests.suite import rooms
+from tests.suite.rooms import (
+    CPU_BUDGET_S,
+    KAFKA,
+    MEASURED,
+    ON_REQUEST,
+    SPARK,
+    TESTED,
+    computes,
+    room_of,
+    turn_of,
+    unit_of,
+)
 
 ROOT = Path(__file__).parents[3]
 NO_TESTS = {"suite", "typing"}
@@ -57,3 +69,20 @@ def test_what_is_measured_comes_last_and_what_takes_long_first():
         "tests/spark/test_jobs.py",
     ]
     assert sorted(units, key=turn_of) == [units[4], units[6], units[5], units[3], units[2], units[1], units[0]]
+
+
+def test_one_worker_of_many_begins_with_what_computes():
+    assert [computes(worker, 10) for worker in range(10)] == [False] * 9 + [True]
+    assert not any(computes(worker, 6) for worker in range(6))
+    units = [
+        "tests/measured/",
+        "tests/contract/test_log.py",
+        "tests/unit/wire/test_codec.py",
+        "tests/" + rooms._BUSY[0],
+    ]
+    assert sorted(units, key=lambda unit: turn_of(unit, computing=True)) == [units[3], units[2], units[1], units[0]]
+
+
+@pytest.mark.parametrize("file", [*rooms._LONG, *rooms._BUSY])
+def test_a_file_that_has_a_turn_of_its_own_is_there(file):
+    assert (ROOT / "tests" / file).is_file()
