@@ -98,6 +98,25 @@ def test_a_clock_that_jumps_back_while_a_request_is_under_way_tells_nothing_of_i
     assert pacer.measured_rate(at_ms + 12_000 - back_ms) == 0
 
 
+@pytest.mark.parametrize("late_ms", [2_000, 9_000])
+def test_nor_when_the_former_time_is_reached_again(late_ms: int) -> None:
+    """What the window holds an hour later began then, and not with the request that the jump left without an answer."""
+    hour_ms = 3_600_000
+    pacers = [Pacer(10_000.0), Pacer(10_000.0)]
+    for pacer in pacers:
+        pacer.admit_at_ms(100, hour_ms)
+        pacer.on_sent(100, hour_ms)
+        for now_ms in range(0, hour_ms + 20_000, 1_000):
+            pacer.admit_at_ms(100, now_ms)
+            pacer.on_sent(100, now_ms)
+    asked, told = pacers
+    sent_ms = hour_ms + 10_000
+    told.on_answer(sent_ms, sent_ms + late_ms)
+    told.on_answer(sent_ms + late_ms, sent_ms + late_ms)
+    for now_ms in range(hour_ms + 20_000, hour_ms + 40_000, 500):
+        assert told.measured_rate(now_ms) == asked.measured_rate(now_ms)
+
+
 def test_what_seems_to_have_come_before_came_then() -> None:
     rate = SampledRate(11, 1_000)
     for now_ms in range(-60_000, -50_000, 500):
