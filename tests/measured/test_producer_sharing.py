@@ -7,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kclient_quota.broker import EmbeddedBroker
+from tests.measured.hosted import Hosted
 from tests.measured.scenes import EVEN, Figures, Played
 
 ROOT = Path(__file__).parents[2]
 
 
 def in_a_process(_cluster: Any, scene: str, byte_rate: int) -> Figures:
-    with EmbeddedBroker(topics={"orders": 1}) as broker:
+    with Hosted(1) as broker:  # here it would share Python's lock with all other scenes of the round
+        broker.create_topic("orders")
         broker.set_quota(client_id="app", producer_byte_rate=byte_rate)
         command = [sys.executable, "-m", "tests.integration.field_scripts", scene, broker.bootstrap_servers, "0"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
