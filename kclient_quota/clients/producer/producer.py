@@ -62,7 +62,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
 
         parts = Parts(given, SYSTEM_CLOCK)
-        self._clock = SYSTEM_CLOCK
         self._ask_conf = parts.ask_conf
         self._client_id = parts.client_id
         self._max_block_ms = parts.max_block_ms
@@ -208,8 +207,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             timeout = seconds(timeout)
             if self._is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
-            is_direct = outbox.is_open or (outbox.is_spare and not outbox.in_flight)
-            is_direct = is_direct and 0 <= timeout <= SLICE_S
+            is_direct = (outbox.is_open or (outbox.is_spare and not outbox.in_flight)) and 0 <= timeout <= SLICE_S
         if is_direct and not (outbox.reports or outbox.silent):
             try:
                 return POLL_IN_C(self, timeout) if self._polls_straight else super().poll(timeout)
@@ -238,7 +236,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
 
     def _is_for_librdkafka(self, timeout: float) -> bool:
         """Whether it is to say what is wrong with a call; in a forked child it would wait for threads that are not."""
-        return (self._closed and not self._outbox.is_forked) or not _is_number(timeout)
+        return (self._closed and not self._outbox.is_forked) or not isinstance(timeout, (int, float))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Drop messages; each gets a delivery report that says so.
@@ -372,10 +370,6 @@ def _is_watched(method: Callable[..., Any]) -> bool:
 
 def _queue_full(error: Exception) -> KafkaError:
     return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
-
-
-def _is_number(timeout: Any) -> bool:
-    return isinstance(timeout, (int, float))
 
 
 _BASES, _METHODS = place(confluent_kafka.Producer, CProducer, PacedProducer, (PacedProducer, AsGiven))
