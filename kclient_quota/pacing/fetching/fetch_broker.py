@@ -162,7 +162,7 @@ class BrokerPace:
         if answered > 0:
             self._refused = False
             self.share.on_free(at_ms)
-        nbytes = 0 if before is None or total < before else total - before
+        nbytes = 0 if before is None else total - before
         if nbytes <= 0:
             return
         self._begun = True
