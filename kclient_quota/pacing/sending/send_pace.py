@@ -176,10 +176,13 @@ class SendPace:
         elif rate == inf or now_ms - self._progress_at_ms > QUEUEING * min(self._last_way_ms, MOST_WAY_MS):
             # What is on its way may include what cannot be delivered for minutes: others do not wait for that.
             self._drains = False
+        way_ms = MOST_WAY_MS if rate == inf else min(max(self._last_way_ms, MOST_WAY_MS), PROBE_MS)
+        if now_ms - max(self._progress_at_ms, self._throttle_ends_ms) >= QUEUEING * way_ms:
+            # Nothing is throttled, and nothing arrives: the broker is away, or has no leader for what is on its way.
+            # librdkafka's own queue is the place to wait, as without us: what is for other brokers does not wait then.
+            return 0
         if rate == inf:
-            # No limit is known and nothing is throttled: when nothing arrives either, the broker is away, and
-            # librdkafka's own queue is the place to wait.
-            return 0 if now_ms - self._progress_at_ms >= QUEUEING * MOST_WAY_MS else SOON_MS
+            return SOON_MS
         # Waiting for deliveries is not idleness, which would earn a burst.
         self._pacer.on_sent(0, now_ms)
         return max(1, min(SOON_MS, int(self._cost.wire(raw_bytes) * 1000 / rate)))
