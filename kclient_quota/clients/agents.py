@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka.cimpl import Consumer as CConsumer
     from confluent_kafka.cimpl import Producer as CProducer
+    from confluent_kafka.cimpl import ShareConsumer as CShareConsumer
 else:
     from confluent_kafka import cimpl
 
     # Those before `object`: an agent that replaces them in the extension's own module puts a subclass there.
-    CConsumer, CProducer = (cls.__mro__[-2] for cls in (cimpl.Consumer, cimpl.Producer))
+    CConsumer, CProducer, CShareConsumer = (
+        cls.__mro__[-2] for cls in (cimpl.Consumer, cimpl.Producer, cimpl.ShareConsumer)
+    )
 
-__all__ = ["AsGiven", "CConsumer", "CProducer", "place", "place_behind", "with_methods"]
+__all__ = ["AsGiven", "CConsumer", "CProducer", "CShareConsumer", "place", "place_behind", "with_methods"]
 
 logger = logging.getLogger("kclient_quota")
 

@@ -18,6 +18,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
+from kclient_quota.clients.agents import CShareConsumer
 from kclient_quota.clients.calls import interruptible, merged, refused_callbacks
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
@@ -66,25 +67,8 @@ def _pace_of(key: Hashable, limit: Limit) -> _Pace:
         return found
 
 
-class ShareConsumer(confluent_kafka.ShareConsumer, TelemetryMethods):
-    """confluent_kafka's ShareConsumer (KIP-932, a preview) under a quota.
-
-    `poll()` waits, within the caller's own `timeout`, until the quota lets the next batch through; meanwhile what was
-    handed over before is acknowledged. While no quota applies it goes straight on. Each broker has an account of its
-    own: records are its who leads their partition.
-
-    What confluent_kafka's preview makes impossible: it chooses by itself which broker is asked next, so that the
-    window of each must take a batch before any is asked; it counts bytes after decompression only; it acquires a batch
-    whole, so that one larger than the window is asked for once before it is known; and its `close()` waits for a muted
-    broker until `socket.timeout.ms` is over, which is why ours waits in a thread.
-
-    Args:
-        config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
-        kwargs: further configuration, as confluent_kafka takes it.
-
-    Raises:
-        ConfigError: one of our keys is misspelt or cannot be used.
-    """
+class PacedShareConsumer(CShareConsumer, TelemetryMethods):
+    """All of `ShareConsumer` but what a tracing agent puts in the place of confluent_kafka's class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
@@ -326,18 +310,40 @@ def _header_bytes(message: Any) -> int:
     return sum(len(key.encode()) + len(value or b"") + 4 for key, value in message.headers() or ())
 
 
-def _metrics_of(me: "ReferenceType[ShareConsumer]") -> dict[MetricName, float]:
+def _metrics_of(me: "ReferenceType[PacedShareConsumer]") -> dict[MetricName, float]:
     consumer = me()
     return {} if consumer is None else consumer.metrics()
 
 
-def _tell_limit(me: "ReferenceType[ShareConsumer]", limit: Limit) -> None:
+def _tell_limit(me: "ReferenceType[PacedShareConsumer]", limit: Limit) -> None:
     consumer = me()
     if consumer is not None:
         consumer._on_limit(limit)  # noqa: SLF001 - one of its own
 
 
-class DeserializingShareConsumer(confluent_kafka.DeserializingShareConsumer, ShareConsumer):
+class ShareConsumer(PacedShareConsumer, confluent_kafka.ShareConsumer):
+    """confluent_kafka's ShareConsumer (KIP-932, a preview) under a quota.
+
+    `poll()` waits, within the caller's own `timeout`, until the quota lets the next batch through; meanwhile what was
+    handed over before is acknowledged. While no quota applies it goes straight on. Each broker has an account of its
+    own: records are its who leads their partition.
+
+    What confluent_kafka's preview makes impossible: it chooses by itself which broker is asked next, so that the
+    window of each must take a batch before any is asked; it counts bytes after decompression only; it acquires a batch
+    whole, so that one larger than the window is asked for once before it is known; and its `close()` waits for a muted
+    broker until `socket.timeout.ms` is over, which is why ours waits in a thread.
+
+    Args:
+        config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).
+        kwargs: further configuration, as confluent_kafka takes it.
+
+    Raises:
+        ConfigError: one of our keys is misspelt or cannot be used.
+    """
+
+
+# Not below an agent's ShareConsumer, which would see each call once more.
+class DeserializingShareConsumer(confluent_kafka.DeserializingShareConsumer, PacedShareConsumer):
     """confluent_kafka's DeserializingShareConsumer under a quota.
 
     Args:
