@@ -261,10 +261,19 @@ class Pacer:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow `limit` bytes per second from now on; None when it is not known any more.
 
+        A throttle of hours, as a quota of 1 B/s brings, is not waited out once the limit is higher: the broker reads
+        nothing from this connection until it ends, but librdkafka gives a request up that is not answered within
+        `socket.timeout.ms`, and the next connection is read from.
+
         Raises:
             ConfigError: the limit is not above zero.
         """
+        former = self._share.limit
         self._follow(limit, now_ms)
+        if former is not None and (limit is None or limit > former):
+            latest_ms = now_ms + int(self._least_window_ms)
+            self._throttled_until_ms = min(self._throttled_until_ms, latest_ms)
+            self._wait_until_ms = min(self._wait_until_ms, latest_ms)
         self._review(now_ms)
 
     # How it is reckoned
