@@ -200,8 +200,7 @@ class ConsumerGroups(RuleBasedStateMachine):
                 self.beat(number)
                 self.comply(number)
                 self.no_partition_has_two_readers()
-            self.now_ms += 2_000
-            self.coordinator.tick(self.now_ms)
+            self.pass_time(2_000)  # who is late to give something up may be shut out by now, and knows it
         group = self.coordinator.groups.get("g")
         if group is None or not alive:
             return
