@@ -8,7 +8,7 @@ from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
 from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.trend import TREND
-from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
+from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
@@ -366,7 +366,7 @@ class SendPace:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
         if self._limit is not None and (limit is None or limit > self._limit):  # as the pacer does
-            most_ms = (QUOTA_SAMPLES - 1) * QUOTA_WINDOW_MS
+            most_ms = self._pacer.least_window_ms
             self._held_ms, self._held_at_ms = min(self._held_for_ms(now_ms), most_ms), now_ms
             self._throttle_ends_ms = min(self._throttle_ends_ms, now_ms + most_ms)
         self._limit = limit

@@ -8,8 +8,8 @@ from kclient_quota.pacing.sending.send_pace import SendPace
 T0, HOURS_MS = 1_000_000, 58_658_286
 
 
-def throttled(limit: float | None, throttle_ms: int = HOURS_MS) -> SendPace:
-    pace = SendPace(Pacer(limit), limit=limit)
+def throttled(limit: float | None, throttle_ms: int = HOURS_MS, samples: int = 11) -> SendPace:
+    pace = SendPace(Pacer(limit, samples=samples), limit=limit)
     pace.on_granted(1_000, T0)
     pace.on_delivered(1_000, T0 + 5)
     pace.on_throttle(throttle_ms, T0 + 5)
@@ -38,3 +38,10 @@ def test_a_throttle_of_seconds_is_waited_out():
     pace = throttled(30_000.0, throttle_ms=8_000)
     pace.set_limit(60_000.0, T0 + 1_005)
     assert pace.throttled_for_ms(T0 + 1_005) == 7_000
+
+
+@pytest.mark.parametrize("limit", [1.0, 30_000.0])
+def test_the_window_is_the_brokers(limit):
+    pace = throttled(limit, samples=3)
+    pace.set_limit(60_000.0, T0 + 60_000)
+    assert pace.throttled_for_ms(T0 + 60_000) == 2_000

@@ -30,8 +30,8 @@ def test_nor_is_one_that_comes_back_after_a_pause(worked_s: int, pause_s: float,
     world.run(back_ms + 60_000)
     came = [(at_ms - world.start_ms, nbytes) for at_ms, _, nbytes, _ in world.sent]
     begin_ms = min(at_ms for at_ms, _ in came if at_ms >= back_ms)
-    assert max(world.throttles(), default=0) <= 50
-    assert sum(nbytes for at_ms, nbytes in came if begin_ms <= at_ms < begin_ms + 15_000) >= 0.93 * 15 * world.quota
+    assert max(world.throttles(), default=0) <= 20
+    assert sum(nbytes for at_ms, nbytes in came if begin_ms <= at_ms < begin_ms + 15_000) >= 0.95 * 15 * world.quota
 
 
 def begun(first_until_ms: int, way_ms: int) -> Pacer:

@@ -22,6 +22,7 @@ class ToldPacer:
     request_bytes: int = 10_000
     outstanding_bytes: float = 10_000.0
     every_ms: float = 0.0
+    least_window_ms: int = 10_000
     throttled_until_ms: int = 0
     at_ms: int = 0
     owed: int = 0
