@@ -46,6 +46,7 @@ LONGEST_WAIT_MS: Final = 1_000
 
 class Pacer:
     """Paces what one client sends to one broker. Has no lock: its owner does.
+
     Every `now_ms` comes from one clock, which may jump either way.
 
     Args:
@@ -263,9 +264,8 @@ class Pacer:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow `limit` bytes per second from now on; None when it is not known any more.
 
-        A throttle of hours, as a quota of 1 B/s brings, is not waited out once the limit is higher: the broker reads
-        nothing from this connection until it ends, but librdkafka gives a request up that is not answered within
-        `socket.timeout.ms`, and the next connection is read from.
+        Once it is higher a throttle of hours is not waited out: librdkafka gives up what is not answered within
+        `socket.timeout.ms`, and the broker, which reads nothing more from this connection, reads from the next one.
 
         Raises:
             ConfigError: the limit is not above zero.
