@@ -13,11 +13,14 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from kclient_quota import Producer
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.breaking import AFTER_S, AT_ONCE, Fault
+from tests.faults.breaking import AFTER_S, Fault, goes_on_s
 from tests.faults.telemetry import tell_delivered, told
 
 QUOTA = 60_000
 PARTITIONS = 3
+VALUE = b"x" * 492
+PACED_S = 1 / 360
+"""Between messages of `paced`: plain, handed what its quota carries, which has nothing under way most of the time."""
 BEFORE_S = 4.0
 FLUSH_S = 120.0
 GOES_ON_S = 60.0
@@ -65,12 +68,11 @@ def play(
             "log_level": 2,
         }
         producer = (Producer if kind == "ours" else confluent_kafka.Producer)(conf)
-        threads.append(threading.Thread(target=_send, args=(producer, app, one, until)))
+        threads.append(threading.Thread(target=_send, args=(producer, app, one, until, PACED_S * (kind == "paced"))))
     for thread in threads:
         thread.start()
     time.sleep(BEFORE_S)
-    broke = time.monotonic()
-    fault(cluster, proxies)
+    broke = fault(cluster, proxies)
     mended = time.monotonic()
     await_going_on(lambda: [[at for at, _ in one.delivered[-1:] if at > mended] for one in seen.values()])
     until[0] = time.monotonic() + AFTER_S
@@ -79,7 +81,7 @@ def play(
     proxies.each(lambda proxy: proxy.stall_some(0, 0))
     proxies.each(lambda proxy: proxy.delay())
     for kind, one in seen.items():
-        _judge(cluster, f"{name}-{kind}", one, broke if fault in AT_ONCE else mended)
+        _judge(cluster, f"{name}-{kind}", one, broke or [mended])
         if hasattr(cluster, "told_by"):
             pushes = cluster.told_by(f"{name}-{kind}")
             one.pushes = len(pushes)
@@ -94,7 +96,7 @@ def await_going_on(after: Callable[[], list[list[float]]]) -> None:
         time.sleep(0.1)
 
 
-def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:
+def _send(producer: Any, topic: str, seen: Seen, until: list[float], pause_s: float) -> None:
     def report(error: Any, message: Any) -> None:
         if error is not None:
             seen.failed += 1
@@ -105,19 +107,18 @@ def _send(producer: Any, topic: str, seen: Seen, until: list[float]) -> None:
         tell_delivered(producer, seen.delivered)
     while time.monotonic() < until[0]:
         try:
-            producer.produce(
-                topic, b"%08d" % seen.sent + b"x" * 492, partition=seen.sent % PARTITIONS, on_delivery=report
-            )
+            producer.produce(topic, b"%08d" % seen.sent + VALUE, partition=seen.sent % PARTITIONS, on_delivery=report)
         except BufferError:
             producer.poll(0.05)
             continue
         seen.sent += 1
         producer.poll(0)
+        time.sleep(pause_s)
     seen.stuck = producer.flush(FLUSH_S)
     producer.close()
 
 
-def _judge(cluster: Any, topic: str, seen: Seen, since: float) -> None:
+def _judge(cluster: Any, topic: str, seen: Seen, since: list[float]) -> None:
     in_log = [read_all(cluster, topic, partition) for partition in range(PARTITIONS)]
     counts = Counter(value for values in in_log for value in values)
     seen.lost = sum(value not in counts for _, value in seen.delivered)
@@ -125,8 +126,7 @@ def _judge(cluster: Any, topic: str, seen: Seen, since: float) -> None:
     for values in in_log:
         firsts = list(dict.fromkeys(values))
         seen.reordered += sum(later < earlier for earlier, later in pairwise(firsts))
-    after = [at for at, _ in seen.delivered if at > since]
-    seen.resumed_s = min(after) - since if after else float("inf")
+    seen.resumed_s = goes_on_s([at for at, _ in seen.delivered], since)
 
 
 def read_all(cluster: Any, topic: str, partition: int) -> list[bytes]:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota import Consumer, Producer
 from kclient_quota.broker.internal_topics import share_of
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.breaking import AFTER_S, Fault
+from tests.faults.breaking import AFTER_S, Fault, goes_on_s
 from tests.faults.producing import BEFORE_S, PARTITIONS, await_going_on, read_all
 
 MESSAGES = 30_000
@@ -83,7 +83,7 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
     while not all(one.at for one in seen.values()) and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(BEFORE_S)
-    fault(cluster, proxies)
+    broke = fault(cluster, proxies)
     mended = time.monotonic()
     await_going_on(lambda: [[at for at in one.at[-1:] if at > mended] for one in seen.values()])
     until[0] = time.monotonic() + AFTER_S
@@ -93,8 +93,7 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
     proxies.each(lambda proxy: proxy.delay())
     for (kind, one), thread in zip(seen.items(), threads, strict=True):
         one.stuck += thread.is_alive()
-        after = [at for at in one.at if at > mended]
-        one.resumed_s = min(after) - mended if after else float("inf")
+        one.resumed_s = goes_on_s(one.at, broke or [mended])
         if workload == "transactions":
             _judge(cluster, f"{source}-{kind}", one)
     return seen

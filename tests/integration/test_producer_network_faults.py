@@ -4,11 +4,11 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
-from tests.faults.breaking import cut_connections, half_open_connections, restart_a_broker
+from tests.faults.breaking import cut_once, half_open_connections, restart_a_broker
 from tests.faults.producing import play
 
 
-@pytest.mark.parametrize("fault", [cut_connections, half_open_connections, restart_a_broker])
+@pytest.mark.parametrize("fault", [cut_once, half_open_connections, restart_a_broker])
 def test_nothing_is_lost_doubled_reordered_or_stuck(fault):
     with Proxies(3) as proxies, EmbeddedBroker(brokers=3) as cluster:
         proxies.stand_before(cluster)

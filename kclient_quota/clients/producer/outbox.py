@@ -169,6 +169,7 @@ class Outbox:
         inbox: messages, and what else the sender is to do, in order.
         notices: what librdkafka and the cluster have said, for the core.
         reports: delivery reports and events for the application's callbacks, which run in its own calls only.
+        raised: what a callback has raised, the last of them, within a call that was not to end for it.
         silent: an entry for each message that no callback wants to hear of: `poll()` returns for it all the same.
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
@@ -200,6 +201,7 @@ class Outbox:
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
+        self.raised: Exception | None = None
         self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
         self.accepted = 0
@@ -314,6 +316,23 @@ class Outbox:
                 self.silent.popleft()
                 served += 1
         return served
+
+    def serve_all(self) -> int:
+        """The same for all there is: what a callback raises is kept, for the others are to be called, too."""
+        served = 0
+        for _ in range(len(self.reports) + 1):
+            try:
+                return served + self.serve()
+            except Exception as error:  # noqa: BLE001 - anything that the application's callbacks raise
+                self.raised = error
+                served += 1
+        return served
+
+    def raise_kept(self) -> None:
+        """Raise what a callback has raised where nobody was told of it."""
+        error, self.raised = self.raised, None
+        if error is not None:
+            raise error
 
     def flushed(self, left: int) -> None:
         """All but so many messages have been reported, and nobody needs to poll for the others any more."""

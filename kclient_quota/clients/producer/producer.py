@@ -10,16 +10,17 @@ import threading
 import weakref
 from _thread import start_new_thread
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.agents import AsGiven, CProducer, place, with_methods
+from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors, raw_bytes
@@ -88,9 +89,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             super().__init__(parts.configuration())
         except KafkaException as error:
             raise explained(error) from None
-        self._asks_produce = _is_watched(super().produce)
+        self._asks_produce = is_watched(super().produce)
         self._outbox.is_watched = self._asks_produce or self._errors_only or bool(self._chain)
-        self._polls_straight = not _is_watched(super().poll)
+        self._polls_straight = not is_watched(super().poll)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
         self._stop_watch = weakref.finalize(self, parts.watch().close)
@@ -208,7 +209,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             if self._is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
             is_direct = (outbox.is_open or (outbox.is_spare and not outbox.in_flight)) and 0 <= timeout <= SLICE_S
-        if is_direct and not (outbox.reports or outbox.silent):
+        if is_direct and not (outbox.reports or outbox.silent or outbox.raised):
             try:
                 return POLL_IN_C(self, timeout) if self._polls_straight else super().poll(timeout)
             except SystemError as error:
@@ -216,12 +217,14 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             finally:
                 if outbox.calling:
                     outbox.calling.pop(threading.get_ident(), None)
-        return self._serve(timeout * 1000 if timeout >= 0 else float("inf"))
+        outbox.raise_kept()
+        return self._serve(timeout * 1000 if timeout >= 0 else inf)
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until every message is delivered, those that wait for the quota included; `timeout` seconds at most.
 
-        Serves callbacks meanwhile, and keeps the heartbeat going.
+        Serves callbacks and the heartbeat meanwhile. What a callback raises is raised at the end, as confluent_kafka
+        does; and, by this or by `poll()`, what one raised while `produce()` waited.
 
         Returns:
             how many messages are left.
@@ -232,7 +235,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         timeout = seconds(timeout)
         if self._is_for_librdkafka(timeout):
             return super().flush(timeout)  # which says what is wrong
-        return self._deliver(self._deadline_ms(timeout))
+        left = self._deliver(self._deadline_ms(timeout))
+        self._outbox.raise_kept()
+        return left
 
     def _is_for_librdkafka(self, timeout: float) -> bool:
         """Whether it is to say what is wrong with a call; in a forked child it would wait for threads that are not."""
@@ -269,7 +274,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """Deliver what there is and close; takes little more than `max.block.ms`.
 
         What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
-        gets its delivery report.
+        gets its delivery report. What a callback raises is raised when all is done.
 
         Returns:
             True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
@@ -277,8 +282,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             that was forked from the producer's, too: there is nothing to close.
         """
         if self._outbox.is_forked:
-            # librdkafka's threads, and the telemetry's, are the parent's to end; here nobody would answer.
-            self._closed = self._abandoned = True
+            self._closed = self._abandoned = True  # librdkafka's threads, and the telemetry's, are the parent's to end
             return False
         with self._closing:  # by one thread; a signal's handler may do it while it is being done
             try:
@@ -322,7 +326,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()
-        self._outbox.serve()  # events of the last moment
+        self._outbox.serve_all()  # events of the last moment
+        self._outbox.raise_kept()
         return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
@@ -361,11 +366,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())
             for number, state in found.items()
         }
-
-
-def _is_watched(method: Callable[..., Any]) -> bool:
-    """Whether a method is not librdkafka's own but somebody's, who may look at the caller's context."""
-    return type(method) is not type(len)  # a proxy's `isinstance` tells what it stands for
 
 
 def _queue_full(error: Exception) -> KafkaError:

@@ -12,12 +12,11 @@ the cluster, librdkafka forgets the time that it was given: it waits until any o
 waits in a thread of its own, and the application goes on in time.
 """
 
-from math import inf
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kclient_quota.clients.calls import CallApart, real
+from kclient_quota.clients.calls import CallApart
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
@@ -170,7 +169,7 @@ class TransactingProducer(WaitingProducer):
     def _tell_reports(self) -> None:
         """Call the application's callbacks with what has become of the transaction's messages."""
         self._await_reports()
-        self._outbox.serve()
+        self._outbox.serve_all()  # the transaction is over, whatever they raise
 
     def _await_reports(self) -> None:
         """Have the sender take what librdkafka has to report by now: it asks librdkafka between two steps."""
@@ -201,13 +200,6 @@ class TransactingProducer(WaitingProducer):
             self._mind_transaction(now_ms + wait_ms)
             self._let_pass(min(wait_ms, left_ms, SLICE_MS))
             self._transaction.insist(era)
-
-    def _deadline_ms(self, timeout: float) -> int | None:
-        timeout = real(timeout)
-        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
-
-    def _left_s(self, deadline_ms: int | None) -> float:
-        return -1 if deadline_ms is None else max(0, deadline_ms - self._clock.now_ms()) / 1000
 
     def _end_overdue(self) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""

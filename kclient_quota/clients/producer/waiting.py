@@ -4,12 +4,13 @@ import logging
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import lost_interrupt
+from kclient_quota.clients.calls import lost_interrupt, real
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -107,15 +108,19 @@ class WaitingProducer(CProducer):
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
-    def _serve(self, timeout_ms: float) -> int:
-        """Serve callbacks for up to so long, or until there was one; returns how many."""
+    def _serve(self, timeout_ms: float, *, all_of_them: bool = False) -> int:
+        """Serve callbacks for up to so long, or until there was one; returns how many.
+
+        What one raises ends this, or, with `all_of_them`, is kept for the `poll()` or `flush()` that ends next.
+        """
         outbox = self._outbox
+        serve = outbox.serve_all if all_of_them else outbox.serve
         if outbox.is_forked:
             outbox.wait_for_news(min(timeout_ms, SLICE_MS) / 1000)
             return 0
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
-            served = outbox.serve()
+            served = serve()
             left_ms = deadline_ms - self._clock.now_ms()
             if outbox.is_inside() or self._closed:  # by a callback, just now
                 return served
@@ -124,16 +129,38 @@ class WaitingProducer(CProducer):
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 # what librdkafka has of the sender's is reported by that, and counts then
                 counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
-                events = self._inside(super().poll, slice_ms / 1000)
+                events = self._poll_direct(slice_ms / 1000, is_kept=all_of_them and not slice_ms)
                 served += events if counts else 0
-                served += outbox.serve()
+                served += serve()
                 if outbox.in_flight:
                     outbox.inbox.put(None)  # there may be reports of what the sender has handed over
             elif not served and slice_ms:
                 outbox.wait_for_news(slice_ms / 1000)
-                served = outbox.serve()
+                served = serve()
             if served or left_ms <= 0:
                 return served
+
+    def _poll_direct(self, timeout_s: float, *, is_kept: bool) -> int:
+        """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
+        try:
+            return cast("int", self._inside(super().poll, timeout_s))
+        except Exception as error:
+            if not is_kept or self._closed:
+                raise
+            self._outbox.raised = error
+            return 1
+
+    def _flush_direct(self, timeout_s: float) -> None:
+        """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did.
+
+        When something is left its time is over, or a signal's handler has raised.
+        """
+        try:
+            self._inside(super().flush, timeout_s)
+        except Exception as error:
+            if self._closed or super().__len__():
+                raise
+            self._outbox.raised = error
 
     def _send_here(self, slice_ms: float) -> float:
         """Do the sender's work where there can be none any more; returns how much of the time is left."""
@@ -161,8 +188,8 @@ class WaitingProducer(CProducer):
                 calling[ident] = outer
 
     def _let_pass(self, wait_ms: float) -> None:
-        """Let time pass as an application that polls does."""
-        self._serve(wait_ms)
+        """Let time pass as an application that polls does; a callback that raises does not end the call."""
+        self._serve(wait_ms, all_of_them=True)
         if self._heartbeat is not None:
             self._heartbeat()
 
@@ -238,6 +265,13 @@ class WaitingProducer(CProducer):
             self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
             raise quota_used_up(handed.retry_after_ms, handed.broker_id)
 
+    def _deadline_ms(self, timeout: float) -> int | None:
+        timeout = real(timeout)
+        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
+
+    def _left_s(self, deadline_ms: int | None) -> float:
+        return -1 if deadline_ms is None else max(0, deadline_ms - self._clock.now_ms()) / 1000
+
     # Transactions -------------------------------------------------------------------------------------------------
 
     def _mind_transaction(self, until_ms: int) -> None:
@@ -282,7 +316,7 @@ class WaitingProducer(CProducer):
             return which(self._sender.core.throttles_ms(self._clock.now_ms(), busy=busy) or [0])
 
     def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
-        """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
+        """Deliver until all is, `deadline_ms` or `stop()`; returns what is left. What callbacks raise is kept."""
         outbox, clock = self._outbox, self._clock
         if outbox.is_forked:
             return len(outbox)
@@ -298,12 +332,13 @@ class WaitingProducer(CProducer):
                 # and lingers until somebody flushes.
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
-                    self._inside(super().flush, slice_ms / 1000)
-                    outbox.serve()
+                    is_plain = outbox.is_open and not outbox.in_flight and self._heartbeat is None
+                    self._flush_direct(self._left_s(deadline_ms) if is_plain else slice_ms / 1000)
+                    outbox.serve_all()
                     if outbox.in_flight:
                         outbox.inbox.put(None)  # there may be reports of what the sender has handed over
                 elif len(self):
-                    self._serve(slice_ms)
+                    self._serve(slice_ms, all_of_them=True)
                 if outbox.is_inside():
                     return len(self)
                 if self._heartbeat is not None:
