@@ -264,18 +264,10 @@ class Pacer:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow `limit` bytes per second from now on; None when it is not known any more.
 
-        Once it is higher a throttle of hours is not waited out: librdkafka gives up what is not answered within
-        `socket.timeout.ms`, and the broker, which reads nothing more from this connection, reads from the next one.
-
         Raises:
             ConfigError: the limit is not above zero.
         """
-        former = self._share.limit
         self._follow(limit, now_ms)
-        if former is not None and (limit is None or limit > former):
-            latest_ms = now_ms + self.least_window_ms
-            self._throttled_until_ms = min(self._throttled_until_ms, latest_ms)
-            self._wait_until_ms = min(self._wait_until_ms, latest_ms)
         self._review(now_ms)
 
     # How it is reckoned

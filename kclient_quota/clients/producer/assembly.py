@@ -154,6 +154,7 @@ def _new_queue(
         linger_ms=settings.linger_ms(conf),
         max_delay_ms=max_delay_ms,
         in_flight=settings.in_flight(conf),
+        reconnects_ms=settings.socket_timeout_ms(conf),
         client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
     )
     return SendQueue(pace, lanes)

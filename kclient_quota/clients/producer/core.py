@@ -137,7 +137,7 @@ class ProducerCore:
     def _wait_ms(self, broker: Broker, message: Waiting, now_ms: int, *, only_ask: bool = False) -> int:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
         pace = broker.queue.pace
-        throttled_ms = pace.throttled_for_ms(now_ms)
+        throttled_ms = pace.blocked_for_ms(now_ms)
         if broker.queue.lane(message.lane).drops:
             return self._offer(broker.queue, message)
         if throttled_ms > self._max_delay_ms:

@@ -47,6 +47,7 @@ class SendPace:
         max_delay_ms: how long a message may wait for a fuller batch.
         in_flight: how many requests librdkafka has on their way to one broker at most.
         client_bytes: of the `client.id`, which every request carries; None where it is not known.
+        reconnects_ms: librdkafka's `socket.timeout.ms`, after which it gives up a connection that does not answer.
 
     Attributes:
         stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
@@ -55,6 +56,7 @@ class SendPace:
     """
 
     __slots__ = (
+        "_asks_from",
         "_batches",
         "_client_bytes",
         "_cost",
@@ -72,6 +74,7 @@ class SendPace:
         "_last_wire",
         "_limit",
         "_linger_ms",
+        "_longest_throttle_ms",
         "_looks",
         "_max_delay_ms",
         "_message_raw",
@@ -100,6 +103,7 @@ class SendPace:
         max_delay_ms: int = MAX_DELAY_MS,
         in_flight: int = IN_FLIGHT,
         client_bytes: int | None = None,
+        reconnects_ms: float = inf,
     ) -> None:
         self._pacer = pacer
         self._cost = BatchCost() if cost is None else cost
@@ -108,6 +112,8 @@ class SendPace:
         self._max_delay_ms = max_delay_ms
         self._in_flight = in_flight
         self._client_bytes = client_bytes
+        self._longest_throttle_ms = max(reconnects_ms, pacer.least_window_ms)
+        self._asks_from: int | None = None  # all that was granted before the one batch that a throttle of hours gets
         self._progress_at_ms = NEVER_MS
         self._held_ms = 0
         self._held_at_ms = 0
@@ -153,7 +159,7 @@ class SendPace:
             full_raw = 0 if places is None else self._lump_bytes(places)
             at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
             wait_ms = max(self.throttled_for_ms(now_ms), at_ms - now_ms if self.granted else 0)
-        if wait_ms > 0:
+        if wait_ms > 0 and not self._asks:
             return wait_ms
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
@@ -354,7 +360,15 @@ class SendPace:
         self._heard, self._looks, self._is_mixed = 0, 0, False
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
-        """The broker has answered with this throttle time."""
+        """The broker has answered with this throttle time.
+
+        It may be hours, where a quota was set too low, by mistake and for seconds maybe. The broker reads nothing more
+        from this connection until then, but it does from another one; and its quota has forgotten after a window what
+        it throttles for. So nobody waits for longer than that and until librdkafka makes another connection, which it
+        does when a request has not been answered in time: one batch goes at once, to be that request.
+        """
+        if throttle_ms > self._longest_throttle_ms:
+            throttle_ms, self._asks_from = int(self._longest_throttle_ms), self.granted
         self._throttle_ends_ms = max(self._throttle_ends_ms, now_ms + throttle_ms)
         if self._limit is not None and throttle_ms * self._limit <= self._last_wire * 1000:
             # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
@@ -365,10 +379,6 @@ class SendPace:
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
-        if self._limit is not None and (limit is None or limit > self._limit):  # as the pacer does
-            most_ms = self._pacer.least_window_ms
-            self._held_ms, self._held_at_ms = min(self._held_for_ms(now_ms), most_ms), now_ms
-            self._throttle_ends_ms = min(self._throttle_ends_ms, now_ms + most_ms)
         self._limit = limit
         self._pacer.set_limit(limit, now_ms)
 
@@ -379,6 +389,15 @@ class SendPace:
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""
         return max(0, self._held_for_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
+
+    def blocked_for_ms(self, now_ms: int) -> int:
+        """For how long nothing goes because of it."""
+        return 0 if self._asks else self.throttled_for_ms(now_ms)
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the one batch is due for which librdkafka will make another connection."""
+        return self._asks_from == self.granted and not self.outstanding
 
     def _held_for_ms(self, now_ms: int) -> int:
         """How much of a short throttle is left; all of it, at most, whatever the clock does."""

@@ -1,4 +1,6 @@
-"""A quota of 1 B/s, set by mistake, has the broker throttle for hours; once it is higher nobody waits for so long."""
+"""A quota that is far too low, set by mistake, has the broker throttle for hours: nobody waits for so long."""
+
+from math import inf
 
 import pytest
 
@@ -6,42 +8,64 @@ from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 
 T0, HOURS_MS = 1_000_000, 58_658_286
+TOLD_MS = T0 + 5
 
 
-def throttled(limit: float | None, throttle_ms: int = HOURS_MS, samples: int = 11) -> SendPace:
-    pace = SendPace(Pacer(limit, samples=samples), limit=limit)
+def throttled(
+    limit: float | None, throttle_ms: int = HOURS_MS, reconnects_ms: float = 60_000, samples: int = 11
+) -> SendPace:
+    """By the answer to its only batch."""
+    pace = SendPace(Pacer(limit, samples=samples), limit=limit, reconnects_ms=reconnects_ms)
     pace.on_granted(1_000, T0)
-    pace.on_delivered(1_000, T0 + 5)
-    pace.on_throttle(throttle_ms, T0 + 5)
+    pace.on_throttle(throttle_ms, TOLD_MS)
+    pace.on_delivered(1_000, TOLD_MS)
     return pace
 
 
-@pytest.mark.parametrize("limit", [1.0, 30_000.0])
-@pytest.mark.parametrize("raised", [60_000.0, None])
-def test_a_window_is_waited_for_once_the_limit_is_higher_or_gone(limit, raised):
+@pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
+@pytest.mark.parametrize(
+    ("reconnects_ms", "samples", "most_ms"), [(60_000, 11, 60_000), (5_000, 11, 10_000), (1, 3, 2_000)]
+)
+def test_it_lasts_until_librdkafka_takes_another_connection_and_the_quota_has_forgotten(
+    limit, reconnects_ms, samples, most_ms
+):
+    pace = throttled(limit, reconnects_ms=reconnects_ms, samples=samples)
+    assert pace.throttled_for_ms(TOLD_MS) == most_ms
+    assert pace.throttled_for_ms(TOLD_MS + most_ms - 1) == 1
+    assert pace.throttled_for_ms(TOLD_MS + most_ms) == 0
+
+
+@pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
+def test_one_batch_goes_at_once_so_that_it_does(limit):
     pace = throttled(limit)
-    assert pace.throttled_for_ms(T0 + 5) == HOURS_MS
-    pace.set_limit(raised, T0 + 60_000)
-    assert pace.throttled_for_ms(T0 + 60_000) == 10_000
-    assert pace.throttled_for_ms(T0 + 70_000) == 0
-    assert pace.wait_ms(100, T0 + 70_000) < 1_000, "as usual"
+    assert (pace.blocked_for_ms(TOLD_MS), pace.wait_ms(100, TOLD_MS)) == (0, 0)
+    pace.on_granted(100, TOLD_MS)
+    assert pace.blocked_for_ms(TOLD_MS) == 60_000
+    assert pace.wait_ms(100, TOLD_MS) >= 60_000
+    pace.on_delivered(100, TOLD_MS + 1_000)  # over a connection that is new for another reason
+    assert pace.wait_ms(100, TOLD_MS + 1_000) >= 59_000, "one only"
 
 
-@pytest.mark.parametrize(("limit", "told"), [(30_000.0, 20_000.0), (30_000.0, 30_000.0), (None, 60_000.0)])
-def test_one_that_is_lower_or_the_same_or_was_not_known_says_nothing_of_the_throttle(limit, told):
-    pace = throttled(limit)
-    pace.set_limit(told, T0 + 60_000)
-    assert pace.throttled_for_ms(T0 + 60_005) == HOURS_MS - 60_000
+def test_what_is_on_its_way_is_that_batch():
+    pace = SendPace(Pacer(30_000.0), limit=30_000.0, reconnects_ms=60_000)
+    pace.on_granted(1_000, T0)
+    pace.on_granted(1_000, T0)
+    pace.on_throttle(HOURS_MS, TOLD_MS)
+    pace.on_delivered(1_000, TOLD_MS)
+    assert pace.wait_ms(100, TOLD_MS) == 60_000
 
 
-def test_a_throttle_of_seconds_is_waited_out():
-    pace = throttled(30_000.0, throttle_ms=8_000)
-    pace.set_limit(60_000.0, T0 + 1_005)
-    assert pace.throttled_for_ms(T0 + 1_005) == 7_000
+def test_another_throttle_of_hours_gets_another_batch():
+    pace = throttled(30_000.0)
+    pace.on_granted(100, TOLD_MS)
+    later_ms = TOLD_MS + 61_000
+    pace.on_throttle(HOURS_MS, later_ms)
+    pace.on_delivered(100, later_ms)
+    assert pace.throttled_for_ms(later_ms) == 60_000
+    assert pace.wait_ms(100, later_ms) == 0
 
 
-@pytest.mark.parametrize("limit", [1.0, 30_000.0])
-def test_the_window_is_the_brokers(limit):
-    pace = throttled(limit, samples=3)
-    pace.set_limit(60_000.0, T0 + 60_000)
-    assert pace.throttled_for_ms(T0 + 60_000) == 2_000
+@pytest.mark.parametrize(("throttle_ms", "reconnects_ms"), [(8_000, 1), (60_000, 60_000), (HOURS_MS, inf)])
+def test_a_shorter_one_is_waited_out(throttle_ms, reconnects_ms):
+    pace = throttled(30_000.0, throttle_ms, reconnects_ms)
+    assert pace.wait_ms(100, TOLD_MS) == pace.throttled_for_ms(TOLD_MS) == throttle_ms
