@@ -66,6 +66,14 @@ def _workload(broker: str, workload: str, rows: list[dict[str, Any]]) -> Iterato
         pairs = [_pair(both, name) for name in (*columns, "resumed_s")]
         yield f"| {fault.replace('_', ' ')} | " + " | ".join(pairs) + " |"
     yield ""
+    for row in rows:
+        if row["client"] == "paced":
+            yield (
+                f"After {row['fault'].replace('_', ' ')}, five times over, the longest counts: a librdkafka that has nothing under"
+                " way when it loses all connections at once begins anew from the bootstrap servers, which takes up to 2 s. Handed"
+                f" messages one by one at the rate of its quota, plain went on after {row['resumed_s']:.1f} s."
+            )
+            yield ""
     if told := {row["fault"]: row["told"] for row in rows if row.get("told") is not None}:
         yield _told(told)
         yield ""

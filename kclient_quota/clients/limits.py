@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
-from kclient_quota.config import LimitSource, QuotaConfig
+from kclient_quota.config import LimitSource, QuotaConfig, whole_number
 from kclient_quota.errors import ConfigError, KclientQuotaError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
 
@@ -32,6 +32,7 @@ ASKS_AS = "kclient-quota"
 """The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
 # A throttle that contradicts the limit asks for it anew, but not more often than this.
 MIN_REFRESH_MS = 5_000
+SOCKET_TIMEOUT_MS = 60_000
 _random = random.Random()  # noqa: S311 - nothing secret, and the application's own random numbers stay as they are
 
 
@@ -67,6 +68,17 @@ class Limit:
 
 
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)
+
+
+def longest_throttle_ms(conf: Mapping[str, Any], limit: Limit) -> int:
+    """For how long a throttle counts at most.
+
+    A broker may say hours, where a quota was set too low, by mistake and for seconds maybe. It reads nothing more from
+    this connection until then. But librdkafka takes another one when a request is not answered within
+    `socket.timeout.ms`, and after a window the broker has forgotten what it throttles for.
+    """
+    socket_ms = whole_number(conf, ["socket.timeout.ms"], SOCKET_TIMEOUT_MS)
+    return max(socket_ms, (limit.samples - 1) * limit.window_ms)
 
 
 class Ask(Protocol):

@@ -23,7 +23,13 @@ from kclient_quota.clients.calls import interruptible, merged, refused_callbacks
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.limits import (
+    DEFAULT_CLIENT_ID,
+    Limit,
+    LimitWatch,
+    longest_throttle_ms,
+    warn_of_default_client_id,
+)
 from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
@@ -84,6 +90,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         key = conf.get("bootstrap.servers"), str(conf.get("sasl.username")), self._client_id, limit.source
         self._pace = _pace_of(key, limit)
         self._leaders = PartitionLeaders(self._asks_with)
+        self._longest_throttle_ms = longest_throttle_ms(conf, limit)
         self._interval_ms = settings.max_poll_interval_ms(conf)
         self._polled_at_ms = now_ms
         self._log = ThrottleLog(self._client_id, "share fetches are spaced", ours.backoff)
@@ -200,7 +207,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def _on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
         with self._pace.lock:
-            self._pace.pacer.on_throttle(event.broker_id, throttle_ms, now_ms)
+            self._pace.pacer.on_throttle(event.broker_id, min(throttle_ms, self._longest_throttle_ms), now_ms)
         self._leaders.doubt()
         self._throttle_metrics.record(
             event.broker_id, responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=now_ms

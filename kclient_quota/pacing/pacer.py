@@ -53,9 +53,6 @@ class Pacer:
         limit: the quota in bytes per second; None while unknown.
         samples: the broker's `quota.window.num`.
         window_ms: the broker's `quota.window.size.seconds` x 1000.
-
-    Attributes:
-        least_window_ms: how much the broker's window stands for at least.
     """
 
     __slots__ = (
@@ -65,6 +62,7 @@ class Pacer:
         "_ceiling",
         "_first_until_ms",
         "_idle_since_ms",
+        "_least_window_ms",
         "_lump",
         "_mirror",
         "_most_window_ms",
@@ -78,16 +76,15 @@ class Pacer:
         "_throttled_until_ms",
         "_usual_pace",
         "_wait_until_ms",
-        "least_window_ms",
     )
 
     def __init__(
         self, limit: float | None = None, *, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS
     ) -> None:
         self._mirror = SampledRate(samples, window_ms)
-        self.least_window_ms = max(samples - 1, 1) * window_ms
+        self._least_window_ms = max(samples - 1, 1) * window_ms
         self._most_window_ms = (samples + 1) * window_ms
-        self._request_ms = self.least_window_ms / 100
+        self._request_ms = self._least_window_ms / 100
         self._share: KnownShare | LearntShare = LearntShare()
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
@@ -339,11 +336,11 @@ class Pacer:
         usual_before, self._usual_pace = self._usual_pace, rate / 1000.0
         request_ms = self._share.request_ms
         # A hundredth of a short window, but no less than how long strangers make us wait.
-        self._request_ms = min(request_ms, self.least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
+        self._request_ms = min(request_ms, self._least_window_ms / (100 if request_ms <= REQUEST_MS else 10))
         self._quantum = min(self._usual_pace * self._request_ms, MOST_REQUEST_BYTES)
         # A lump counts for as long as the window remembers it; who has given up some of a known limit must not go on
         # with lumps of the size they had.
-        fades = 1 - REQUEST_MS / self.least_window_ms
+        fades = 1 - REQUEST_MS / self._least_window_ms
         fades = fades if limit is None else min(fades, self._usual_pace / usual_before)
         self._lump = max(self._quantum, self._lump * fades)
         self._ceiling = self._most_banked(now_ms)
@@ -356,7 +353,7 @@ class Pacer:
         """What may be aimed at although both ends of a window may hold a lump."""
         # lumps of a limit that has fallen come no more
         lump = min(self._lump, limit / 1000.0 * self._request_ms * IN_FLIGHT)
-        return limit * TARGET - lump * 1000.0 / (self.least_window_ms + self._mirror.window_ms)
+        return limit * TARGET - lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
 
     def _sustainable_rate(self, limit: float, now_ms: int) -> float:
         """What the window has room for; lumps are accounted for already."""

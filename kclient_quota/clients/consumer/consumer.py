@@ -20,7 +20,7 @@ from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import pace_key, shared_limit
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
@@ -53,7 +53,8 @@ class PacedConsumer(Storing, TelemetryMethods):
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
         neighbours = shared_limit(pace_key(conf, ours, ours.consumer_byte_rate))
-        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours)
+        longest_ms = longest_throttle_ms(conf, limit)
+        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours, longest_ms)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
         self._prepare(listener, interceptors)
         self._metrics = partial(settings.metrics, core, self._idle, self._waited, client_id, clock)

@@ -84,6 +84,7 @@ class ConsumerCore:
         max_poll_interval_ms: Kafka's setting of this name.
         now_ms: when it is made.
         neighbours: all consumers of the process that a broker counts together.
+        longest_throttle_ms: so long a throttle counts at most, as librdkafka takes another connection.
 
     Attributes:
         limit: what applies now.
@@ -100,6 +101,7 @@ class ConsumerCore:
         max_poll_interval_ms: int,
         now_ms: int,
         neighbours: Shared | None = None,
+        longest_throttle_ms: float = ENDLESS,
     ) -> None:
         self.limit = limit
         self.heartbeat = Heartbeat(max_poll_interval_ms, now_ms)
@@ -114,6 +116,7 @@ class ConsumerCore:
             window_ms=limit.window_ms,
             neighbours=None if backoff is Backoff.OFF else neighbours,
         )
+        self._longest_throttle_ms = longest_throttle_ms
         self._sizing = Sizing(sizes, now_ms)
         self._lost = LostFetches()
         self._forgotten: set[tuple[str, int]] = set()  # since the last statistics
@@ -232,7 +235,7 @@ class ConsumerCore:
             self._mute(broker_id, now_ms + throttle_ms)
         else:
             self._watch_stall(broker_id, throttle_ms, now_ms)
-            self._pacer.on_throttle(broker_id, throttle_ms, now_ms)
+            self._pacer.on_throttle(broker_id, int(min(throttle_ms, self._longest_throttle_ms)), now_ms)
         self._warn_misfit(now_ms)
 
     # Which sizes fit --------------------------------------------------------------------------------------------------

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, UNKNOWN, Limit, LimitWatch, warn_of_default_client_id
+from kclient_quota.clients.limits import (
+    DEFAULT_CLIENT_ID,
+    UNKNOWN,
+    Limit,
+    LimitWatch,
+    longest_throttle_ms,
+    warn_of_default_client_id,
+)
 from kclient_quota.clients.producer import settings
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
@@ -154,7 +161,7 @@ def _new_queue(
         linger_ms=settings.linger_ms(conf),
         max_delay_ms=max_delay_ms,
         in_flight=settings.in_flight(conf),
-        reconnects_ms=settings.socket_timeout_ms(conf),
+        longest_throttle_ms=longest_throttle_ms(conf, limit),
         client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
     )
     return SendQueue(pace, lanes)

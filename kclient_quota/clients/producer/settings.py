@@ -43,7 +43,6 @@ coordinator that is gone looks for another one whenever a connection comes or go
 MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 MESSAGE_TIMEOUT_MS: Final = 300_000
 NO_TIMEOUT_MS: Final = 1 << 40
-SOCKET_TIMEOUT_MS: Final = 60_000
 MESSAGE_BYTES: Final = 1_000_000
 QUEUE_MESSAGES: Final = 100_000
 QUEUE_KBYTES: Final = 1 << 20
@@ -87,11 +86,6 @@ def message_timeout_ms(conf: Mapping[str, Any]) -> int:
     """For how long a message is worth sending; librdkafka wants it longer than it lingers."""
     everything = _everything(conf)
     return whole_number(everything, MESSAGE_TIMEOUT, MESSAGE_TIMEOUT_MS) or NO_TIMEOUT_MS
-
-
-def socket_timeout_ms(conf: Mapping[str, Any]) -> int:
-    """`socket.timeout.ms`: librdkafka gives up a connection on which a request has not been answered for so long."""
-    return whole_number(conf, ["socket.timeout.ms"], SOCKET_TIMEOUT_MS)
 
 
 def most_message_bytes(conf: Mapping[str, Any]) -> int:

@@ -47,7 +47,7 @@ class SendPace:
         max_delay_ms: how long a message may wait for a fuller batch.
         in_flight: how many requests librdkafka has on their way to one broker at most.
         client_bytes: of the `client.id`, which every request carries; None where it is not known.
-        reconnects_ms: librdkafka's `socket.timeout.ms`, after which it gives up a connection that does not answer.
+        longest_throttle_ms: so long a throttle counts at most: after that librdkafka has taken another connection.
 
     Attributes:
         stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
@@ -103,7 +103,7 @@ class SendPace:
         max_delay_ms: int = MAX_DELAY_MS,
         in_flight: int = IN_FLIGHT,
         client_bytes: int | None = None,
-        reconnects_ms: float = inf,
+        longest_throttle_ms: float = inf,
     ) -> None:
         self._pacer = pacer
         self._cost = BatchCost() if cost is None else cost
@@ -112,8 +112,8 @@ class SendPace:
         self._max_delay_ms = max_delay_ms
         self._in_flight = in_flight
         self._client_bytes = client_bytes
-        self._longest_throttle_ms = max(reconnects_ms, pacer.least_window_ms)
-        self._asks_from: int | None = None  # all that was granted before the one batch that a throttle of hours gets
+        self._longest_throttle_ms = longest_throttle_ms
+        self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
         self._progress_at_ms = NEVER_MS
         self._held_ms = 0
         self._held_at_ms = 0
@@ -154,13 +154,15 @@ class SendPace:
         """
         self.waits_for_deliveries = False
         pacer = self._pacer
-        wait_ms = 0
         if not self.stands_back:
             full_raw = 0 if places is None else self._lump_bytes(places)
             at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
-            wait_ms = max(self.throttled_for_ms(now_ms), at_ms - now_ms if self.granted else 0)
-        if wait_ms > 0 and not self._asks:
-            return wait_ms
+            throttled_ms = self.throttled_for_ms(now_ms)
+            if throttled_ms and not self.blocked_for_ms(now_ms):
+                return 0
+            wait_ms = max(throttled_ms, at_ms - now_ms if self.granted else 0)
+            if wait_ms > 0:
+                return wait_ms
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
@@ -360,12 +362,10 @@ class SendPace:
         self._heard, self._looks, self._is_mixed = 0, 0, False
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
-        """The broker has answered with this throttle time.
+        """The broker has answered with this throttle time; if it is hours, one batch goes at once.
 
-        It may be hours, where a quota was set too low, by mistake and for seconds maybe. The broker reads nothing more
-        from this connection until then, but it does from another one; and its quota has forgotten after a window what
-        it throttles for. So nobody waits for longer than that and until librdkafka makes another connection, which it
-        does when a request has not been answered in time: one batch goes at once, to be that request.
+        Librdkafka takes another connection, from which the broker reads, when a request is not answered in time: that
+        batch is to be the request.
         """
         if throttle_ms > self._longest_throttle_ms:
             throttle_ms, self._asks_from = int(self._longest_throttle_ms), self.granted
@@ -391,13 +391,9 @@ class SendPace:
         return max(0, self._held_for_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
 
     def blocked_for_ms(self, now_ms: int) -> int:
-        """For how long nothing goes because of it."""
-        return 0 if self._asks else self.throttled_for_ms(now_ms)
-
-    @property
-    def _asks(self) -> bool:
-        """Whether the one batch is due for which librdkafka will make another connection."""
-        return self._asks_from == self.granted and not self.outstanding
+        """For how long nothing goes because of it: not the batch for which librdkafka will take another connection."""
+        asks = self._asks_from == self.granted and not self.outstanding
+        return 0 if asks else self.throttled_for_ms(now_ms)
 
     def _held_for_ms(self, now_ms: int) -> int:
         """How much of a short throttle is left; all of it, at most, whatever the clock does."""

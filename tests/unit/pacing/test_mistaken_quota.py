@@ -4,6 +4,8 @@ from math import inf
 
 import pytest
 
+from kclient_quota.clients.limits import Limit, longest_throttle_ms
+from kclient_quota.config import LimitSource
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 
@@ -11,28 +13,29 @@ T0, HOURS_MS = 1_000_000, 58_658_286
 TOLD_MS = T0 + 5
 
 
-def throttled(
-    limit: float | None, throttle_ms: int = HOURS_MS, reconnects_ms: float = 60_000, samples: int = 11
-) -> SendPace:
+def throttled(limit: float | None, throttle_ms: int = HOURS_MS, longest_ms: float = 60_000) -> SendPace:
     """By the answer to its only batch."""
-    pace = SendPace(Pacer(limit, samples=samples), limit=limit, reconnects_ms=reconnects_ms)
+    pace = SendPace(Pacer(limit), limit=limit, longest_throttle_ms=longest_ms)
     pace.on_granted(1_000, T0)
     pace.on_throttle(throttle_ms, TOLD_MS)
     pace.on_delivered(1_000, TOLD_MS)
     return pace
 
 
-@pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
 @pytest.mark.parametrize(
-    ("reconnects_ms", "samples", "most_ms"), [(60_000, 11, 60_000), (5_000, 11, 10_000), (1, 3, 2_000)]
+    ("conf", "samples", "most_ms"),
+    [({}, 11, 60_000), ({"socket.timeout.ms": "5000"}, 11, 10_000), ({"socket.timeout.ms": 1}, 3, 2_000)],
 )
-def test_it_lasts_until_librdkafka_takes_another_connection_and_the_quota_has_forgotten(
-    limit, reconnects_ms, samples, most_ms
-):
-    pace = throttled(limit, reconnects_ms=reconnects_ms, samples=samples)
-    assert pace.throttled_for_ms(TOLD_MS) == most_ms
-    assert pace.throttled_for_ms(TOLD_MS + most_ms - 1) == 1
-    assert pace.throttled_for_ms(TOLD_MS + most_ms) == 0
+def test_it_counts_until_librdkafka_takes_another_connection_and_the_quota_has_forgotten(conf, samples, most_ms):
+    assert longest_throttle_ms(conf, Limit(1.0, None, LimitSource.CLUSTER, samples=samples)) == most_ms
+
+
+@pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
+def test_no_longer_is_waited_for(limit):
+    pace = throttled(limit)
+    assert pace.throttled_for_ms(TOLD_MS) == 60_000
+    assert pace.throttled_for_ms(TOLD_MS + 59_999) == 1
+    assert pace.throttled_for_ms(TOLD_MS + 60_000) == 0
 
 
 @pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
@@ -47,7 +50,7 @@ def test_one_batch_goes_at_once_so_that_it_does(limit):
 
 
 def test_what_is_on_its_way_is_that_batch():
-    pace = SendPace(Pacer(30_000.0), limit=30_000.0, reconnects_ms=60_000)
+    pace = SendPace(Pacer(30_000.0), limit=30_000.0, longest_throttle_ms=60_000)
     pace.on_granted(1_000, T0)
     pace.on_granted(1_000, T0)
     pace.on_throttle(HOURS_MS, TOLD_MS)
@@ -65,7 +68,7 @@ def test_another_throttle_of_hours_gets_another_batch():
     assert pace.wait_ms(100, later_ms) == 0
 
 
-@pytest.mark.parametrize(("throttle_ms", "reconnects_ms"), [(8_000, 1), (60_000, 60_000), (HOURS_MS, inf)])
-def test_a_shorter_one_is_waited_out(throttle_ms, reconnects_ms):
-    pace = throttled(30_000.0, throttle_ms, reconnects_ms)
+@pytest.mark.parametrize(("throttle_ms", "longest_ms"), [(8_000, 10_000), (60_000, 60_000), (HOURS_MS, inf)])
+def test_a_shorter_one_is_waited_out(throttle_ms, longest_ms):
+    pace = throttled(30_000.0, throttle_ms, longest_ms)
     assert pace.wait_ms(100, TOLD_MS) == pace.throttled_for_ms(TOLD_MS) == throttle_ms

@@ -41,7 +41,7 @@ def applied(rate=100_000.0, limit=100_000.0, now_ms=T0, *, samples=11, window_ms
 )
 def test_what_a_window_is_known_to_be(samples, window_ms, least_ms, most_ms, request_ms):
     pacer = Pacer(samples=samples, window_ms=window_ms)
-    assert (pacer.least_window_ms, pacer._most_window_ms) == (least_ms, most_ms)
+    assert (pacer._least_window_ms, pacer._most_window_ms) == (least_ms, most_ms)
     assert pacer._request_ms == exactly(request_ms)
     assert (pacer._mirror.samples, pacer._mirror.window_ms) == (samples, window_ms)
     known = Pacer(100_000.0, samples=samples, window_ms=window_ms)
