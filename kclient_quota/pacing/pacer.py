@@ -206,6 +206,11 @@ class Pacer:
         self._share.on_late_count(nbytes, now_ms)
         self.on_sent(nbytes, now_ms)
 
+    def on_late_arrival(self, nbytes: int, sent_at_ms: int, now_ms: int) -> None:
+        """`nbytes` that were sent at `sent_at_ms` have arrived now; from now on the broker counts them, too."""
+        if now_ms - sent_at_ms >= self._most_window_ms:
+            self.on_late_count(nbytes, now_ms)
+
     def on_less(self, nbytes: float, now_ms: int) -> None:
         """`nbytes` of what was told of lately have not been sent: the window has room for them."""
         self._mirror.take_back(nbytes)

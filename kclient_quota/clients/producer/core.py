@@ -279,10 +279,10 @@ class ProducerCore:
 
     # What librdkafka and the cluster say --------------------------------------------------------------------------
 
-    def on_delivered(self, broker: Broker, raw_bytes: int, now_ms: int) -> None:
+    def on_delivered(self, broker: Broker, raw_bytes: int, now_ms: int, *, arrived: bool = True) -> None:
         """So much has been delivered, or given up."""
         self._delivered_bytes += raw_bytes
-        broker.queue.pace.on_delivered(raw_bytes, now_ms)
+        broker.queue.pace.on_delivered(raw_bytes, now_ms, arrived=arrived)
 
     def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int) -> None:
         """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they."""

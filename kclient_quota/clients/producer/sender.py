@@ -358,6 +358,7 @@ class Sender:
     def _collect(self, now_ms: int) -> None:
         """Take the reports that librdkafka has made."""
         settled: dict[Broker, int] = {}
+        failed: set[Broker] = set()
         for line in self._lines.values():
             while line and line[0][1].payload.report:
                 broker, message = line.popleft()
@@ -366,9 +367,11 @@ class Sender:
                 handed: Handed = message.payload
                 for error, reported in handed.report.items():
                     self._report(handed, error, reported)
+                    if error is not None:
+                        failed.add(broker)
                 self.outbox.finished += 1
         for broker, raw_bytes in settled.items():
-            self.core.on_delivered(broker, raw_bytes, now_ms)
+            self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)
 
     def _lose(self, message: Waiting, why: Lost) -> None:
         """Report a message that has left the queue without being sent, or never got into it."""

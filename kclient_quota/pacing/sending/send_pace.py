@@ -57,7 +57,6 @@ class SendPace:
 
     __slots__ = (
         "_asks_from",
-        "_batches",
         "_client_bytes",
         "_cost",
         "_drains",
@@ -70,6 +69,7 @@ class SendPace:
         "_is_mixed",
         "_kept_lump",
         "_kept_terms",
+        "_landed",
         "_last_way_ms",
         "_last_wire",
         "_limit",
@@ -114,9 +114,8 @@ class SendPace:
         self._client_bytes = client_bytes
         self._longest_throttle_ms = longest_throttle_ms
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
-        self._progress_at_ms = NEVER_MS
-        self._held_ms = 0
-        self._held_at_ms = 0
+        self._progress_at_ms = self._probed_at_ms = self._throttle_ends_ms = NEVER_MS
+        self._held_ms = self._held_at_ms = 0
         self._last_wire = 0
         self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
         self._granted_batches = 0
@@ -125,15 +124,13 @@ class SendPace:
         self._heard = 0  # bytes on the wire since then
         self._looks = 0  # statistics since then
         self._is_mixed = False  # whether others' are among them
-        self._settled = 0
+        self._settled = self._landed = 0  # raw bytes delivered, of them those of whole batches
         # of each batch: all that was granted with it, when, and how much its way tells of the distance
         self._flying: deque[tuple[int, int, float]] = deque()
         self._way_ms = 0.0  # from a grant to its delivery, as long as nothing is throttled
         self._nearest_ms = inf  # the shortest, or what batches take that have the way to themselves
         self._last_way_ms = 0.0
         self._drains = False  # whether nothing goes before all has arrived
-        self._probed_at_ms = NEVER_MS
-        self._throttle_ends_ms = NEVER_MS
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self._kept_terms: tuple[float, ...] = ()  # those that the lump was last reckoned from
         self._kept_lump = 0
@@ -281,14 +278,17 @@ class SendPace:
             if not self._flying or self._flying[-1][0] < self.granted:
                 self._flying.append((self.granted, at_ms, tells))
 
-    def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
-        """So much has been delivered or given up."""
+    def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool = True) -> None:
+        """So much has been delivered or given up; then not all of it has `arrived`."""
         if raw_bytes > 0:
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
-                _, at_ms, tells = self._flying.popleft()
+                total, at_ms, tells = self._flying.popleft()
                 self._pacer.on_answer(at_ms, now_ms)
+                if arrived:
+                    self._pacer.on_late_arrival(self.wire_of(total - self._landed), at_ms, now_ms)
+                self._landed = total
                 self._note_way(at_ms, now_ms, tells)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
 

@@ -40,7 +40,7 @@ class Pace:
     def on_wire(self, nbytes: int, now_ms: int, *, learns: bool) -> None:
         self.heard.append((nbytes, now_ms, learns))
 
-    def on_delivered(self, raw_bytes: int, now_ms: int) -> None:
+    def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool) -> None:
         self.delivered.append((raw_bytes, now_ms))
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:

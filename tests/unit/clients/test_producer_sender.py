@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
@@ -107,7 +108,7 @@ def test_what_comes_is_taken_in_order_behind_what_had_come_before() -> None:
 def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_not() -> None:
     core: Any = Core(0)
     told: list[Any] = []
-    core.on_delivered = lambda *arrived: told.append(arrived)
+    core.on_delivered = lambda *given, arrived: told.append((*given, arrived))
     sender, brokers = sender_of(core), core_of(LIMITED).brokers
     brokers.is_split = True
     one, two = brokers.get(1), brokers.get(2)
@@ -115,12 +116,13 @@ def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_
     for broker, nbytes, has_arrived in ((one, 10, True), (two, 200, True), (one, 3_000, True), (two, 4, False)):
         waiting, handed = message()
         waiting.raw_bytes = nbytes
-        handed.report = {None: nbytes} if has_arrived else {}  # type: ignore[dict-item] # stands for a message
+        error = KafkaError(KafkaError._MSG_TIMED_OUT) if nbytes == 3_000 else None
+        handed.report = {error: nbytes} if has_arrived else {}  # type: ignore[dict-item] # stands for a message
         handed.callback = lambda error, reported: None
         line.append((broker, waiting))
     sender.outbox.in_flight = 4
     sender._collect(7)
-    assert told == [(one, 3_010, 7), (two, 200, 7)]
+    assert told == [(one, 3_010, 7, False), (two, 200, 7, True)], "what was given up has not arrived"
     assert [reported[2] for reported in sender.outbox.reports] == [10, 200, 3_000]
     assert (len(line), sender.outbox.in_flight, sender.outbox.finished) == (1, 1, 3)
 

@@ -230,8 +230,10 @@ def test_a_batch_has_come_when_all_that_was_granted_with_it_has():
     assert pacer.heard == [
         ("on_success", 499, T0 + 20),
         ("on_answer", T0, T0 + 21),
+        ("on_late_arrival", pace.wire_of(1_000), T0, T0 + 21),
         ("on_success", 0, T0 + 21),
         ("on_answer", T0 + 10, T0 + 40),
+        ("on_late_arrival", pace.wire_of(500), T0 + 10, T0 + 40),
         ("on_success", 300, T0 + 40),
     ]
 
