@@ -4,10 +4,23 @@ In one of its callbacks, or while it waits without limit.
 """
 
 import operator
+import signal
+import threading
 from collections.abc import Callable, Mapping
 from math import isnan
 from threading import Event, Thread
 from typing import Any, SupportsFloat, SupportsIndex
+
+
+def may_be_a_handlers() -> bool:
+    """Whether what comes in between may be a handler of a signal: the main thread runs them, if there are any.
+
+    Python's own for Ctrl-C does not count: what that raises is no `Exception`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = {signal.getsignal(number) for number in signal.valid_signals()} - {signal.default_int_handler}
+    return any(callable(handler) for handler in handlers if not isinstance(handler, signal.Handlers))
 
 
 def seconds(timeout: Any) -> Any:

@@ -5,6 +5,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
@@ -70,15 +71,18 @@ class Limit:
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)
 
 
-def longest_throttle_ms(conf: Mapping[str, Any], limit: Limit) -> int:
+def longest_throttle_ms(conf: Mapping[str, Any], limit: Limit, message_ms: float = inf) -> int:
     """For how long a throttle counts at most.
 
     A broker may say hours, where a quota was set too low, by mistake and for seconds maybe. It reads nothing more from
     this connection until then. But librdkafka takes another one when a request is not answered within
-    `socket.timeout.ms`, and after a window the broker has forgotten what it throttles for.
+    `socket.timeout.ms`, or what its first message has left of `message_ms`; and after a window the broker has forgotten
+    what it throttles for. A tenth earlier, so that who waits for `max.block.ms`, as long by default, does not give up
+    at the last moment. A transaction needs all of its messages, and waits for a throttle that they would not outlive.
     """
     socket_ms = whole_number(conf, ["socket.timeout.ms"], SOCKET_TIMEOUT_MS)
-    return max(socket_ms, (limit.samples - 1) * limit.window_ms)
+    answer_ms = socket_ms if "transactional.id" in conf else min(socket_ms, message_ms)
+    return max(int(answer_ms * 9 / 10), (limit.samples - 1) * limit.window_ms)
 
 
 class Ask(Protocol):

@@ -153,7 +153,7 @@ def test_a_report_is_told_that_a_flush_brings_which_nobody_waits_for_any_more(
     async def work() -> None:
         producer = limited(broker)
         monkeypatch.setattr(
-            producer._producer, "poll", lambda _: time.sleep(0.01)
+            producer._producer, "serve", lambda _: time.sleep(0.01)
         )  # so that it is flush() that brings it
         future = await producer.produce(TOPIC, b"a")
         flushing = asyncio.create_task(producer.flush())
@@ -173,7 +173,7 @@ def test_a_report_is_told_that_a_worker_of_the_loop_before_brings(
 
     async def begin() -> Any:
         producer = limited(broker)
-        poll = producer._producer.poll
+        poll = producer._producer.serve
 
         def late(_: float) -> None:
             assert may_poll.wait(WITHIN_S)
@@ -181,7 +181,7 @@ def test_a_report_is_told_that_a_worker_of_the_loop_before_brings(
                 poll(0.1)
 
         asyncio.get_running_loop().run_in_executor(producer.executor, producer._served, late, 0)
-        monkeypatch.setattr(producer._producer, "poll", lambda _: time.sleep(0.01))
+        monkeypatch.setattr(producer._producer, "serve", lambda _: time.sleep(0.01))
         return producer
 
     async def go_on(producer: Any) -> None:

@@ -185,7 +185,7 @@ async def test_a_begin_that_is_refused_does_not_forget_that_a_message_was_kept_o
     producer = kclient_quota.AIOProducer(conf(broker, "t", **{"max.block.ms": 300}))
     await producer.init_transactions(LONG_S)
     await producer.begin_transaction()
-    broker.throttle_next(PRODUCE, 3_600_000)
+    broker.throttle_next(PRODUCE, 50_000)
     await producer.produce("orders", b"first")
     await producer.flush(LONG_S)
     await producer.poll(0.3)

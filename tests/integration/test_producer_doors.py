@@ -69,7 +69,7 @@ def test_interceptors_see_every_record_gated_or_not(broker: EmbeddedBroker, more
 def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker) -> None:
     watching = Watching()
     producer = made(conf(broker, **{"interceptor.classes": [watching], "quota.backoff": "raise"}))
-    broker.throttle_next(PRODUCE, 3_600_000)
+    broker.throttle_next(PRODUCE, 50_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -92,7 +92,7 @@ def test_a_waiting_produce_keeps_a_consumer_alive(broker: EmbeddedBroker) -> Non
 
     consumer = Beating()
     producer = made(conf(broker, **{"max.block.ms": 60_000}), heartbeat=consumer)
-    broker.throttle_next(PRODUCE, 3_600_000)
+    broker.throttle_next(PRODUCE, 50_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -117,7 +117,7 @@ def test_a_consumer_outlives_its_poll_interval_while_produce_waits(
     while not consumer.assignment() and time.monotonic() < deadline:
         consumer.poll(0.2)
     producer = made(conf(broker, **{"max.block.ms": 12_000}), heartbeat=consumer)
-    broker.throttle_next(PRODUCE, 3_600_000)
+    broker.throttle_next(PRODUCE, 50_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)
@@ -252,7 +252,7 @@ def test_an_event_of_the_last_moment_is_heard_and_nothing_is_left_then(
 
 def test_a_thread_that_was_never_seen_polling_waits_without_polling(broker: EmbeddedBroker) -> None:
     producer = made(conf(broker, **{"max.block.ms": 300}))
-    broker.throttle_next(PRODUCE, 3_600_000)
+    broker.throttle_next(PRODUCE, 50_000)
     producer.produce("orders", b"x")
     producer.flush(60)
     producer.poll(0.2)

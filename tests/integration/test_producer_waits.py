@@ -147,7 +147,7 @@ def test_a_throttle_shorter_than_the_delay_that_messages_may_have_is_not_waited_
     for most_ms, block_ms in ((90_000, 30_000), (100, 500)):
         times = {"quota.max.delay.ms": most_ms, "max.block.ms": block_ms, "client.id": f"app-{most_ms}"}
         producer = slow(broker, producer_byte_rate=1_000_000, **times)
-        broker.throttle_next(0, 60_000)
+        broker.throttle_next(0, 50_000)
         producer.produce("orders", b"first")
         assert producer.flush(60) == 0
         # A call that waited for such a throttle would not have the time.

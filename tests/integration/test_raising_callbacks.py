@@ -1,13 +1,16 @@
 """Delivery callbacks that raise: everything is delivered all the same, and `poll()`, `flush()` or `close()` says so."""
 
+import asyncio
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import confluent_kafka
 import pytest
 
-from kclient_quota import Producer
+from kclient_quota import AIOProducer, Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
 
@@ -20,8 +23,8 @@ ROUND_TRIP_MS = 150
 def brokers() -> Iterator[tuple[EmbeddedBroker, Proxies]]:
     with Proxies(1) as proxies, EmbeddedBroker(brokers=1) as cluster:
         proxies.stand_before(cluster)
-        for name in ("far", "limited"):
-            cluster.set_quota(client_id=name, producer_byte_rate=QUOTA if name == "limited" else None)
+        cluster.set_quota(client_id="limited", producer_byte_rate=QUOTA)
+        cluster.set_quota(client_id="spare", producer_byte_rate=50_000_000)
         yield cluster, proxies
 
 
@@ -32,9 +35,10 @@ class Scene:
         self.cluster, self.proxies = brokers
         self.topic, self.called = topic, []
         self.cluster.create_topic(topic, 1)
-        conf = {"batch.size": 2_000, "message.timeout.ms": 60_000, "log_level": 0, **conf}
+        kept = {"heartbeat": conf.pop("heartbeat")} if "heartbeat" in conf else {}
+        conf = {"batch.size": 2_000, "message.timeout.ms": 60_000, "log_level": 0, "client.id": name, **conf}
         servers = self.cluster.bootstrap_servers
-        self.producer = kind({"bootstrap.servers": servers, "client.id": name, "enable.idempotence": True, **conf})
+        self.producer = kind({"bootstrap.servers": servers, "enable.idempotence": True, **conf}, **kept)
 
     def report(self, error, message):
         self.called.append(error)
@@ -57,25 +61,85 @@ def near(brokers) -> Iterator[None]:
     brokers[1].each(lambda proxy: proxy.delay())
 
 
-@pytest.mark.parametrize("kind", [confluent_kafka.Producer, Producer], ids=["plain", "ours"])
-def test_a_flush_delivers_all_and_then_raises(brokers, kind):
-    scene = Scene(brokers, kind, "far", f"flush-{kind.__module__}")
+def test_plain_delivers_all_in_a_flush_and_then_raises(brokers):
+    delivers_all(Scene(brokers, confluent_kafka.Producer, "far", "plain"), "flush")
+
+
+@pytest.mark.parametrize("last", ["flush", "close"])
+@pytest.mark.parametrize("name", ["far", "spare", "with heartbeat"])
+def test_so_do_ours_and_a_close_too(brokers, name, last):
+    conf = {"client.id": "far", "heartbeat": Beats()} if name == "with heartbeat" else {}
+    scene = Scene(brokers, Producer, name, f"{name.replace(' ', '-')}-{last}", **conf)
+    apart(delivers_all, scene, last)
+    assert scene.producer.close(), "once more, or at last"
+
+
+def apart(call, *args):
+    """In another thread: in the main one, where a signal's handler might raise as well, a slice at a time is waited."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, *args).result()
+
+
+class Beats:
+    """A consumer to be kept alive."""
+
+    def keep_alive(self):
+        """Do nothing."""
+
+
+def delivers_all(scene, last):
     scene.warm()
     scene.send()
     with pytest.raises(ValueError, match=str(MESSAGES)):
-        scene.producer.flush()
+        getattr(scene.producer, last)()
     assert scene.called == [None] * MESSAGES, "all are told of, as delivered"
-    assert scene.producer.flush() == 0, "it is told once"
+    if last == "flush":
+        assert scene.producer.flush() == 0, "it is told once"
 
 
-def test_so_does_a_close(brokers):
-    scene = Scene(brokers, Producer, "far", "close")
+@pytest.mark.parametrize("name", ["far", "spare", "limited"])
+def test_events_are_no_other(brokers, name):
+    events, is_far = [], []
+
+    def hear(event):
+        if is_far:
+            events.append(event)
+            raise ValueError(len(events))
+
+    scene = Scene(brokers, Producer, name, f"events-{name}", **{"stats_cb": hear, "statistics.interval.ms": 50})
     scene.warm()
-    scene.send()
-    with pytest.raises(ValueError, match=str(MESSAGES)):
+    is_far.append(True)
+    for _ in range(20):
+        scene.producer.produce(scene.topic, b"x" * 100, on_delivery=lambda error, _: scene.called.append(error))
+    with pytest.raises(ValueError, match=r"^\d+$"):
+        apart(scene.producer.flush)
+    assert (scene.called, bool(events)) == ([None] * 20, True)
+    try:
         scene.producer.close()
-    assert scene.called == [None] * MESSAGES, "all are told of, as delivered"
-    assert scene.producer.close()
+    except ValueError:
+        assert scene.producer.close()
+
+
+@pytest.mark.parametrize("name", ["far", "limited"])
+def test_an_asyncio_producer_delivers_all_and_then_raises(brokers, name):
+    cluster, proxies = brokers
+    cluster.create_topic(f"aio-{name}", 1)
+    proxies.each(lambda proxy: proxy.delay(to_broker_ms=ROUND_TRIP_MS // 2, to_client_ms=ROUND_TRIP_MS // 2))
+
+    async def hear(_event):
+        raise ValueError("an event")
+
+    async def play():
+        conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": name, "statistics.interval.ms": 50}
+        producer = AIOProducer({**conf, "stats_cb": hear}, buffer_timeout=0.01)
+        futures = [await producer.produce(f"aio-{name}", value=b"x" * 200) for _ in range(MESSAGES)]
+        with pytest.raises(ValueError, match="an event"):
+            await producer.flush()
+        assert all(future.done() and future.result().error() is None for future in futures)
+        with suppress(ValueError):  # events come until the end
+            await producer.close()
+
+    asyncio.run(play())
 
 
 @pytest.mark.parametrize("last", ["flush", "close"])

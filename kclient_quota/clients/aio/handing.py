@@ -147,7 +147,7 @@ class Handing(AIOTransactions):
         me = asyncio.current_task()
         try:
             while len(self._producer) and self._closing is None:
-                await self._loop.run_in_executor(self.executor, self._served, self._producer.poll, SLICE_MS / 1000)
+                await self._loop.run_in_executor(self.executor, self._served, self._producer.serve, SLICE_MS / 1000)
                 self._settle()
         except asyncio.CancelledError:
             if self._poller is me:  # with all other tasks: somebody may still wait for a report

@@ -162,6 +162,18 @@ class InnerProducer(_Calling):
         if self._heartbeat is not None:
             self._heartbeat()
 
+    def deliver(self, timeout: float) -> int:
+        """`flush()`, but what callbacks raise is left for the end of all of it."""
+        return self.flush(timeout) if self._closed else self._deliver(self._deadline_ms(timeout))
+
+    def serve(self, timeout: float) -> int:
+        """`poll()`, for those who look for reports only: the same."""
+        return self.poll(timeout) if self._closed else self._serve(timeout * 1000, all_of_them=True)
+
+    def raise_kept(self) -> None:
+        """Raise the last of that."""
+        self._outbox.raise_kept()
+
     def _say_once_in_loop(self) -> None:
         """Nothing: what may be waited for in the event loop is some milliseconds."""
 

@@ -184,13 +184,14 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         era = self._producer.open_era
         left = await self._flush(self._deadline_ms(*args, **kwargs))
         await self._insist(era)
+        self._producer.raise_kept()
         return left
 
     async def _flush(self, deadline_ms: int | None) -> int:
         while True:
             slice_ms = self._slice_ms(deadline_ms)
             self._start_pump()
-            await self._call(self._producer.flush, slice_ms / 1000)
+            await self._call(self._producer.deliver, slice_ms / 1000)
             if self._pump is not None and slice_ms:
                 await asyncio.wait([self._pump], timeout=self._slice_ms(deadline_ms) / 1000)
             left = self._waiting() + len(self._producer)
@@ -245,11 +246,13 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._start_pump()  # which may have been cancelled, and tells those that a worker has
         await self._idle(self._pump)
         await self._idle(self._poller)  # which must not meet a producer that is closed
-        await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
-        await self._beats.end()
-        self._settle()
-        if self._owns_executor:
-            await self._loop.run_in_executor(None, self.executor.shutdown, True)
+        try:
+            await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
+        finally:
+            await self._beats.end()
+            self._settle()
+            if self._owns_executor:
+                await self._loop.run_in_executor(None, self.executor.shutdown, True)
 
     def _join_loop(self) -> None:
         """Go on in the loop that runs, when the one before it is closed: tasks and waits ended with it.

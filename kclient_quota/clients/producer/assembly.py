@@ -161,7 +161,7 @@ def _new_queue(
         linger_ms=settings.linger_ms(conf),
         max_delay_ms=max_delay_ms,
         in_flight=settings.in_flight(conf),
-        longest_throttle_ms=longest_throttle_ms(conf, limit),
+        longest_throttle_ms=longest_throttle_ms(conf, limit, settings.message_timeout_ms(conf)),
         client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
     )
     return SendQueue(pace, lanes)

@@ -329,10 +329,11 @@ class Outbox:
         return served
 
     def raise_kept(self) -> None:
-        """Raise what a callback has raised where nobody was told of it."""
-        error, self.raised = self.raised, None
-        if error is not None:
-            raise error
+        """Raise what a callback has raised where nobody was told of it; not into another callback."""
+        if self.raised is not None and not self.is_calling():
+            error, self.raised = self.raised, None
+            if error is not None:  # no other thread has done so just now
+                raise error
 
     def flushed(self, left: int) -> None:
         """All but so many messages have been reported, and nobody needs to poll for the others any more."""
@@ -366,6 +367,7 @@ class Outbox:
         self.news = Bell()
         self.reports.clear()
         self.silent.clear()
+        self.raised = None
         self.given_up.clear()
         self.accepted = self.finished = self.in_flight = 0
         self.is_forked = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import lost_interrupt, real
+from kclient_quota.clients.calls import lost_interrupt, may_be_a_handlers, real
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -129,7 +129,7 @@ class WaitingProducer(CProducer):
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 # what librdkafka has of the sender's is reported by that, and counts then
                 counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
-                events = self._poll_direct(slice_ms / 1000, is_kept=all_of_them and not slice_ms)
+                events = self._poll_direct(slice_ms / 1000, all_of_them=all_of_them)
                 served += events if counts else 0
                 served += serve()
                 if outbox.in_flight:
@@ -140,12 +140,12 @@ class WaitingProducer(CProducer):
             if served or left_ms <= 0:
                 return served
 
-    def _poll_direct(self, timeout_s: float, *, is_kept: bool) -> int:
+    def _poll_direct(self, timeout_s: float, *, all_of_them: bool) -> int:
         """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
         try:
             return cast("int", self._inside(super().poll, timeout_s))
         except Exception as error:
-            if not is_kept or self._closed:
+            if not all_of_them or self._closed or (timeout_s and may_be_a_handlers()):
                 raise
             self._outbox.raised = error
             return 1
@@ -153,12 +153,12 @@ class WaitingProducer(CProducer):
     def _flush_direct(self, timeout_s: float) -> None:
         """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did.
 
-        When something is left its time is over, or a signal's handler has raised.
+        When something is left a signal's handler may have raised, which is to end the call.
         """
         try:
             self._inside(super().flush, timeout_s)
         except Exception as error:
-            if self._closed or super().__len__():
+            if self._closed or (super().__len__() and may_be_a_handlers()):
                 raise
             self._outbox.raised = error
 

@@ -24,10 +24,17 @@ def throttled(limit: float | None, throttle_ms: int = HOURS_MS, longest_ms: floa
 
 @pytest.mark.parametrize(
     ("conf", "samples", "most_ms"),
-    [({}, 11, 60_000), ({"socket.timeout.ms": "5000"}, 11, 10_000), ({"socket.timeout.ms": 1}, 3, 2_000)],
+    [({}, 11, 54_000), ({"socket.timeout.ms": "5000"}, 11, 10_000), ({"socket.timeout.ms": 1}, 3, 2_000)],
 )
 def test_it_counts_until_librdkafka_takes_another_connection_and_the_quota_has_forgotten(conf, samples, most_ms):
     assert longest_throttle_ms(conf, Limit(1.0, None, LimitSource.CLUSTER, samples=samples)) == most_ms
+
+
+@pytest.mark.parametrize(("message_ms", "most_ms"), [(5_000, 10_000), (20_000, 18_000), (300_000, 54_000)])
+def test_what_a_request_has_left_to_be_answered_may_be_less(message_ms, most_ms):
+    limit = Limit(1.0, None, LimitSource.CLUSTER)
+    assert longest_throttle_ms({}, limit, message_ms) == most_ms
+    assert longest_throttle_ms({"transactional.id": "t"}, limit, message_ms) == 54_000
 
 
 @pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
