@@ -329,7 +329,7 @@ class ProducerCore:
         brokers = list(self.brokers)
         if busy:
             brokers = [each for each in brokers if each.queue.pace.outstanding or len(each.queue)] or brokers
-        return [each.queue.pace.throttled_for_ms(now_ms) for each in brokers]
+        return [each.queue.pace.told_for_ms(now_ms) for each in brokers]
 
     def retry(self, message: Waiting, now_ms: int) -> tuple[int, int | None]:
         """After how long a message that was not taken may come again, and whose quota is used up."""

@@ -86,6 +86,7 @@ class SendPace:
         "_seen",
         "_settled",
         "_throttle_ends_ms",
+        "_told_until_ms",
         "_unsent",
         "_way_ms",
         "granted",
@@ -114,7 +115,7 @@ class SendPace:
         self._client_bytes = client_bytes
         self._longest_throttle_ms = longest_throttle_ms
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
-        self._progress_at_ms = self._probed_at_ms = self._throttle_ends_ms = NEVER_MS
+        self._progress_at_ms = self._probed_at_ms = self._throttle_ends_ms = self._told_until_ms = NEVER_MS
         self._held_ms = self._held_at_ms = 0
         self._last_wire = 0
         self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
@@ -367,6 +368,7 @@ class SendPace:
         Librdkafka takes another connection, from which the broker reads, when a request is not answered in time: that
         batch is to be the request.
         """
+        self._told_until_ms = now_ms + throttle_ms
         if throttle_ms > self._longest_throttle_ms:
             throttle_ms, self._asks_from = int(self._longest_throttle_ms), self.granted
         self._throttle_ends_ms = max(self._throttle_ends_ms, now_ms + throttle_ms)
@@ -389,6 +391,11 @@ class SendPace:
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""
         return max(0, self._held_for_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
+
+    def told_for_ms(self, now_ms: int) -> int:
+        """The same as the broker has said it, be it hours: for who would rather give up than wait for so long."""
+        left_ms = self.throttled_for_ms(now_ms)
+        return max(left_ms, self._told_until_ms - now_ms) if left_ms else 0
 
     def blocked_for_ms(self, now_ms: int) -> int:
         """For how long nothing goes because of it: not the batch for which librdkafka will take another connection."""

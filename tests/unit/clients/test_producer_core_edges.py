@@ -28,7 +28,7 @@ class Pace:
     def throttled_for_ms(self, now_ms: int) -> int:
         return max(0, self.throttled_until_ms - now_ms)
 
-    blocked_for_ms = throttled_for_ms
+    blocked_for_ms = told_for_ms = throttled_for_ms
 
     def room_in_ms(self, raw_bytes: int, now_ms: int) -> int:
         self.asked.append((raw_bytes, now_ms))

@@ -45,6 +45,13 @@ def test_no_longer_is_waited_for(limit):
     assert pace.throttled_for_ms(TOLD_MS + 60_000) == 0
 
 
+def test_who_would_rather_give_up_hears_what_the_broker_said():
+    pace = throttled(30_000.0)
+    assert pace.told_for_ms(TOLD_MS + 59_999) == HOURS_MS - 59_999
+    assert pace.told_for_ms(TOLD_MS + 60_000) == 0
+    assert throttled(30_000.0, 8_000).told_for_ms(TOLD_MS + 1_000) == 7_000
+
+
 @pytest.mark.parametrize("limit", [1.0, 30_000.0, None])
 def test_one_batch_goes_at_once_so_that_it_does(limit):
     pace = throttled(limit)
