@@ -305,11 +305,11 @@ async def test_a_transaction_that_lost_a_message_to_the_quota_is_not_committed(b
 
 async def overdue(broker: EmbeddedBroker, **more: Any) -> AIOProducer:
     """In a transaction that the throttle will have time out."""
-    own = {"transactional.id": "t", "transaction.timeout.ms": 30_000, "quota.transaction.timeout": "abort"}
+    own = {"transactional.id": "t", "transaction.timeout.ms": 60_000, "quota.transaction.timeout": "abort"}
     producer = AIOProducer(conf(broker, **own, **more), batch_size=2)
     await producer.init_transactions(60)
     await producer.begin_transaction()
-    broker.throttle_next(PRODUCE, 50_000)
+    broker.throttle_next(PRODUCE, 3_600_000)
     await producer.produce("orders", b"000000" + PAD)
     await producer.flush(60)
     await producer.poll(0.3)

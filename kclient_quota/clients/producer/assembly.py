@@ -6,6 +6,7 @@ Loaded when the first producer is made, not with the class: a program that only 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
@@ -95,7 +96,8 @@ class Parts:
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
         pace = shared_pace(pace_key(conf, ours, ours.producer_byte_rate))
-        new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace)
+        longest = _as_told if self.transaction.aborts else partial(longest_throttle_ms, self.inner)
+        new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace, longest)
         core = ProducerCore(
             new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
         )
@@ -149,8 +151,19 @@ def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Ca
     return call
 
 
+def _as_told(_limit: Limit, _message_ms: float) -> float:
+    """A transaction that is to be aborted rather than waited for hears of each throttle as the broker said it."""
+    return inf
+
+
 def _new_queue(
-    conf: Mapping[str, Any], max_delay_ms: int, lanes: Sequence[Lane], shared: SharedPace, broker: int, limit: Limit
+    conf: Mapping[str, Any],
+    max_delay_ms: int,
+    lanes: Sequence[Lane],
+    shared: SharedPace,
+    longest: Callable[[Limit, float], float],
+    broker: int,
+    limit: Limit,
 ) -> SendQueue:
     pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
@@ -161,7 +174,7 @@ def _new_queue(
         linger_ms=settings.linger_ms(conf),
         max_delay_ms=max_delay_ms,
         in_flight=settings.in_flight(conf),
-        longest_throttle_ms=longest_throttle_ms(conf, limit, settings.message_timeout_ms(conf)),
+        longest_throttle_ms=longest(limit, settings.message_timeout_ms(conf)),
         client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
     )
     return SendQueue(pace, lanes)

@@ -332,6 +332,8 @@ class WaitingProducer(CProducer):
                 # and lingers until somebody flushes.
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
+                    # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where
+                    # there is something else to do meanwhile.
                     is_plain = outbox.is_open and not outbox.in_flight and self._heartbeat is None
                     self._flush_direct(self._left_s(deadline_ms) if is_plain else slice_ms / 1000)
                     outbox.serve_all()
