@@ -6,10 +6,16 @@ In one of its callbacks, or while it waits without limit.
 import operator
 import signal
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from math import isnan
 from threading import Event, Thread
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any, Final, SupportsFloat, SupportsIndex
+
+LEAST_NAP_S: Final = 0.0001
+MOST_NAP_S: Final = 0.01
+NAP: Final = 1 / 16
+"""How long it is waited until the next look: of the time that has passed, so that nobody hears much later."""
 
 
 def may_be_a_handlers() -> bool:
@@ -21,6 +27,20 @@ def may_be_a_handlers() -> bool:
         return False
     handlers = {signal.getsignal(number) for number in signal.valid_signals()} - {signal.default_int_handler}
     return any(callable(handler) for handler in handlers if not isinstance(handler, signal.Handlers))
+
+
+def moments(timeout_s: float) -> Iterator[None]:
+    """When to look, for so long, while it is waited here and not within confluent_kafka.
+
+    In there a signal's handler could neither flush nor close.
+    """
+    began = time.monotonic()
+    passed_s = 0.0
+    yield
+    while passed_s < timeout_s:
+        time.sleep(min(timeout_s - passed_s, max(LEAST_NAP_S, passed_s * NAP), MOST_NAP_S))
+        passed_s = time.monotonic() - began
+        yield
 
 
 def seconds(timeout: Any) -> Any:
@@ -92,6 +112,7 @@ class CallApart:
     def __init__(self, name: str, work: Callable[..., Any], *args: Any) -> None:
         self._done = Event()
         self._work: Callable[[], Any] | None = lambda: work(*args)
+        self._result: Any = None
         self._error: BaseException | None = None
         Thread(target=self._run, name=name, daemon=True).start()
 
@@ -99,21 +120,26 @@ class CallApart:
         work, self._work = self._work, None
         assert work is not None
         try:
-            work()
+            self._result = work()
         except BaseException as error:  # noqa: BLE001 - raised again where the application waits
             self._error = error
         del work  # with what it holds on to, before anybody goes on
         self._done.set()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has returned, within so many seconds."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it has returned, within so many seconds; None: however long that takes."""
         return self._done.wait(timeout_s)
 
-    def raise_error(self) -> None:
-        """Raise what it has raised, if anything."""
+    def result(self) -> Any:
+        """What it has returned.
+
+        Raises:
+            BaseException: what it has raised.
+        """
         error, self._error = self._error, None
         if error is not None:
             try:
                 raise error
             finally:
                 del error  # its traceback has this frame, which would keep it, and all callers, until a collection
+        return self._result

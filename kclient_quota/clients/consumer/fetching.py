@@ -46,7 +46,7 @@ def made_apart(conf: dict[str, Any]) -> CConsumer:
     call = CallApart("kclient-quota-fetcher", lambda: made.append(CConsumer(conf)))
     while not call.wait(1):
         logger.debug("A client that fetches is still being made")
-    call.raise_error()
+    call.result()
     return made.pop()
 
 

@@ -22,11 +22,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import lost_interrupt, merged, seconds
+from kclient_quota.clients.producer.closing import ClosingProducer
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
-from kclient_quota.clients.producer.taking import TakingProducer, is_batch, only_errors, raw_bytes
+from kclient_quota.clients.producer.taking import is_batch, only_errors, raw_bytes
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_S
-from kclient_quota.clients.telemetry_methods import TelemetryMethods
+from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 
-class PacedProducer(TakingProducer, TelemetryMethods):
+class PacedProducer(ClosingProducer):
     """All of `Producer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
@@ -208,8 +208,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             timeout = seconds(timeout)
             if self._is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
-            is_direct = (outbox.is_open or (outbox.is_spare and not outbox.in_flight)) and 0 <= timeout <= SLICE_S
-        if is_direct and not (outbox.reports or outbox.silent or outbox.raised):
+            is_direct = not timeout and (outbox.is_open or (outbox.is_spare and not outbox.in_flight))
+        if is_direct and not (outbox.calling or outbox.reports or outbox.silent or outbox.raised):
             try:
                 return POLL_IN_C(self, timeout) if self._polls_straight else super().poll(timeout)
             except SystemError as error:
@@ -269,66 +269,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         with_librdkafka = super().__len__()
         direct = with_librdkafka - max(before, outbox.in_flight)
         return len(outbox) + len(outbox.reports) + max(0, direct)
-
-    def close(self, *_args: Any, **_kwargs: Any) -> bool:
-        """Deliver what there is and close; takes little more than `max.block.ms`.
-
-        What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
-        gets its delivery report. What a callback raises is raised when all is done.
-
-        Returns:
-            True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
-            after `transaction.timeout.ms`, and this client's last threads end with the object. False in a child process
-            that was forked from the producer's, too: there is nothing to close.
-        """
-        if self._outbox.is_forked:
-            self._closed = self._abandoned = True  # librdkafka's threads, and the telemetry's, are the parent's to end
-            return False
-        with self._closing:  # by one thread; a signal's handler may do it while it is being done
-            try:
-                return self._close()
-            except RuntimeError:
-                if not self._closed:
-                    raise
-                return not self._abandoned
-
-    def _close(self) -> bool:
-        if not self._closed:
-            clock = self._clock
-            deadline_ms = clock.now_ms() + self._max_block_ms
-
-            def is_in_vain() -> bool:
-                return self._throttled_for_ms(min) > deadline_ms - clock.now_ms()
-
-            self._drain(deadline_ms, is_in_vain)
-            self._outbox.close()  # whatever other threads have got in by now is reported, too
-            left = self._drain(deadline_ms, is_in_vain)
-            if left:
-                logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
-                for _ in range(2):  # a callback may send again what it is told was purged
-                    self.purge()
-                    if not self._drain(clock.now_ms() + PURGE_MS):
-                        break
-            self._stop_sender()
-            self._closed = True
-            self._stop_telemetry()
-            self._stop_watch()
-            self._chain.close()
-            if not self._leave_transaction(max(PURGE_MS, deadline_ms - clock.now_ms()) / 1000):
-                logger.warning("Producer closes with a transaction open that its coordinator did not abort in time")
-                self._abandoned = True
-        if self._abandoned:
-            return False
-        try:
-            is_closed = cast("bool", self._inside(super().close))
-        except KafkaException as error:
-            if not error.args[0].fatal():
-                raise
-            logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
-            is_closed = super().close()
-        self._outbox.serve_all()  # events of the last moment
-        self._outbox.raise_kept()
-        return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
         self.close()

@@ -102,7 +102,7 @@ class TransactingProducer(WaitingProducer):
         if not self._await_offsets(deadline_ms, sending):
             text = "send_offsets_to_transaction: the group's coordinator did not answer in time; abort, and begin anew"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, txn_requires_abort=True))  # noqa: SLF001
-        sending.raise_error()
+        sending.result()
 
     def _await_offsets(self, deadline_ms: int | None, sending: CallApart | None) -> bool:
         """Wait until librdkafka has sent the offsets, without a time for `transaction.timeout.ms`; whether it has."""

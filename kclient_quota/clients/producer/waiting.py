@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import lost_interrupt, may_be_a_handlers, real
+from kclient_quota.clients.calls import lost_interrupt, may_be_a_handlers, moments, real
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -25,7 +25,6 @@ logger = logging.getLogger("kclient_quota")
 
 SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
-SLICE_S: Final = SLICE_MS / 1000
 WAIT_MS: Final = 50
 """How often a call that waits for room serves callbacks."""
 LEAST_BLOCK_MS: Final = 20
@@ -34,6 +33,8 @@ BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", d
 """Takes the place of `max.block.ms`, where a caller wants so."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
+IN_C_S: Final = 0.001
+"""For how long confluent_kafka flushes, which has librdkafka send what lingers, where a signal's handler may come."""
 HASTY_S: Final = 0.2
 """How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
 Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
@@ -142,25 +143,34 @@ class WaitingProducer(CProducer):
 
     def _poll_direct(self, timeout_s: float, *, all_of_them: bool) -> int:
         """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
+        if not (timeout_s and may_be_a_handlers()):
+            return self._call_direct(super().poll, timeout_s, keeps=all_of_them)
+        for _ in moments(timeout_s):
+            served = self._call_direct(super().poll, 0, keeps=all_of_them)
+            if served or self._closed:
+                break
+        return served
+
+    def _flush_direct(self, timeout_s: float) -> None:
+        """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did."""
+        if not may_be_a_handlers():
+            self._call_direct(super().flush, timeout_s, keeps=True)
+            return
+        self._call_direct(super().flush, min(timeout_s, IN_C_S), keeps=True)
+        for _ in moments(timeout_s - IN_C_S):
+            if self._closed or not super().__len__():
+                break
+            self._call_direct(super().poll, 0, keeps=True)
+
+    def _call_direct(self, work: Callable[[float], int], timeout_s: float, *, keeps: bool) -> int:
+        """Call librdkafka; what a callback raises is raised or kept."""
         try:
-            return cast("int", self._inside(super().poll, timeout_s))
+            return cast("int", self._inside(work, timeout_s))
         except Exception as error:
-            if not all_of_them or self._closed or (timeout_s and may_be_a_handlers()):
+            if not keeps or self._closed:
                 raise
             self._outbox.raised = error
             return 1
-
-    def _flush_direct(self, timeout_s: float) -> None:
-        """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did.
-
-        When something is left a signal's handler may have raised, which is to end the call.
-        """
-        try:
-            self._inside(super().flush, timeout_s)
-        except Exception as error:
-            if self._closed or (super().__len__() and may_be_a_handlers()):
-                raise
-            self._outbox.raised = error
 
     def _send_here(self, slice_ms: float) -> float:
         """Do the sender's work where there can be none any more; returns how much of the time is left."""
@@ -333,8 +343,9 @@ class WaitingProducer(CProducer):
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
                     # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where
-                    # there is something else to do meanwhile.
+                    # there is something else to do meanwhile, or a signal's handler may.
                     is_plain = outbox.is_open and not outbox.in_flight and self._heartbeat is None
+                    is_plain = is_plain and not may_be_a_handlers()
                     self._flush_direct(self._left_s(deadline_ms) if is_plain else slice_ms / 1000)
                     outbox.serve_all()
                     if outbox.in_flight:
