@@ -26,12 +26,15 @@ _couples = count()
 
 @pytest.fixture(scope="module")
 def scenes(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Scenes]:
-    """The module's `SCENES`, which name their topics and client-ids themselves, side by side on a cluster."""
+    """The module's `SCENES`, which name their topics and client-ids themselves, side by side on a cluster.
+
+    The embedded one takes the module's `EMBEDDED`, if it has that.
+    """
     with ExitStack() as stack:
         if broker_kind == "apache-kafka":
             cluster = request.getfixturevalue("apache_kafka")
         else:
-            cluster = stack.enter_context(EmbeddedBroker())
+            cluster = stack.enter_context(EmbeddedBroker(**getattr(request.module, "EMBEDDED", {})))
         pool = stack.enter_context(ThreadPoolExecutor(len(request.module.SCENES)))
         yield Scenes(cluster, request.module.SCENES, pool)
 

@@ -38,7 +38,7 @@ class Forgetful(SendPace):
         messages = max(best * rate / (cost.part * self._message_raw), 1.0) if self._message_raw else inf
         price += 0.008 * (1.0 - 1.0 / sqrt(messages)) * max(1.0 - price, 0.0)
         lump = 11 / 2 * (price - sqrt(max(price * price - 4 * alone / 11, 0.0)))
-        every_ms = max(self._way_ms / self._in_flight, pacer.every_ms)
+        every_ms = max(self._way.ms / self._in_flight, pacer.every_ms)
         return max(1000.0 * min(lump, most), 1000.0 * least, every_ms)
 
     def _most_ms(self):

@@ -15,18 +15,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import lost_interrupt, merged, seconds
-from kclient_quota.clients.producer.closing import ClosingProducer
+from kclient_quota.clients.calls import CallApart, lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
-from kclient_quota.clients.producer.taking import is_batch, only_errors, raw_bytes
+from kclient_quota.clients.producer.taking import (
+    TakingProducer,
+    is_batch,
+    only_errors,
+    produce_one,
+    queue_full,
+    raw_bytes,
+)
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C
+from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
+from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
 
@@ -39,8 +46,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient_quota")
 
+END_S: Final = 5
+"""How long librdkafka's end may take, once everything has been reported."""
 
-class PacedProducer(ClosingProducer):
+
+class PacedProducer(TakingProducer, TelemetryMethods):
     """All of `Producer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
@@ -163,35 +173,17 @@ class PacedProducer(ClosingProducer):
             callback = on_delivery
         if (self._outbox.is_open and not (self._chain or self._errors_only)) or not is_batch(messages):
             return super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
-        sent = 0
+        sent, produce = 0, partial(Producer.produce, self, topic)
         for number, message in enumerate(messages):
             try:
-                sent += self._produce_one(topic, message, partition, callback)
+                sent += produce_one(produce, message, partition, callback)
             except QuotaThrottledError as error:
                 if not sent:
                     raise
                 for rest in messages[number:]:
-                    rest["_error"] = _queue_full(error)
+                    rest["_error"] = queue_full(error)
                 break
         return sent
-
-    def _produce_one(self, topic: str, message: dict[str, Any], partition: int, callback: Callback | None) -> int:
-        """One message of a batch; whether it was taken."""
-        given = message.get("partition")
-        where = partition if given is None else given
-        callback = callback if message.get("callback") is None else message["callback"]
-        try:
-            Producer.produce(
-                self, topic, message.get("value"), message.get("key"), where, callback, headers=message.get("headers")
-            )
-        except QuotaThrottledError:
-            raise
-        except (BufferError, KafkaException) as error:
-            if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
-                raise
-            message["_error"] = error.args[0] if isinstance(error, KafkaException) else _queue_full(error)
-            return 0
-        return 1
 
     def poll(self, timeout: float = -1) -> int:
         """Serve delivery reports and other callbacks, for `timeout` seconds at most; -1: until there is one.
@@ -270,6 +262,80 @@ class PacedProducer(ClosingProducer):
         direct = with_librdkafka - max(before, outbox.in_flight)
         return len(outbox) + len(outbox.reports) + max(0, direct)
 
+    def close(self, *_args: Any, **_kwargs: Any) -> bool:
+        """Deliver what there is and close; takes little more than `max.block.ms`.
+
+        What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
+        gets its delivery report. What a callback raises is raised when all is done.
+
+        Returns:
+            True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
+            after `transaction.timeout.ms`, and this client's last threads end with the object. False in a child process
+            that was forked from the producer's, too: there is nothing to close. And in a callback: it is closed by
+            another thread then, once that has returned.
+        """
+        if self._outbox.is_forked:
+            self._closed = self._abandoned = True  # librdkafka's threads, and the telemetry's, are the parent's to end
+            return False
+        if self._outbox.is_inside():  # in a callback: its message is not delivered before it returns
+            CallApart("kclient-quota close", Producer.close, self)
+            return False
+        with self._closing:  # by one thread; a signal's handler may do it while it is being done
+            try:
+                return self._close()
+            except RuntimeError:
+                if not self._closed:
+                    raise
+                return not self._abandoned
+
+    def _close(self) -> bool:
+        if not self._closed:
+            clock = self._clock
+            deadline_ms = clock.now_ms() + self._max_block_ms
+
+            def is_in_vain() -> bool:
+                return self._throttled_for_ms(min) > deadline_ms - clock.now_ms()
+
+            self._drain(deadline_ms, is_in_vain)
+            self._outbox.close()  # whatever other threads have got in by now is reported, too
+            left = self._drain(deadline_ms, is_in_vain)
+            if left:
+                logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
+                for _ in range(2):  # a callback may send again what it is told was purged
+                    self.purge()
+                    if not self._drain(clock.now_ms() + PURGE_MS):
+                        break
+            self._stop_sender()
+            self._closed = True
+            self._stop_telemetry()
+            self._stop_watch()
+            self._chain.close()
+            if not self._leave_transaction(max(PURGE_MS, deadline_ms - clock.now_ms()) / 1000):
+                logger.warning("Producer closes with a transaction open that its coordinator did not abort in time")
+                self._abandoned = True
+        if self._abandoned:
+            return False
+        try:
+            is_closed = self._close_apart()
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
+            is_closed = super().close()
+        self._outbox.serve_all()  # events of the last moment
+        self._outbox.raise_kept()
+        return is_closed
+
+    def _close_apart(self) -> bool:
+        """Have librdkafka end, which waits for calls that are under way: one may be waiting for this.
+
+        That is a `poll(0)` which a signal's handler has interrupted; nobody can tell.
+        """
+        if self._outbox.is_ending:  # no thread can be started any more, and no handler runs
+            return bool(self._inside(super().close))
+        end = CallApart("kclient-quota close", self._inside, super().close)
+        return end.wait(END_S) and bool(end.result())
+
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
         self.close()
 
@@ -306,10 +372,6 @@ class PacedProducer(ClosingProducer):
             number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())
             for number, state in found.items()
         }
-
-
-def _queue_full(error: Exception) -> KafkaError:
-    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
 
 
 _BASES, _METHODS = place(confluent_kafka.Producer, CProducer, PacedProducer, (PacedProducer, AsGiven))

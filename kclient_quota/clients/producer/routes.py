@@ -9,6 +9,7 @@ from typing import Final
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
+from kclient_quota.pacing.sending.throttle_told import NEVER_MS
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 
 NO_BROKER: Final = -1
@@ -65,6 +66,11 @@ class Routes:
     def get(self, topic: str) -> Route | None:
         """The route of a topic, or None before its leaders are known."""
         return self._routes.get(topic)
+
+    def forget(self, topic: str) -> None:
+        """There is no such topic now: librdkafka finds a place for what it is sent, when there is one."""
+        if self._routes.pop(topic, None) is not None:
+            del self.partitions[topic]
 
     def learn(self, topic: str, leaders: Mapping[int, int], now_ms: int) -> None:
         """The leaders of a topic's partitions as the cluster has them now: broker ids by partition."""
@@ -131,12 +137,14 @@ class Broker:
         queue: messages that wait for the quota.
         before: messages that wait for room in the queue, by lane and tenant.
         wait_ms: after how long the next of them may go.
+        served_ms: when the latest of those was handed over that are delivered.
     """
 
     number: int
     queue: SendQueue
     before: dict[tuple[str, Hashable], Before]
     wait_ms: float = inf
+    served_ms: int = NEVER_MS
 
     def waiting(self) -> Iterator[Waiting]:
         """Messages that wait for room in its queue."""
@@ -240,7 +248,15 @@ class Brokers:
         self.is_split = self.is_split or brokers > 1
         if leaders:
             self.routes.learn(topic, leaders, now_ms)
-            self._move(now_ms)
+        else:
+            self.routes.forget(topic)
+        self._move(now_ms)
+
+    def doubt(self, topic: str) -> None:
+        """A topic's leaders may be others, or its partitions: ask before long."""
+        route = self.routes.get(topic)
+        if route is not None:
+            route.found_at_ms = NEVER_MS
 
     def _move(self, now_ms: int) -> None:
         """Let messages wait for who leads their partitions now: later ones, which go there, would overtake them."""

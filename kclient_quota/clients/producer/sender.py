@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
+from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, code_of, hand_over
 from kclient_quota.clients.producer.outbox import Handed, Outbox, give_back, raise_again, unsent
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
-from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
-from kclient_quota.pacing.sending.turns import Place, Waiting
+from kclient_quota.pacing.sending.turns import Waiting
 
 if TYPE_CHECKING:
     import weakref
 
     from kclient_quota.clients.producer.producer import Producer
+    from kclient_quota.clients.producer.routes import Broker
     from kclient_quota.clients.producer.transaction import Transaction
 
 logger = logging.getLogger("kclient_quota")
@@ -74,7 +75,7 @@ class Sender:
         self._silent_until_ms = -inf
         self._one = threading.Lock()
         self._came: deque[Any] = deque()
-        self._lines: dict[Place, deque[tuple[Broker, Waiting]]] = {}
+        self._lines = Lines()
 
     def run(self, me: "weakref.ref[Producer]") -> None:
         """Until the producer is gone, closed, or free."""
@@ -325,51 +326,46 @@ class Sender:
 
     def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""
-        line = self._line(sent)
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload
             partition = sent.partition if sent.partition >= 0 else handed.partition
-            line.append((sent.broker, message))
             self.outbox.in_flight += 1
             try:
-                producer.hand_to_librdkafka(message.topic, partition, handed)
+                placed = hand_over(producer, message, partition)
             except BufferError:
-                line.pop()
                 self.outbox.in_flight -= 1
                 return sent.messages[number:]
             except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
-                line.pop()
                 self.outbox.in_flight -= 1
-                cause = error.args[0] if isinstance(error, KafkaException) else None
-                code = cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name
                 with self.lock:
                     self.core.on_delivered(sent.broker, message.raw_bytes, self.clock.now_ms())
-                self._fail(message, code, str(error) if cause is None else None)
+                self._fail(message, code_of(error), None if isinstance(error, KafkaException) else str(error))
+            else:
+                # Reports are taken by this thread alone: not before this.
+                self._lines.of((message.topic, placed)).add(Gone(sent.broker, message, self.clock.now_ms()))
+                if placed != partition:
+                    with self.lock:
+                        self.core.brokers.doubt(message.topic)
         return []
-
-    def _line(self, sent: Sent) -> deque[tuple[Broker, Waiting]]:
-        """Messages of one partition, which librdkafka reports in order."""
-        place = sent.messages[0].topic, sent.partition
-        found = self._lines.get(place)
-        if found is None:
-            found = self._lines[place] = deque()
-        return found
 
     def _collect(self, now_ms: int) -> None:
         """Take the reports that librdkafka has made."""
         settled: dict[Broker, int] = {}
         failed: set[Broker] = set()
-        for line in self._lines.values():
-            while line and line[0][1].payload.report:
-                broker, message = line.popleft()
+        for (topic, _), line in self._lines:
+            for (broker, message, _), is_waited_for in line.reported(now_ms):
                 self.outbox.in_flight -= 1
-                settled[broker] = settled.get(broker, 0) + message.raw_bytes
+                settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
                 handed: Handed = message.payload
                 for error, reported in handed.report.items():
                     self._report(handed, error, reported)
                     if error is not None:
                         failed.add(broker)
+                        if error.code() in NO_PLACE:
+                            self.core.brokers.doubt(topic)
                 self.outbox.finished += 1
+            if line.look():
+                self.core.brokers.doubt(topic)
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)
 

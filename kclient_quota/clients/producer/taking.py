@@ -8,11 +8,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.calls import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
+from kclient_quota.errors import QuotaThrottledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,6 +208,30 @@ def only_errors(callback: Callback | None) -> Callback | None:
 def _told_of_error(callback: Callback, error: KafkaError | None, message: Any) -> None:
     if error is not None:
         callback(error, message)
+
+
+def produce_one(
+    produce: "Callable[..., None]", message: dict[str, Any], partition: int, callback: Callback | None
+) -> int:
+    """One message of a batch; whether it was taken."""
+    given = message.get("partition")
+    where = partition if given is None else given
+    callback = callback if message.get("callback") is None else message["callback"]
+    try:
+        produce(message.get("value"), message.get("key"), where, callback, headers=message.get("headers"))
+    except QuotaThrottledError:
+        raise
+    except (BufferError, KafkaException) as error:
+        if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
+            raise
+        message["_error"] = error.args[0] if isinstance(error, KafkaException) else queue_full(error)
+        return 0
+    return 1
+
+
+def queue_full(error: Exception) -> KafkaError:
+    """What a batch's message is told that there is no room for."""
+    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
 
 
 def is_batch(messages: object) -> bool:

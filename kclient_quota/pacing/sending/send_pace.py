@@ -7,8 +7,9 @@ from typing import Final
 from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
 from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
+from kclient_quota.pacing.sending.throttle_told import NEVER_MS, ThrottleTold
+from kclient_quota.pacing.sending.way import MOST_WAY_MS, QUEUEING, SOON_MS, Way
 from kclient_quota.pacing.trend import TREND
-from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 LATE_ROOM: Final = 1.1
 """So many times as much may wait where messages wait for several partitions: the application's thread is some
@@ -17,12 +18,6 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
-QUEUEING: Final = 2.0
-"""So many times as long as the shortest a way may seem: what is beyond that is spent behind batches of our own. Were it
-taken for distance, more would be sent ahead, which would queue for longer still: over a link of half the quota's rate a
-simulated producer came to have eleven seconds' worth on its way within a minute, and more every second."""
-MOST_WAY_MS: Final = float(QUOTA_WINDOW_MS)
-"""No broker is farther away: where one request at a time is on its way, what sending it takes seems distance, too."""
 PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 """How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
@@ -31,9 +26,6 @@ ms; where it is our own queue that has grown, a probe every 5 s costs such a lin
 LOOKS: Final = round(1 / TREND)
 """So many statistics may pass until nothing is on its way, which then tell exactly. A batch that is counted on one side
 and not yet on the other has 60 to 1,400 bytes learnt for framing of 156."""
-NEVER_MS: Final = -(2**62)
-SOON_MS: Final = 10
-"""When to look again for deliveries, where nothing better is known."""
 
 
 class SendPace:
@@ -63,32 +55,27 @@ class SendPace:
         "_flying",
         "_granted_batches",
         "_heard",
-        "_held_at_ms",
-        "_held_ms",
         "_in_flight",
         "_is_mixed",
         "_kept_lump",
         "_kept_terms",
         "_landed",
-        "_last_way_ms",
         "_last_wire",
         "_limit",
         "_linger_ms",
-        "_longest_throttle_ms",
         "_looks",
         "_max_delay_ms",
         "_message_raw",
-        "_nearest_ms",
         "_owed",
         "_pacer",
         "_probed_at_ms",
         "_progress_at_ms",
         "_seen",
         "_settled",
-        "_throttle_ends_ms",
-        "_told_until_ms",
+        "_stray",
+        "_throttle",
         "_unsent",
-        "_way_ms",
+        "_way",
         "granted",
         "stands_back",
         "waits_for_deliveries",
@@ -113,10 +100,9 @@ class SendPace:
         self._max_delay_ms = max_delay_ms
         self._in_flight = in_flight
         self._client_bytes = client_bytes
-        self._longest_throttle_ms = longest_throttle_ms
+        self._throttle = ThrottleTold(longest_throttle_ms)
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
-        self._progress_at_ms = self._probed_at_ms = self._throttle_ends_ms = self._told_until_ms = NEVER_MS
-        self._held_ms = self._held_at_ms = 0
+        self._progress_at_ms = self._probed_at_ms = NEVER_MS
         self._last_wire = 0
         self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
         self._granted_batches = 0
@@ -126,11 +112,10 @@ class SendPace:
         self._looks = 0  # statistics since then
         self._is_mixed = False  # whether others' are among them
         self._settled = self._landed = 0  # raw bytes delivered, of them those of whole batches
+        self._stray = 0  # raw bytes that librdkafka has nobody to send to
         # of each batch: all that was granted with it, when, and how much its way tells of the distance
         self._flying: deque[tuple[int, int, float]] = deque()
-        self._way_ms = 0.0  # from a grant to its delivery, as long as nothing is throttled
-        self._nearest_ms = inf  # the shortest, or what batches take that have the way to themselves
-        self._last_way_ms = 0.0
+        self._way = Way()
         self._drains = False  # whether nothing goes before all has arrived
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self._kept_terms: tuple[float, ...] = ()  # those that the lump was last reckoned from
@@ -172,18 +157,18 @@ class SendPace:
     def _most_outstanding(self) -> float:
         """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
         rate = self._pacer.rate()
-        return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * (self._linger_ms + self._way_ms) / 1000)
+        return self._pacer.outstanding_bytes + (0.0 if rate == inf else rate * (self._linger_ms + self._way.ms) / 1000)
 
     def _wait_for_deliveries(self, raw_bytes: int, now_ms: int) -> int:
         self.waits_for_deliveries = True
         rate = self._pacer.rate()
-        if rate != inf and self._seems_far and now_ms - self._probed_at_ms >= PROBE_MS:
+        if rate != inf and self._way.seems_far and now_ms - self._probed_at_ms >= PROBE_MS:
             self._probed_at_ms, self._drains = now_ms, True
-        elif rate == inf or now_ms - self._progress_at_ms > QUEUEING * min(self._last_way_ms, MOST_WAY_MS):
+        elif rate == inf or now_ms - self._progress_at_ms > QUEUEING * min(self._way.last_ms, MOST_WAY_MS):
             # What is on its way may include what cannot be delivered for minutes: others do not wait for that.
             self._drains = False
-        way_ms = MOST_WAY_MS if rate == inf else min(max(self._last_way_ms, MOST_WAY_MS), PROBE_MS)
-        if now_ms - max(self._progress_at_ms, self._throttle_ends_ms) >= QUEUEING * way_ms:
+        way_ms = MOST_WAY_MS if rate == inf else min(max(self._way.last_ms, MOST_WAY_MS), PROBE_MS)
+        if now_ms - max(self._progress_at_ms, self._throttle.ends_ms) >= QUEUEING * way_ms:
             # Nothing is throttled, and nothing arrives: the broker is away, or has no leader for what is on its way.
             # librdkafka's own queue is the place to wait, as without us: what is for other brokers does not wait then.
             return 0
@@ -213,7 +198,7 @@ class SendPace:
             pacer.rate(),
             pacer.request_bytes if pacer.limit is None else 0,
             pacer.every_ms,
-            self._way_ms,
+            self._way.ms,
             self._in_flight,
             cost.overhead,
             cost.part,
@@ -290,32 +275,22 @@ class SendPace:
                 if arrived:
                     self._pacer.on_late_arrival(self.wire_of(total - self._landed), at_ms, now_ms)
                 self._landed = total
-                self._note_way(at_ms, now_ms, tells)
+                if at_ms > self._throttle.ends_ms:
+                    self._way.note(now_ms - at_ms, tells)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
 
-    def _note_way(self, granted_at_ms: int, now_ms: int, tells: float) -> None:
-        """A batch has been delivered that was granted then; `tells` is above 0 when nothing else was on its way."""
-        way_ms = now_ms - granted_at_ms
-        if way_ms < 0 or granted_at_ms <= self._throttle_ends_ms:
-            return
-        self._last_way_ms = way_ms
-        if way_ms < self._nearest_ms:
-            self._nearest_ms = way_ms
-        else:
-            self._nearest_ms += (way_ms - self._nearest_ms) * tells
-        # A way that has become longer is believed in slowly, a shorter one at once.
-        longer = self._way_ms + (way_ms - self._way_ms) * TREND if self._way_ms else way_ms
-        self._way_ms = min(way_ms, longer, self._longest_way_ms)
+    def on_stray(self, raw_bytes: int) -> None:
+        """So much stays behind in librdkafka, which has nobody to send it to: nothing waits for that to arrive."""
+        self._stray += raw_bytes
+        self._settled += raw_bytes
+        while self._flying and self._flying[0][0] <= self._settled:
+            self._landed = self._flying.popleft()[0]
 
-    @property
-    def _longest_way_ms(self) -> float:
-        """What may be taken for distance."""
-        return min(self._nearest_ms * QUEUEING + SOON_MS, MOST_WAY_MS)
-
-    @property
-    def _seems_far(self) -> bool:
-        """Whether batches take so much longer than may be taken for distance that it ought to be measured anew."""
-        return self._last_way_ms > QUEUEING * self._longest_way_ms and self._longest_way_ms < MOST_WAY_MS
+    def on_stray_over(self, raw_bytes: int, handed_at_ms: int, now_ms: int, *, arrived: bool) -> None:
+        """So much of that has arrived after all, or is given up."""
+        self._stray -= raw_bytes
+        if arrived:
+            self._pacer.on_late_arrival(self.wire_of(raw_bytes), handed_at_ms, now_ms)
 
     @property
     def outstanding(self) -> int:
@@ -331,8 +306,13 @@ class SendPace:
         """
         self._heard += wire_bytes
         self._looks += 1
-        self._is_mixed |= not learns
+        self._is_mixed |= not learns or self._stray > 0
         self._learn()
+        if self._stray:
+            # Librdkafka tries those again and again, at the expense of the quota: the others would have nothing left.
+            # As without us, all of them share what the broker leaves them.
+            self._owed = 0.0
+            return
         self._owed += wire_bytes
         if self._owed > 0:
             self._pacer.on_late_count(int(self._owed), now_ms)
@@ -368,16 +348,14 @@ class SendPace:
         Librdkafka takes another connection, from which the broker reads, when a request is not answered in time: that
         batch is to be the request.
         """
-        self._told_until_ms = now_ms + throttle_ms
-        if throttle_ms > self._longest_throttle_ms:
-            throttle_ms, self._asks_from = int(self._longest_throttle_ms), self.granted
-        self._throttle_ends_ms = max(self._throttle_ends_ms, now_ms + throttle_ms)
-        if self._limit is not None and throttle_ms * self._limit <= self._last_wire * 1000:
+        counts_ms = self._throttle.hear(throttle_ms, now_ms)
+        if counts_ms < throttle_ms:
+            self._asks_from = self.granted
+        if self._limit is not None and counts_ms * self._limit <= self._last_wire * 1000:
             # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
-            self._held_ms = max(throttle_ms, self._held_for_ms(now_ms))
-            self._held_at_ms = now_ms
+            self._throttle.hold(counts_ms, now_ms)
         else:
-            self._pacer.on_throttle(throttle_ms, now_ms)
+            self._pacer.on_throttle(counts_ms, now_ms)
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
@@ -390,18 +368,13 @@ class SendPace:
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""
-        return max(0, self._held_for_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
+        return max(0, self._throttle.held_ms(now_ms), self._pacer.throttled_until_ms - now_ms)
 
     def told_for_ms(self, now_ms: int) -> int:
         """The same as the broker has said it, be it hours: for who would rather give up than wait for so long."""
-        left_ms = self.throttled_for_ms(now_ms)
-        return max(left_ms, self._told_until_ms - now_ms) if left_ms else 0
+        return self._throttle.told_ms(self.throttled_for_ms(now_ms), now_ms)
 
     def blocked_for_ms(self, now_ms: int) -> int:
         """For how long nothing goes because of it: not the batch for which librdkafka will take another connection."""
         asks = self._asks_from == self.granted and not self.outstanding
         return 0 if asks else self.throttled_for_ms(now_ms)
-
-    def _held_for_ms(self, now_ms: int) -> int:
-        """How much of a short throttle is left; all of it, at most, whatever the clock does."""
-        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms))

@@ -1,7 +1,6 @@
 """Whose word counts about a message: its caller's, who has gone, or the sender's, who has taken it."""
 
 import threading
-from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.producer.core import Lost
+from kclient_quota.clients.producer.lines import Gone
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
@@ -112,19 +112,19 @@ def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_
     sender, brokers = sender_of(core), core_of(LIMITED).brokers
     brokers.is_split = True
     one, two = brokers.get(1), brokers.get(2)
-    line = sender._lines["t", 0] = deque()
+    line = sender._lines.of(("t", 0))
     for broker, nbytes, has_arrived in ((one, 10, True), (two, 200, True), (one, 3_000, True), (two, 4, False)):
         waiting, handed = message()
         waiting.raw_bytes = nbytes
         error = KafkaError(KafkaError._MSG_TIMED_OUT) if nbytes == 3_000 else None
         handed.report = {error: nbytes} if has_arrived else {}  # type: ignore[dict-item] # stands for a message
         handed.callback = lambda error, reported: None
-        line.append((broker, waiting))
+        line.add(Gone(broker, waiting, 0))
     sender.outbox.in_flight = 4
     sender._collect(7)
     assert told == [(one, 3_010, 7, False), (two, 200, 7, True)], "what was given up has not arrived"
     assert [reported[2] for reported in sender.outbox.reports] == [10, 200, 3_000]
-    assert (len(line), sender.outbox.in_flight, sender.outbox.finished) == (1, 1, 3)
+    assert (len(line.gone), sender.outbox.in_flight, sender.outbox.finished) == (1, 1, 3)
 
 
 def test_what_is_taken_is_answered_and_can_no_more_be_given_up() -> None:

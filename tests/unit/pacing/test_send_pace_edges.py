@@ -152,7 +152,7 @@ def test_where_nothing_limits_what_does_not_arrive_for_two_seconds_is_waited_for
 
 
 def ways(pace):
-    return pace._way_ms, pace._nearest_ms, pace._last_way_ms
+    return pace._way.ms, pace._way._nearest_ms, pace._way.last_ms
 
 
 def test_a_way_that_is_longer_is_believed_in_by_an_eighth_and_a_shorter_one_at_once():
@@ -180,21 +180,21 @@ def test_a_way_seems_no_longer_than_twice_the_nearest_and_ten_milliseconds():
     for _ in range(7):
         pace.on_granted(1_000, T0)
         pace.on_delivered(1_000, T0 + 80)
-        found.append(pace._way_ms)
+        found.append(pace._way.ms)
     assert found == [17, 24.875, 31.765625, 37.794921875, 43.070556640625, 44, 44]
-    assert pace._nearest_ms == 17, "only the first of them had the way to itself"
-    assert pace._longest_way_ms == 44
+    assert pace._way._nearest_ms == 17, "only the first of them had the way to itself"
+    assert pace._way._longest_ms == 44
 
 
 def test_no_way_is_longer_than_a_second():
     pace, _ = pace_of()
     come_and_gone(pace, 495, T0)
-    assert pace._longest_way_ms == 1_000
+    assert pace._way._longest_ms == 1_000
     come_and_gone(pace, 3_000, T0)
-    assert pace._longest_way_ms == 1_000
+    assert pace._way._longest_ms == 1_000
     nearer, _ = pace_of()
     come_and_gone(nearer, 494, T0)
-    assert nearer._longest_way_ms == 998
+    assert nearer._way._longest_ms == 998
 
 
 @pytest.mark.parametrize(("granted_at_ms", "way_ms"), [(T0 + 49, 8), (T0 + 50, 8), (T0 + 51, 2)])
@@ -220,11 +220,11 @@ def test_a_batch_has_come_when_all_that_was_granted_with_it_has():
     pace.on_granted(500, T0 + 10)
     pacer.heard.clear()
     pace.on_delivered(999, T0 + 20)
-    assert (pace.outstanding, pace._last_way_ms) == (501, 0)
+    assert (pace.outstanding, pace._way.last_ms) == (501, 0)
     pace.on_delivered(1, T0 + 21)
-    assert (pace.outstanding, pace._last_way_ms) == (500, 21)
+    assert (pace.outstanding, pace._way.last_ms) == (500, 21)
     pace.on_delivered(600, T0 + 40)
-    assert (pace.outstanding, pace._last_way_ms) == (0, 30)
+    assert (pace.outstanding, pace._way.last_ms) == (0, 30)
     pace.on_delivered(0, T0 + 50)
     pace.on_delivered(-5, T0 + 50)
     assert pacer.heard == [
@@ -247,7 +247,7 @@ def far(*, since_ms=T0 + 10_000, late_ms=600):
     pace.on_granted(1_000, since_ms)
     pace.on_granted(1_000, since_ms)
     pace.on_delivered(2_000, since_ms + late_ms)
-    assert pace._nearest_ms == 10 + (late_ms - 10) / 8
+    assert pace._way._nearest_ms == 10 + (late_ms - 10) / 8
     return pace, pacer, since_ms + late_ms
 
 
@@ -255,14 +255,14 @@ def far(*, since_ms=T0 + 10_000, late_ms=600):
 def test_a_way_of_more_than_twice_the_longest_is_measured_anew(late_ms, is_far):
     """10 ms and an eighth of 100 more are 22.5: 55 is the longest, and more than 110 is far."""
     pace, _, _ = far(late_ms=late_ms)
-    assert pace._seems_far == is_far
+    assert pace._way.seems_far == is_far
 
 
 @pytest.mark.parametrize(("nearest_ms", "is_far"), [(494.9, True), (495.0, False)])
 def test_what_may_be_a_second_away_is_not_measured_anew(nearest_ms, is_far):
     pace, _ = pace_of()
-    pace._nearest_ms, pace._last_way_ms = nearest_ms, 9_000.0
-    assert pace._seems_far == is_far
+    pace._way._nearest_ms, pace._way.last_ms = nearest_ms, 9_000.0
+    assert pace._way.seems_far == is_far
 
 
 def test_nothing_goes_until_all_has_arrived_when_a_way_is_measured():
@@ -276,7 +276,7 @@ def test_nothing_goes_until_all_has_arrived_when_a_way_is_measured():
     pace.on_delivered(1_000, now_ms + 2)
     assert pace.wait_ms(1, now_ms + 2) == 0
     come_and_gone(pace, 300, now_ms + 3)
-    assert pace._nearest_ms == 300, "it had the way to itself"
+    assert pace._way._nearest_ms == 300, "it had the way to itself"
     assert (pace._drains, pace._probed_at_ms) == (False, now_ms + 3)
 
 
@@ -319,7 +319,7 @@ def test_what_never_arrives_is_waited_for_twice_as_long_as_the_last_batch_took(s
     assert pace._drains
     pace.wait_ms(10_000, now_ms + 1_201)
     assert not pace._drains
-    pace._drains, pace._last_way_ms = True, 70_000.0
+    pace._drains, pace._way.last_ms = True, 70_000.0
     pace.wait_ms(10_000, now_ms + 2_000)
     assert pace._drains
     pace.wait_ms(10_000, now_ms + 2_001)

@@ -143,7 +143,7 @@ def test_a_lump_is_reckoned_again_when_what_it_depends_on_has_changed_and_not_be
         yield "request", lambda: setattr(pacer, "request_bytes", 9_000)
         yield "limit", lambda: setattr(pacer, "limit", 90_000.0)
         yield "every", lambda: setattr(pacer, "every_ms", 7.0)
-        yield "way", lambda: setattr(pace, "_way_ms", 8.0)
+        yield "way", lambda: setattr(pace._way, "ms", 8.0)
         yield "overhead", lambda: setattr(pace._cost, "overhead", 151.0)
         yield "part", lambda: setattr(pace._cost, "part", 0.5)
         yield "compresses", lambda: setattr(pace._cost, "_compressed", True)

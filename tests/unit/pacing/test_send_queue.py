@@ -360,7 +360,7 @@ def test_a_broker_that_has_become_slow_to_answer_is_sent_what_the_quota_allows_a
             unsent.append(grant)
         while unsent and len(flying) < 5:
             flying.append((now_ms + (answer_ms if 10_000 <= now_ms < 50_000 else 5), unsent.pop(0).raw_bytes))
-        ways.append(pace._way_ms)
+        ways.append(pace._way.ms)
     assert delivered > 0.8 * rate * 20
     assert ways[-1] <= 10
 

@@ -1,0 +1,119 @@
+"""Messages that librdkafka has from the sender, by partition: those of one are reported in order."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kclient_quota.clients.producer.routes import Broker
+from kclient_quota.pacing.sending.turns import Place, Waiting
+from kclient_quota.pacing.sending.way import MOST_WAY_MS
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.producer.outbox import Handed
+    from kclient_quota.clients.producer.producer import Producer
+
+NO_PLACE: Final = {
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - confluent_kafka's name
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - confluent_kafka's name
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""What says that a topic is not what it was."""
+
+
+class Gone(NamedTuple):
+    """A message, whom it was handed over for, and when."""
+
+    broker: Broker
+    message: Waiting
+    at_ms: int
+
+
+class Line:
+    """Messages of one partition.
+
+    Attributes:
+        gone: they, in order.
+        strays: so many of the first of them nobody waits for: librdkafka has no leader to send them to.
+        is_stray: whether that goes for what comes next, too.
+    """
+
+    __slots__ = ("gone", "is_stray", "strays")
+
+    def __init__(self) -> None:
+        self.gone: deque[Gone] = deque()
+        self.strays = 0
+        self.is_stray = False
+
+    def add(self, gone: Gone) -> None:
+        """To the end."""
+        self.gone.append(gone)
+        if self.is_stray:
+            self._stray(gone)
+
+    def reported(self, now_ms: int) -> Iterator[tuple[Gone, bool]]:
+        """Take those that have been reported from the front, and whether somebody waits for it."""
+        while self.gone and self.gone[0].message.payload.report:
+            gone = self.gone.popleft()
+            has_arrived = None in gone.message.payload.report
+            if has_arrived:
+                self.is_stray = False
+                gone.broker.served_ms = max(gone.broker.served_ms, gone.at_ms)
+            if not self.strays:
+                yield gone, True
+                continue
+            self.strays -= 1
+            pace = gone.broker.queue.pace
+            pace.on_stray_over(gone.message.raw_bytes, gone.at_ms, now_ms, arrived=has_arrived)
+            yield gone, False
+
+    def look(self) -> bool:
+        """Whether they are found to stay behind now: what was handed over more than a way later is delivered."""
+        if self.is_stray or not self.gone or self.gone[0].broker.served_ms - self.gone[0].at_ms < MOST_WAY_MS:
+            return False
+        self.is_stray = True
+        for gone in list(self.gone)[self.strays :]:
+            self._stray(gone)
+        return True
+
+    def _stray(self, gone: Gone) -> None:
+        self.strays += 1
+        gone.broker.queue.pace.on_stray(gone.message.raw_bytes)
+
+
+class Lines:
+    """Those of all partitions."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Place, Line] = {}
+
+    def of(self, place: Place) -> Line:
+        """Those of one."""
+        found = self._lines.get(place)
+        if found is None:
+            found = self._lines[place] = Line()
+        return found
+
+    def __iter__(self) -> Iterator[tuple[Place, Line]]:
+        return iter(self._lines.items())
+
+
+def hand_over(producer: "Producer", message: Waiting, partition: int) -> int:
+    """Hand a message to librdkafka; returns the partition it was told."""
+    handed: Handed = message.payload
+    try:
+        producer.hand_to_librdkafka(message.topic, partition, handed)
+    except KafkaException as error:
+        if partition == handed.partition or code_of(error) not in NO_PLACE:
+            raise
+        # The topic has fewer than when we looked. Who has not asked for this one gets one that there is.
+        partition = handed.partition
+        producer.hand_to_librdkafka(message.topic, partition, handed)
+    return partition
+
+
+def code_of(error: Exception) -> int:
+    """Librdkafka's code for what handing over has raised."""
+    cause = error.args[0] if isinstance(error, KafkaException) else None
+    return cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name

@@ -1,0 +1,44 @@
+"""The broker's last throttle, as a producer goes by it: how much of it is left, and what the broker said."""
+
+from typing import Final
+
+NEVER_MS: Final = -(2**62)
+
+
+class ThrottleTold:
+    """What one broker has said of throttling.
+
+    Args:
+        longest_ms: so long a throttle counts at most: after that librdkafka has taken another connection, from which
+            the broker reads.
+
+    Attributes:
+        ends_ms: when the latest one ends or ended, for all that counts.
+    """
+
+    __slots__ = ("_held_at_ms", "_held_ms", "_longest_ms", "_told_until_ms", "ends_ms")
+
+    def __init__(self, longest_ms: float) -> None:
+        self._longest_ms = longest_ms
+        self._held_ms = 0
+        self._held_at_ms = self._told_until_ms = self.ends_ms = NEVER_MS
+
+    def hear(self, throttle_ms: int, now_ms: int) -> int:
+        """The broker has said so; returns for how long it counts."""
+        self._told_until_ms = now_ms + throttle_ms
+        counts_ms = int(min(throttle_ms, self._longest_ms))
+        self.ends_ms = max(self.ends_ms, now_ms + counts_ms)
+        return counts_ms
+
+    def hold(self, throttle_ms: int, now_ms: int) -> None:
+        """Wait for so long, and learn nothing from it."""
+        self._held_ms = max(throttle_ms, self.held_ms(now_ms))
+        self._held_at_ms = now_ms
+
+    def held_ms(self, now_ms: int) -> int:
+        """How much of that is left; all of it, at most, whatever the clock does."""
+        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms))
+
+    def told_ms(self, left_ms: int, now_ms: int) -> int:
+        """The same as the broker has said it, be it hours; nothing once `left_ms` is."""
+        return max(left_ms, self._told_until_ms - now_ms) if left_ms else 0
