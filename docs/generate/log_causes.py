@@ -8,6 +8,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a tracing agent (SkyWalking's, for one), or a mock, has put something else in the place of confluent_kafka's class",
         "nothing, if you can do without; for traces an agent that subclasses, or `kclient_quota.instrument()`",
     ),
+    "No thread can be started for a producer's sender": (
+        "the process, or its container, has no memory for one, or as many as it may have; calls of `produce()`, `poll()` "
+        "and `flush()` do its work meanwhile",
+        "raise the limit (`pids.max`, `ulimit -u`, `ulimit -v`), or poll often",
+    ),
     "share group %s was at offset %s of %s-%s": (
         "the end of the log was lost (a power cut with `fsync` other than `always`), or an administrator had set the "
         "group ahead of the log",

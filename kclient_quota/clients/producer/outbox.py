@@ -6,6 +6,7 @@ of C. Everything else belongs to the sender, which is never the main thread.
 """
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -18,7 +19,9 @@ from itertools import repeat, starmap
 from operator import call
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
+from confluent_kafka import KafkaError, Message
+
+logger = logging.getLogger("kclient_quota")
 
 Callback = Callable[[KafkaError | None, Message], Any]
 Report = tuple[Any, ...]
@@ -26,8 +29,6 @@ Report = tuple[Any, ...]
 
 RECORD_BYTES: Final = 12
 """What a record of format 2 adds to its key and value, about."""
-MESSAGE_LOST: Final = -1001
-"""librdkafka's offset of what was never stored."""
 LONGEST_END_S: Final = 1.0
 """A sender's longest step, about: it looks whether it is to end after each."""
 MOST_NOTICES: Final = 1_000
@@ -83,34 +84,6 @@ class Handed:
             return self.claim.pop()
         except IndexError:
             return False
-
-
-def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Message:
-    """What librdkafka would report of a message that it does not have."""
-    return Message(
-        topic=topic,
-        partition=partition,
-        offset=MESSAGE_LOST,
-        key=_encoded(handed.key),
-        value=_encoded(handed.value),
-        error=error,
-        timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
-        latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
-    )
-
-
-def give_back(message: Any) -> None:
-    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
-    message.payload.claim.append(True)
-
-
-def raise_again(error: Exception) -> None:
-    """Raise what was met elsewhere."""
-    raise error
-
-
-def _encoded(text: Any) -> Any:
-    return text.encode() if isinstance(text, str) else text
 
 
 class Bell:
@@ -189,6 +162,7 @@ class Outbox:
             served until the end.
         is_ending: whether the interpreter is: its end stops threads anywhere, so senders have ended before, and callers
             do their work.
+        has_no_thread: whether none could be started for a sender: callers do its work until one can.
         is_broken: whether librdkafka has met a fatal error: it says so of every message that it is given.
         is_forked: whether this is a child process, in which there is no sender, and not librdkafka's threads either.
         start: starts a sender; one that is superfluous ends at once.
@@ -219,6 +193,7 @@ class Outbox:
         self.is_closed = False
         self.is_broken = False
         self.is_ending = False
+        self.has_no_thread = False
         self.is_forked = False
         self.start: Callable[[], object] = int
         self.on_news: Callable[[], None] | None = None
@@ -277,13 +252,28 @@ class Outbox:
         if self.is_running:
             self.inbox.put(None)
         elif not (self.is_forked or self.is_ending or self.stops):
+            self._start()
+
+    def _start(self) -> None:
+        try:
             self.start()
+        except RuntimeError as error:  # what waits is taken all the same
+            if not self.has_no_thread:
+                logger.warning("No thread can be started for a producer's sender: %s", error)
+            self.has_no_thread = True
+        else:
+            self.has_no_thread = False
+
+    @property
+    def needs_help(self) -> bool:
+        """Whether callers do the sender's work."""
+        return self.is_ending or (self.has_no_thread and not self.is_running)
 
     @property
     def has_sender(self) -> bool:
         """Whether a sender is running, or has been started for what waits in `inbox`."""
         is_possible = not self.is_forked and not self.stops
-        return self.is_running or (is_possible and (self.is_ending or not self.inbox.empty()))
+        return self.is_running or (is_possible and (self.needs_help or not self.inbox.empty()))
 
     def __len__(self) -> int:
         """Messages that the sender is not done with, those that librdkafka has among them."""

@@ -11,7 +11,7 @@ import weakref
 from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -331,9 +331,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
 
         That is a `poll(0)` which a signal's handler has interrupted; nobody can tell.
         """
-        if self._outbox.is_ending:  # no thread can be started any more, and no handler runs
+        end = None
+        if not self._outbox.needs_help:  # then no thread can be started
+            with suppress(RuntimeError):
+                end = CallApart("kclient-quota close", self._inside, super().close)
+        if end is None:
             return bool(self._inside(super().close))
-        end = CallApart("kclient-quota close", self._inside, super().close)
         return end.wait(END_S) and bool(end.result())
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:

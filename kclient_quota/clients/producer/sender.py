@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, code_of, hand_over
-from kclient_quota.clients.producer.outbox import Handed, Outbox, give_back, raise_again, unsent
+from kclient_quota.clients.producer.lines import (
+    NO_PLACE,
+    Gone,
+    Lines,
+    code_of,
+    give_back,
+    hand_over,
+    raise_again,
+    unsent,
+)
+from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock

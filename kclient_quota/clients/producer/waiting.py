@@ -173,8 +173,8 @@ class WaitingProducer(CProducer):
             return 1
 
     def _send_here(self, slice_ms: float) -> float:
-        """Do the sender's work where there can be none any more; returns how much of the time is left."""
-        if not self._outbox.is_ending:
+        """Do the sender's work where there can be none; returns how much of the time is left."""
+        if not self._outbox.needs_help:
             return slice_ms
         wait_ms = min(self._sender.step_here(self), slice_ms)  # type: ignore[arg-type] # every producer is one
         if not self.with_librdkafka():
@@ -377,7 +377,7 @@ class WaitingProducer(CProducer):
                 done.release()
 
         outbox = self._outbox
-        if outbox.is_ending:
+        if outbox.needs_help:
             work(self._sender)
             return
         outbox.inbox.put(do)
