@@ -67,6 +67,15 @@ class Limit:
         """Whether it is known that no quota applies."""
         return self.known and self.byte_rate is None and self.request_percentage is None
 
+    @property
+    def only_requests(self) -> bool:
+        """Whether it is known that requests are limited, and not bytes."""
+        return self.byte_rate is None and self.request_percentage is not None
+
+    def is_of_requests(self, throttle_ms: int) -> bool:
+        """Whether a throttle is of requests, by all that is known: those are no longer than a window (KIP-124)."""
+        return self.only_requests and throttle_ms <= self.window_ms
+
 
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)
 

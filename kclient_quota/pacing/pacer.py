@@ -231,6 +231,10 @@ class Pacer:
         if now_ms >= self._throttled_until_ms:
             self._share.on_free(now_ms)
 
+    def on_let_go(self) -> None:
+        """Nothing limits: a slow start would find nothing."""
+        self._slow_start_bytes = MOST_SLOW_START_BYTES
+
     def on_answer(self, sent_at_ms: int, now_ms: int) -> None:
         """A request is answered that was sent at `sent_at_ms`.
 

@@ -24,8 +24,7 @@ def is_request_throttle(throttle_ms: int, limit: Limit, *, fetches: bool) -> boo
     """
     if throttle_ms > limit.window_ms:
         return False
-    only_requests = limit.request_percentage is not None and limit.byte_rate is None
-    return not fetches or only_requests or throttle_ms == limit.window_ms
+    return not fetches or limit.only_requests or throttle_ms == limit.window_ms
 
 
 class JoinWatch:

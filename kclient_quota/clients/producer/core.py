@@ -87,6 +87,7 @@ class ProducerCore:
     Attributes:
         brokers: what each is sent, and which messages are its.
         turns: whose turn it is, of all that share the quota in this process; None for one alone.
+        is_free: whether it is known that nothing limits bytes, and no throttle says otherwise.
         is_careful: a transaction is near its end: one message at a time.
         throttled_at_ms: when the latest throttle ends or ended; None before the first.
     """
@@ -96,6 +97,7 @@ class ProducerCore:
     ) -> None:
         self.brokers = Brokers(lambda number: new_queue(number, self.limit), routes)
         self.limit = limit
+        self.is_free = limit.known and limit.byte_rate is None
         self._max_delay_ms = max_delay_ms
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
@@ -146,7 +148,16 @@ class ProducerCore:
             return 10
         if only_ask:
             return pace.room_in_ms(message.raw_bytes, now_ms)
+        if self._has_to_go(broker):
+            return TURN_MS
         return self._offer(broker.queue, message)
+
+    def _has_to_go(self, broker: Broker) -> bool:
+        """Whether what waits is to be handed over first: nothing limits bytes any more, and what comes later passes by.
+
+        Callers who never pause would have something wait for ever.
+        """
+        return self.is_free and len(broker.queue) > 0
 
     def _offer(self, queue: SendQueue, message: Waiting) -> int:
         offered = queue.offer(message)
@@ -254,7 +265,7 @@ class ProducerCore:
         queue = broker.queue
         if queue.pace.throttled_for_ms(now_ms) > self._max_delay_ms or any(lane == of for of, _ in broker.before):
             return 0.0
-        return queue.free_bytes(lane, MOST_FREE_BYTES)
+        return 0.0 if self._has_to_go(broker) else queue.free_bytes(lane, MOST_FREE_BYTES)
 
     def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
         """So many bytes callers may hand over themselves, of a quota of which little is used; see `Spare`."""
@@ -297,20 +308,29 @@ class ProducerCore:
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""
-        self.brokers.get(number).queue.pace.on_throttle(throttle_ms, now_ms)
-        self.throttled_at_ms = max(self.throttled_at_ms or 0, now_ms + throttle_ms)
+        is_of_requests = self.limit.is_of_requests(throttle_ms)
+        self.brokers.get(number).queue.pace.on_throttle(throttle_ms, now_ms, for_bytes=not is_of_requests)
+        if not is_of_requests:
+            self.is_free = False
+            self.throttled_at_ms = max(self.throttled_at_ms or 0, now_ms + throttle_ms)
         self._delivered_bytes = 0
 
     def set_limit(self, limit: Limit, now_ms: int) -> None:
         """Follow another limit."""
         before, self.limit = self.limit, limit
-        if before.byte_rate != limit.byte_rate or before.known != limit.known:
+        was_free, self.is_free = self.is_free, limit.known and limit.byte_rate is None
+        is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
+        if is_let_go:
+            self.throttled_at_ms = None  # that was another quota
+        if before.byte_rate != limit.byte_rate or before.known != limit.known or is_let_go:
             for broker in self.brokers:
                 broker.queue.pace.set_limit(limit.byte_rate, now_ms)
+                if is_let_go:
+                    broker.queue.pace.let_go()
 
     def is_limited(self, now_ms: int) -> bool:
-        """Whether messages must pass here: not while it is known that nothing limits them, or seems so."""
-        if self.limit.known and not self.limit.unlimited:
+        """Whether messages must pass here: not while it is known that nothing limits their bytes, or seems so."""
+        if self.limit.byte_rate is not None:
             return True
         throttled_ms = self.throttled_at_ms
         if throttled_ms is not None and now_ms - throttled_ms < CALM_MS:

@@ -102,7 +102,9 @@ class Hearing:
         at_ms = self._clock.now_ms()
         self._log.on_throttle(event.broker_name, throttle_ms, self._limit, at_ms)
         self._ask(at_ms)
-        self._tell(lambda core, _now_ms: core.on_throttle(broker_id, throttle_ms, at_ms), steps_in=True)
+        # Against a quota of requests large batches help, which librdkafka makes of what piles up meanwhile.
+        steps_in = not self._limit.is_of_requests(throttle_ms)
+        self._tell(lambda core, _now_ms: core.on_throttle(broker_id, throttle_ms, at_ms), steps_in=steps_in)
 
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; from any thread."""
@@ -110,7 +112,8 @@ class Hearing:
         if before.byte_rate != limit.byte_rate or before.known != limit.known:
             self._say("The producer quota of client %r is now %s", limit)
         if before != limit:
-            self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=not limit.unlimited)
+            steps_in = not (limit.unlimited or limit.only_requests)
+            self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=steps_in)
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle and waiting times by Kafka's names."""

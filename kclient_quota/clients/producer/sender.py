@@ -100,7 +100,7 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    if self._is_done():
+                    if self._opens() and not outbox.in_flight:
                         return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
@@ -134,15 +134,16 @@ class Sender:
             self._silent_until_ms = self.clock.now_ms() + WARN_EVERY_MS
             logger.error("A producer's sender goes on after an error", exc_info=error)
 
-    def _is_done(self) -> bool:
+    def _opens(self) -> bool:
         """Whether nothing limits the producer and nothing waits; its callers go straight to librdkafka then."""
         outbox, now_ms = self.outbox, self.clock.now_ms()
         with self.lock:
             self.hear(now_ms)
-        if self.core.is_limited(now_ms) or outbox.in_flight or self._came or not self.core.is_empty:
+        if self.core.is_limited(now_ms) or self._came or not self.core.is_empty:
             return False
         with outbox.lock:
             outbox.is_open = outbox.inbox.empty() and not outbox.notices
+            outbox.is_mixed |= outbox.is_open
             return outbox.is_open
 
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
@@ -166,13 +167,14 @@ class Sender:
             self.hear(self.clock.now_ms())
         self._find_routes(producer)
         wait_ms = self._pass_on(producer)
-        if self.core.is_spare_due:
+        if self.core.is_spare_due or (self.core.is_free and not self.outbox.is_open):
             # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied. They
             # do not wait for the cluster's answer about a new topic: that is asked for in the next step.
             with self.outbox.lock:
                 self._empty_inbox()
                 if all(self._has_route(item) for item in self._came):
                     wait_ms = self._pass_on(producer)
+                self._opens()
         return 0 if self._came else wait_ms
 
     def _empty_inbox(self) -> None:

@@ -42,7 +42,7 @@ class SendPace:
         longest_throttle_ms: so long a throttle counts at most: after that librdkafka has taken another connection.
 
     Attributes:
-        stands_back: whether librdkafka waits out throttles itself, and only what is on its way is bounded here.
+        stands_back: whether no quota of bytes applies: librdkafka waits out the throttles of others itself.
         waits_for_deliveries: whether the last answer was to wait for what is on its way, not for the quota.
         granted: raw bytes granted so far.
     """
@@ -137,15 +137,16 @@ class SendPace:
         """
         self.waits_for_deliveries = False
         pacer = self._pacer
-        if not self.stands_back:
-            full_raw = 0 if places is None else self._lump_bytes(places)
-            at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
-            throttled_ms = self.throttled_for_ms(now_ms)
-            if throttled_ms and not self.blocked_for_ms(now_ms):
-                return 0
-            wait_ms = max(throttled_ms, at_ms - now_ms if self.granted else 0)
-            if wait_ms > 0:
-                return wait_ms
+        if self.stands_back:
+            return 0
+        full_raw = 0 if places is None else self._lump_bytes(places)
+        at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
+        throttled_ms = self.throttled_for_ms(now_ms)
+        if throttled_ms and not self.blocked_for_ms(now_ms):
+            return 0
+        wait_ms = max(throttled_ms, at_ms - now_ms if self.granted else 0)
+        if wait_ms > 0:
+            return wait_ms
         outstanding = self.outstanding
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
@@ -185,7 +186,8 @@ class SendPace:
     def _lump_bytes(self, places: float) -> int:
         if self._pacer.rate() == inf:
             # Slow start: one message at first, then half of what may be on its way.
-            return min(self._pacer.request_bytes, int(self._pacer.outstanding_bytes / 2)) if self._settled else 1
+            is_begun = self._settled or self.stands_back
+            return min(self._pacer.request_bytes, int(self._pacer.outstanding_bytes / 2)) if is_begun else 1
         terms = self._terms(places)
         if terms != self._kept_terms:  # asked for with every message, and changed by few
             self._kept_terms, self._kept_lump = terms, lump_bytes(LumpTerms._make(terms))
@@ -342,15 +344,19 @@ class SendPace:
         self._unsent = self.outstanding
         self._heard, self._looks, self._is_mixed = 0, 0, False
 
-    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, for_bytes: bool = True) -> None:
         """The broker has answered with this throttle time; if it is hours, one batch goes at once.
 
         Librdkafka takes another connection, from which the broker reads, when a request is not answered in time: that
-        batch is to be the request.
+        batch is to be the request. One that is not `for_bytes` is librdkafka's to wait for: what piles up there makes
+        larger batches, which is all that helps against a quota of requests.
         """
         counts_ms = self._throttle.hear(throttle_ms, now_ms)
         if counts_ms < throttle_ms:
             self._asks_from = self.granted
+        if not for_bytes:
+            return
+        self.stands_back = False
         if self._limit is not None and counts_ms * self._limit <= self._last_wire * 1000:
             # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
             self._throttle.hold(counts_ms, now_ms)
@@ -359,8 +365,13 @@ class SendPace:
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
-        self._limit = limit
+        self._limit, self.stands_back = limit, False
         self._pacer.set_limit(limit, now_ms)
+
+    def let_go(self) -> None:
+        """It is known that no quota of bytes applies: no slow start, in which requests are many and small."""
+        self.stands_back = True
+        self._pacer.on_let_go()
 
     def rate(self) -> float:
         """Bytes per second on the wire that are aimed at; infinite while nothing is known to limit them."""

@@ -23,12 +23,44 @@ def keep(_message: Waiting) -> None:
     """Nothing to give back."""
 
 
+BY_REQUESTS = Limit(None, 50.0, LimitSource.CLUSTER)
+
+
 @pytest.mark.parametrize(
     ("limit", "limited"),
-    [(LIMITED, True), (UNKNOWN, True), (NONE, False), (Limit(None, 50.0, LimitSource.CLUSTER), True)],
+    [(LIMITED, True), (UNKNOWN, True), (NONE, False), (BY_REQUESTS, False)],
 )
 def test_who_is_limited(limit: Limit, limited: bool) -> None:
     assert core_of(limit).is_limited(0) is limited
+
+
+@pytest.mark.parametrize(("throttle_ms", "limited"), [(1_000, False), (1_001, True)])
+def test_a_throttle_of_requests_limits_no_bytes(throttle_ms: int, limited: bool) -> None:
+    """They are no longer than a window; what is longer is of bytes, by a quota that has not been seen yet."""
+    core = core_of(BY_REQUESTS)
+    core.on_throttle(1, throttle_ms, 0)
+    assert core.is_limited(1) is limited
+    assert (core.brokers.get(1).queue.pace.throttled_for_ms(1) > 0) is limited
+
+
+def test_what_waits_is_handed_over_first_when_nothing_limits_any_more() -> None:
+    """With callers who never pause something would always wait, and nobody go straight to librdkafka."""
+    core = core_of(LIMITED)
+    for number in range(50):
+        core.offer(message(2_000, number), number)
+    waiting = len(core.all_before())
+    assert waiting > 10
+    core.set_limit(NONE, 60)
+    assert core.free_bytes(60) == 0
+    assert core.offer(message(100, 61), 61) > 0
+    took = []
+    for now_ms in range(70, 70 + 10 * waiting, 5):
+        sent(core, now_ms)
+        took += list(core.admit(now_ms, no_claim, keep))
+    assert len(took) == waiting + 1
+    assert core.is_empty
+    assert not core.is_limited(1_000)
+    assert core.free_bytes(1_000) > 0
 
 
 def test_whoever_knows_of_no_quota_is_let_go_after_much_that_nobody_has_throttled() -> None:

@@ -43,7 +43,8 @@ class Pace:
     def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool) -> None:
         self.delivered.append((raw_bytes, now_ms))
 
-    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, for_bytes: bool = True) -> None:
+        assert for_bytes
         self.throttled_until_ms = now_ms + throttle_ms
 
 

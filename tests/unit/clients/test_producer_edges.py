@@ -90,36 +90,49 @@ def test_bytes_of_a_broker_that_nobody_knows_are_passed_over() -> None:
     assert len(core.brokers) == 0
 
 
+BY_REQUESTS = Limit(None, 5.0, LimitSource.CLUSTER)
+
+
 class _Pace:
     def __init__(self) -> None:
         self.limits: list[tuple[float | None, int]] = []
+        self.is_let_go = False
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         self.limits.append((limit, now_ms))
 
+    def let_go(self) -> None:
+        self.is_let_go = True
+
 
 @pytest.mark.parametrize(
-    ("before", "after", "follows"),
+    ("before", "after", "follows", "lets_go"),
     [
-        (told(10.0), told(10.0), False),
-        (told(10.0), told(20.0), True),
-        (told(20.0), told(10.0), True),
-        (told(None), told(10.0), True),
-        (told(10.0), told(None), True),
-        (told(None), UNKNOWN, True),  # that nothing limits is something else than that nothing is known
-        (UNKNOWN, told(None), True),
-        (Limit(10.0, None, LimitSource.CLUSTER), Limit(10.0, 5.0, LimitSource.CLUSTER), False),
+        (told(10.0), told(10.0), False, False),
+        (told(10.0), told(20.0), True, False),
+        (told(20.0), told(10.0), True, False),
+        (told(None), told(10.0), True, False),
+        (told(10.0), told(None), True, True),
+        (told(None), UNKNOWN, True, False),  # that nothing limits is something else than that nothing is known
+        (UNKNOWN, told(None), True, True),
+        (Limit(10.0, None, LimitSource.CLUSTER), Limit(10.0, 5.0, LimitSource.CLUSTER), False, False),
+        (told(10.0), BY_REQUESTS, True, True),
+        (told(None), BY_REQUESTS, True, True),  # throttles that seemed to be of bytes were of requests
+        (BY_REQUESTS, Limit(None, 6.0, LimitSource.CLUSTER), False, False),
     ],
 )
 def test_a_limit_is_followed_when_it_has_changed(
-    before: Limit, after: Limit, follows: bool, monkeypatch: pytest.MonkeyPatch
+    before: Limit, after: Limit, follows: bool, lets_go: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = core_of(before)
     pace = _Pace()
     monkeypatch.setattr(core.brokers.get(1).queue, "pace", pace)
+    core.throttled_at_ms = 3
     core.set_limit(after, 5)
     assert core.limit == after
     assert pace.limits == ([(after.byte_rate, 5)] if follows else [])
+    assert pace.is_let_go is lets_go
+    assert core.throttled_at_ms == (None if lets_go else 3), "a throttle was another quota's"
 
 
 class _Turns:

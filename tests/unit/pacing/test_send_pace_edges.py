@@ -70,8 +70,6 @@ def test_the_pacer_is_asked_for_a_full_batch_where_batches_wait_to_be_full():
 def test_who_stands_back_asks_no_pacer():
     pace, pacer = pace_of(throttled_until_ms=T0 + 30, at_ms=T0 + 70)
     pace.stands_back = True
-    come_and_gone(pace, 0, T0)
-    pacer.heard.clear()
     assert pace.wait_ms(1_000, T0) == 0
     assert pacer.heard == []
 
@@ -404,3 +402,25 @@ def test_costs_are_its_own_unless_told():
     assert isinstance(SendPace(pacer)._cost, BatchCost)
     cost = BatchCost()
     assert SendPace(pacer, cost)._cost is cost
+
+
+def test_a_throttle_that_is_not_for_bytes_is_librdkafkas_to_wait_for():
+    pace, _ = pace_of(byte_rate=50_000.0)
+    rate = pace.rate()
+    pace.on_throttle(900, T0, for_bytes=False)
+    assert (pace.throttled_for_ms(T0 + 1), pace.rate()) == (0, rate)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [lambda pace: pace.set_limit(1_000.0, T0), lambda pace: pace.on_throttle(900, T0)],
+    ids=["a limit", "a throttle"],
+)
+def test_who_is_let_go_has_everything_sent_until_there_is_a_limit_again(ends):
+    pace = SendPace(Pacer(None))
+    pace.let_go()
+    pace.on_granted(1_000_000, T0)
+    assert pace.wait_ms(1_000_000, T0) == 0
+    assert pace.lump_bytes(1) > 10_000
+    ends(pace)
+    assert pace.wait_ms(1_000_000, T0) > 0
