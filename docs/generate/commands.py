@@ -22,7 +22,8 @@ def page() -> str:
         head(
             "Commands and exit codes",
             "`python -m kclient_quota` is `kclient-quota`. Every command takes `--help` and `--version`; results go to "
-            "standard output, everything else to standard error.",
+            "standard output, everything else to standard error. What alters something does so to its end, though nobody reads "
+            "its output any more (`apply --yes | head -1`).",
             "| exit code | `kclient-quota` | `kafka-quotas` | `kafka-client-metrics` |\n|---|---|---|---|\n"
             "| 0 | done | done | done |\n"
             "| 1 | failed, one line says why | the cluster refused, did not answer, or did half | refused or wrong options "

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
     def told(error: Exception) -> int:
-        print(f"Error while executing client metrics command : {error}", file=sys.stderr)
+        notice(f"Error while executing client metrics command : {error}")
         return 1
 
     return guarded(lambda: _carry_out(options), told)

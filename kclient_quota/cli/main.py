@@ -8,6 +8,7 @@ from importlib import import_module
 
 from kclient_quota import __version__
 from kclient_quota.cli.completion import add_completion
+from kclient_quota.cli.printing import notice
 from kclient_quota.cli.running import guarded, parsed, script
 from kclient_quota.errors import ConfigError
 
@@ -97,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parsed(_parser(words), words)
 
     def told(error: Exception) -> int:
-        print(f"kclient-quota: {error}", file=sys.stderr)
+        notice(f"kclient-quota: {error}")
         return _WRONG if isinstance(error, ConfigError) else _FAILED
 
     return guarded(lambda: int(options.run(options)), told)

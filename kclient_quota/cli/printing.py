@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from kclient_quota.errors import ConfigError
 
@@ -71,12 +71,42 @@ def painted(text: str) -> str:
 
 def notice(words: str) -> None:
     """One line for people on standard error, so that nothing ends silently and what is piped is only data."""
-    print(words, file=sys.stderr)
+    _written(words, sys.stderr)
 
 
 def warn(words: str) -> None:
     """One line on standard error."""
-    print(f"warning: {words}", file=sys.stderr)
+    notice(f"warning: {words}")
+
+
+def say(text: str) -> None:
+    """Print what a command tells that alters something: it goes on though nobody reads, or nothing can be written.
+
+    `apply | head -1` is to alter everything: whoever has seen enough of a plan has not called the work off.
+    """
+    error = _written(text, sys.stdout)
+    if error is not None and not isinstance(error, BrokenPipeError):
+        warn(f"standard output: {error.strerror}; only what was to be printed is lost")
+
+
+def _written(text: str, stream: TextIO) -> OSError | None:
+    """What kept a line from being written, if anything did; the stream leads nowhere from then on."""
+    try:
+        print(text, file=stream, flush=True)
+    except OSError as error:
+        leave(stream)
+        return error
+    return None
+
+
+def leave(stream: TextIO) -> None:
+    """Nobody reads a stream any more: Python flushes it once more at its end, let that and all else go nowhere."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # no file
+        return
 
 
 def agreed(options: argparse.Namespace, question: str, *, removals: int = 0, may_ask: bool = True) -> bool:

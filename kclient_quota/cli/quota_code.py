@@ -23,7 +23,7 @@ from kclient_quota.admin.quota_file import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
-from kclient_quota.cli.printing import agreed, as_json, notice, painted, rendered, warn
+from kclient_quota.cli.printing import agreed, as_json, notice, painted, rendered, say, warn
 from kclient_quota.cli.progress import Progress, progress
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
@@ -79,7 +79,7 @@ def apply(options: argparse.Namespace) -> int:
             return DONE
         is_text = options.output == "text"
         if is_text:
-            print(painted(_shown(plan, options)), flush=True)
+            say(painted(_shown(plan, options)))
         if plan and not agreed(options, "apply this?", removals=plan.removes, may_ask=is_text):
             print("nothing was altered")
             return DONE
@@ -87,9 +87,9 @@ def apply(options: argparse.Namespace) -> int:
         done = _apply(quotas, journal, cluster, state, target)
     if not is_text:
         result = {**plan.rows(), "altered": done, "journal": str(journal)}
-        print(rendered(options.output, str, str, lambda: [result]))
+        say(rendered(options.output, str, str, lambda: [result]))
     elif done:
-        print(f"{_entities(done)} altered; journal: {journal}")
+        say(f"{_entities(done)} altered; journal: {journal}")
     return DONE
 
 
@@ -102,9 +102,9 @@ def undo(options: argparse.Namespace) -> int:
     def agrees(run: Applied, state: QuotaState, target: Target) -> bool:
         result.update(run=run.number, at=run.at, ended=run.is_ended, changes=_alteration_rows(state, target))
         if is_text:
-            print(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, taken back:")
+            say(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, to be taken back:")
             lines = list(_alterations(state, target))
-            print(painted("\n".join(lines)) or "nothing of it is there any more", flush=True)
+            say(painted("\n".join(lines)) or "nothing of it is there any more")
         is_agreed = agreed(options, "undo this?", may_ask=is_text)
         if is_agreed:
             seen.append(during.enter_context(progress("taking back")))
@@ -119,7 +119,7 @@ def undo(options: argparse.Namespace) -> int:
         applier = _applier(unit_quotas(admin, options), journal, cluster, tell)
         done = applier.undo(options.number, agrees=agrees)
     words = "nothing was altered" if done is None else f"{_entities(done)} altered"
-    print(rendered(options.output, lambda: words, str, lambda: [{**result, "altered": done or 0}]))
+    say(rendered(options.output, lambda: words, str, lambda: [{**result, "altered": done or 0}]))
     return DONE
 
 
@@ -141,14 +141,14 @@ def reconcile(options: argparse.Namespace) -> int:
         quotas = unit_quotas(admin, options)
         state, target, _ = _planned(quotas, file)
         if options.output == "text":
-            print(painted("\n".join(_alterations(state, target))) or "nothing to work out anew", flush=True)
+            say(painted("\n".join(_alterations(state, target))) or "nothing to work out anew")
         done = 0
         if not options.dry_run:
             cluster = _cluster_id(admin, options)
             done = _apply(quotas, _journal(options, cluster), cluster, state, target)
     if options.output != "text":
         result = {"changes": _alteration_rows(state, target), "altered": done}
-        print(rendered(options.output, str, str, lambda: [result]))
+        say(rendered(options.output, str, str, lambda: [result]))
     return DONE
 
 

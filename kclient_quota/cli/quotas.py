@@ -4,6 +4,7 @@ import argparse
 import difflib
 import sys
 
+from kclient_quota.cli.printing import notice
 from kclient_quota.cli.quota_arguments import COMMANDS, MODES, command_parser, draft_parser
 from kclient_quota.cli.quota_options import CONFLICT, FAILED, WRONG
 from kclient_quota.cli.running import guarded, parsed, script
@@ -24,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     def told(error: Exception) -> int:
         from kclient_quota.admin.applying import ConflictError  # noqa: PLC0415 - slow to load, for --help
 
-        print(f"kafka-quotas: {error}", file=sys.stderr)
+        notice(f"kafka-quotas: {error}")
         if is_detailed:
             return FAILED
         return CONFLICT if isinstance(error, ConflictError) else WRONG if isinstance(error, ConfigError) else FAILED

@@ -9,11 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from kclient_telemetry.errors import MissingExtraError
 
+from kclient_quota.cli.printing import leave
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
 INTERRUPTED = 130
@@ -62,13 +64,14 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     Returns:
         the exit status.
     """
+    _open_what_is_closed()
     try:
         status = work()
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough
-        _leave_stdout()
+        leave(sys.stdout)
         return 0
     except RecursionError:
         return told(ConfigError("what was read is nested thousands of levels deep; that is none of the files it takes"))
@@ -98,14 +101,11 @@ def script(main: Callable[[], int]) -> None:
     sys.exit(status)
 
 
-def _leave_stdout() -> None:
-    """Python flushes standard output once more at its end; let that go nowhere."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):  # no file
-        return
+def _open_what_is_closed() -> None:
+    """Python has no stream where a shell's `>&-` has closed one; what is written there goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
 
 
 @contextmanager

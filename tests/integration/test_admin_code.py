@@ -232,7 +232,7 @@ def test_a_crash_after_the_journal_was_begun_can_be_taken_back(run, file, tmp_pa
     (journal,) = tmp_path.glob("*.journal")
     begun = [line for line in journal.read_text().splitlines() if "ended" not in line]
     journal.write_text("\n".join(begun) + "\n")
-    assert ", which did not end, taken back" in run("undo", journal)
+    assert ", which did not end, to be taken back" in run("undo", journal)
     assert run("export") == "version: 1\nquotas: []\n"
 
 

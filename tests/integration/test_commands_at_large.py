@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from kclient_quota import __version__
+from kclient_quota.admin.model import ClientQuotaFilter
+from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli import client_metrics, quotas
 from kclient_quota.cli import main as kclient_quota_main
 from kclient_quota.cli.quota_arguments import COMMANDS, command_parser, draft_parser
 from kclient_quota.errors import ConfigError
+from kclient_quota.quota.entity import ClientQuotaEntity
 
 QUOTAS, METRICS, MAIN = "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics", "kclient_quota.cli.main"
 HELPS = [
@@ -143,6 +146,74 @@ def test_who_reads_a_few_lines_only_hears_no_complaint():
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (0, b"")
+
+
+def configured(broker):
+    with QuotaAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+        return admin.describe_client_quotas(ClientQuotaFilter.all()).result()
+
+
+def unread(*words, stderr=subprocess.PIPE):
+    """`kafka-quotas` whose standard output nobody reads any more: its exit status, what it said, what it cut short."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = f"from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = {list(words)!r}; entry()"
+    try:
+        words = [sys.executable, "-c", code]
+        errors = writer if stderr is None else stderr
+        done = subprocess.run(words, check=False, stdout=writer, stderr=errors, text=True, timeout=60)
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr or ""
+
+
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, None], ids=["apply | head", "apply 2>&1 | head"])
+def test_work_is_done_though_nobody_reads_the_plan(stderr, tmp_path):
+    """A plan of more than a pipe holds: its writing fails before the first entity is altered."""
+    entries = "".join(f"- {{names: {{user: u{n}}}, set: {{producer_byte_rate:bps: 900}}}}\n" for n in range(200))
+    (tmp_path / "q.yaml").write_text("version: 1\nquotas:\n" + entries)
+    file = str(tmp_path / "q.yaml")
+    with EmbeddedBroker(brokers=2, topics={"led-by-one": 1}) as broker:
+        server = ["--bootstrap-server", broker.bootstrap_servers]
+
+        def first():
+            return configured(broker).get(ClientQuotaEntity.of(user="u0"), {}).get("producer_byte_rate")
+
+        assert unread("apply", file, "-y", *server, stderr=stderr) == (0, "")
+        assert first() == 900
+        broker.create_topic("led-by-both", 2)
+        assert unread("reconcile", file, *server, stderr=stderr) == (0, "")
+        assert first() == 450
+        for before in (900, None):
+            assert unread("undo", file, "-y", *server, stderr=stderr) == (0, "")
+            assert first() == before
+
+
+CLOSED = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no shell that closes a stream")
+def test_a_stream_that_a_shell_has_closed_is_none_to_write_to(tmp_path):
+    (tmp_path / "q.yaml").write_text("version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 9}}\n")
+    with EmbeddedBroker() as broker:
+        for words in (["--list", "--json"], ["apply", str(tmp_path / "q.yaml"), "-y"], ["export"]):
+            asked = [*words, "--bootstrap-server", broker.bootstrap_servers]
+            code = f"from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = {asked!r}; entry()"
+            done = python("-c", CLOSED, "-c", code)
+            assert (done.returncode, done.stderr.replace("no quotas are configured here\n", "")) == (0, "")
+        assert configured(broker)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_what_was_done_is_no_failure_for_a_full_disk(tmp_path):
+    (tmp_path / "q.yaml").write_text("version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 9}}\n")
+    with EmbeddedBroker() as broker, Path("/dev/full").open("w") as full:
+        words = ["apply", str(tmp_path / "q.yaml"), "-y", "--bootstrap-server", broker.bootstrap_servers]
+        code = f"from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = {words!r}; entry()"
+        done = python("-c", code, stdout=full)
+        assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+        assert "standard output: No space left on device; only what was to be printed is lost" in done.stderr
+        assert configured(broker)
 
 
 @pytest.mark.parametrize("module", [QUOTAS, MAIN])
