@@ -93,8 +93,10 @@ class Alterer:
             return False
         pause_ms = _PAUSE_MS << (silent - 1)
         if silent >= _ATTEMPTS_WITHOUT_ANSWER or pause_ms >= self._left_ms():
+            # what was only to be checked was not altered, answer or none
+            unknown = ClusterError if self._validate_only else AlterationUnknownError
             for entity in waiting:
-                self._settle(entity, AlterationUnknownError(f"the cluster gave no answer: {error}"))
+                self._settle(entity, unknown(f"the cluster gave no answer: {error}"))
             return False
         self._clock.sleep_ms(pause_ms)
         return True

@@ -151,18 +151,34 @@ class Applier:
         self, book: OpenJournal, state: QuotaState, target: Target, remedy: str, *, undoes: int | None = None
     ) -> int:
         run = book.begin(state, target, cluster=self._cluster, at=self._at, undoes=undoes)
-        self._quotas.keep(state, target)
-        done = 0
-        for step in _steps(target.changes):
-            if done:
-                _check(step, state, self._quotas.state(), done=done)
-            book.attempt(run, done + len(step))
-            self._alter(step, done, remedy)
-            done += len(step)
-            if self._tell is not None:
-                self._tell(done, len(target.changes))
-        book.end(run)
-        self._await_visible(target)
+        whole = len(target.changes)
+        done = sent = 0
+        try:
+            self._quotas.keep(state, target)
+            for step in _steps(target.changes):
+                if done:
+                    _check(step, state, self._quotas.state(), done=done)
+                book.attempt(run, done + len(step))
+                sent += len(step)
+                self._quotas.alter_brokers(step)
+                done = sent
+                if self._tell is not None:
+                    self._tell(done, whole)
+            book.end(run)
+            self._await_visible(target)
+        except ConflictError:
+            raise
+        except PartialAlterationError as error:
+            words = error.words_of(before=done, whole=whole)
+            raise ClusterError(f"{words}. {remedy}", error_code=error.error_code) from error
+        except (ClusterError, ConfigError) as error:
+            code = getattr(error, "error_code", None)
+            words = f"{done} of {whole} entities were altered; then it went no further: {error}"
+            raise ClusterError(f"{words}. {remedy}", error_code=code) from error
+        except KeyboardInterrupt:
+            unknown = f", of {sent - done} it is not known" if sent > done else ""
+            self._say(f"interrupted: {done} of {whole} entities were altered{unknown}. {remedy}")
+            raise
         return done
 
     def _await_visible(self, target: Target) -> None:
@@ -184,14 +200,6 @@ class Applier:
         self._say(
             f"everything was altered, but after {_VISIBLE_MS // 1000} s the broker that we ask does not show it yet"
         )
-
-    def _alter(self, step: Changes, done: int, remedy: str) -> None:
-        try:
-            self._quotas.alter_brokers(step)
-        except PartialAlterationError as error:
-            raise ClusterError(
-                f"{error}; {done} entities were altered before. {remedy}", error_code=error.error_code
-            ) from error
 
 
 def _check(step: Mapping[ClientQuotaEntity, Iterable[str]], state: QuotaState, now: QuotaState, *, done: int) -> None:

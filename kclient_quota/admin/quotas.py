@@ -134,6 +134,7 @@ class QuotaAdmin:
             ConfigError: an entity stands in it twice.
         """
         results = AlterClientQuotasResult()
+        results.validate_only = validate_only
         for alteration in alterations:
             if alteration.entity in results:
                 raise ConfigError(f"alterations: {alteration.entity} stands in them twice")

@@ -21,10 +21,10 @@ class AlterationUnknownError(ClusterError):
 
 
 class PartialAlterationError(ClusterError):
-    """Not every entity was altered; the message names those that were not.
+    """Not every entity was altered, or could be; the message names those that were not.
 
     Attributes:
-        altered: what was done.
+        altered: what was done; nothing where it was only checked.
         failed: what was not done, and why.
         unknown: what was sent without an answer; describe these, or alter them again.
     """
@@ -34,17 +34,30 @@ class PartialAlterationError(ClusterError):
         altered: tuple[ClientQuotaEntity, ...],
         failed: Mapping[ClientQuotaEntity, Exception],
         unknown: Mapping[ClientQuotaEntity, Exception],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        self.altered = altered
+        self.altered = () if validate_only else altered
         self.failed = dict(failed)
         self.unknown = dict(unknown)
         codes = {getattr(error, "error_code", None) for error in (*failed.values(), *unknown.values())}
-        super().__init__(self._words(), error_code=codes.pop() if len(codes) == 1 else None)
+        total = len(altered) + len(failed) + len(unknown)
+        words = self.words_of(whole=total)
+        if validate_only:
+            against = {**failed, **unknown}
+            words = f"nothing was altered: {len(against)} of {total} entities would not be: {_reasons(against)}"
+        super().__init__(words, error_code=codes.pop() if len(codes) == 1 else None)
 
-    def _words(self) -> str:
-        total = len(self.altered) + len(self.failed) + len(self.unknown)
-        parts = [f"{len(self.altered)} of {total} entities were altered"]
-        if self.altered and len(self.altered) <= _SHOWN:
+    def words_of(self, *, before: int = 0, whole: int) -> str:
+        """The message of a step of longer work.
+
+        Args:
+            before: how many entities earlier steps have altered.
+            whole: how many there are, with those of later steps, which nobody has touched.
+        """
+        altered = before + len(self.altered)
+        parts = [f"{altered} of {whole} entities were altered"]
+        if self.altered and altered <= _SHOWN and not before:
             parts[0] += f" ({', '.join(map(str, self.altered))})"
         if self.failed:
             parts.append(f"{len(self.failed)} were not: {_reasons(self.failed)}")
@@ -73,7 +86,13 @@ def _names(entities: Iterable[ClientQuotaEntity]) -> str:
 
 
 class AlterClientQuotasResult(dict["ClientQuotaEntity", "Future[None]"]):
-    """A future per entity: None when it was altered, else ClusterError with the broker's code and words."""
+    """A future per entity: None when it was altered, else ClusterError with the broker's code and words.
+
+    Attributes:
+        validate_only: whether it is only checked.
+    """
+
+    validate_only = False
 
     def all(self) -> Future[None]:
         """A future for everything: None when every entity was altered, else `PartialAlterationError`."""
@@ -104,7 +123,10 @@ class AlterClientQuotasResult(dict["ClientQuotaEntity", "Future[None]"]):
             whole.set_result(None)
             return
         altered = tuple(entity for entity in self if entity not in errors)
-        whole.set_exception(PartialAlterationError(altered, _exceptions(failed), _exceptions(unknown)))
+        error = PartialAlterationError(
+            altered, _exceptions(failed), _exceptions(unknown), validate_only=self.validate_only
+        )
+        whole.set_exception(error)
 
 
 def _exceptions(errors: Mapping[ClientQuotaEntity, BaseException]) -> dict[ClientQuotaEntity, Exception]:

@@ -187,6 +187,20 @@ def test_all_says_which_half():
     assert result(b=same[0]).all().exception(0).error_code == 42
 
 
+def test_a_check_has_altered_nothing():
+    checked = result(a=None, b=ClusterError("too small"))
+    checked.validate_only = True
+    error = checked.all().exception(0)
+    assert (error.altered, list(error.failed), error.unknown) == ((), [B], {})
+    assert str(error) == "nothing was altered: 1 of 2 entities would not be: too small"
+    clock = ManualClock()
+    told = {}
+    broker = Broker(clock, *[ClusterError("the connection was lost")] * 9)
+    Alterer(broker, clock, told.__setitem__, validate_only=True, timeout_ms=30_000).alter([alteration(A)])
+    assert not isinstance(told[A], AlterationUnknownError)
+    assert "the cluster gave no answer" in str(told[A])
+
+
 def test_all_waits_for_the_last():
     pending = result(a=None)
     from concurrent.futures import Future
