@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, USER, ClientQuotaEntity
+from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, USER, ClientQuotaEntity, name_problem
 from kclient_quota.quota.resolution import Level, levels
 
 
@@ -123,6 +123,9 @@ def _levels(entity: ClientQuotaEntity) -> Iterator[Level]:
         raise ConfigError(f"{entity}: effective quotas are those of a user, a client-id or a pair of both")
     if user is DEFAULT or client_id is DEFAULT:
         raise ConfigError(f"{entity}: a client has a name; ask for one that has no entry to see what defaults do")
+    for kind, name in entity.entries.items():
+        if problem := name_problem(kind, name):
+            raise ConfigError(problem)
     for level in levels(user or "", client_id or ""):
         if (level[0] is None or user is not None) and (level[1] is None or client_id is not None):
             yield level

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity, Name
+from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity, Name, name_problem
 
 
 class ClientQuotaMatchType(Enum):
@@ -40,6 +40,9 @@ class ClientQuotaFilterComponent:
         if named != (self.match is not None):
             wanted = "needs a match" if named else "takes no match"
             raise ConfigError(f"filter on {self.entity_type}: {self.match_type.name} {wanted}")
+        is_sent = self.match_type is ClientQuotaMatchType.EXACT
+        if is_sent and (problem := name_problem(self.entity_type, self.match)):
+            raise ConfigError(f"filter on {problem}")
 
     @classmethod
     def of_entity(cls, entity_type: str, name: Name | None) -> "ClientQuotaFilterComponent":
@@ -146,3 +149,6 @@ class ClientQuotaAlteration:
         object.__setattr__(self, "ops", tuple(self.ops))
         if not self.ops:
             raise ConfigError(f"alteration of {self.entity}: it has no operation")
+        for kind, name in self.entity.entries.items():
+            if problem := name_problem(kind, name):
+                raise ConfigError(f"alteration of {problem}")

@@ -3,7 +3,7 @@
 version: 1
 capacity: {producer_byte_rate: 50000000}     what one broker has, for shares
 quotas:
-  - names: {user: alice}                     any entity types
+  - names: {user: alice}                     of user, client-id, ip
     defaults: [client-id]                    types of which the default entity is meant
     set: {producer_byte_rate: 1048576, consumer_byte_rate:bps: 10485760}
     remove: [request_percentage]             shall not be there
@@ -12,6 +12,7 @@ quotas:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -26,6 +27,7 @@ from kclient_quota.quota.entity import (
     ClientQuotaEntity,
     Name,
     entity_problem,
+    name_problem,
     quota_problem,
 )
 
@@ -37,6 +39,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VERSION = "1"
 _TOP = ("version", "capacity", "quotas")
 _ENTRY = ("names", "defaults", "set", "remove")
+_TYPES = (USER, CLIENT_ID, IP)
 _SHOWN = 20
 
 
@@ -161,6 +164,9 @@ class _Reader:
         for key, value in self._pairs(node, "names") if node is not None else ():
             text = self._text(value, f"names.{key}")
             if text is not None:
+                if problem := name_problem(key, text):
+                    self._wrong(value, f"names: {problem}")
+                    continue
                 if not text or _is_null(value):
                     words = f"names.{key}: a name is missing; for the default entity write defaults: [{key}]"
                     self._wrong(value, words)
@@ -180,8 +186,14 @@ class _Reader:
         names: Mapping[str, Name],
         wanted: Mapping[QuotaUnit, float],
     ) -> None:
-        if set(names) - {USER, CLIENT_ID, IP}:
-            return  # a broker's own callback knows what may be set for its types
+        unknown = [kind for kind in names if kind not in _TYPES]
+        for kind in unknown:
+            near = get_close_matches(kind, _TYPES, 1)
+            where = parts["names" if isinstance(names[kind], str) else "defaults"]
+            remedy = f"write {near[0]}" if near else f"its types are {', '.join(_TYPES)}"
+            self._wrong(where, f"{kind}: Kafka has no such type of entity; {remedy}", at=kind)
+        if unknown:
+            return
         on_the_wire = [(kind, None if name is DEFAULT else name) for kind, name in names.items()]
         problem = entity_problem(on_the_wire, resolves=bool)
         if problem:

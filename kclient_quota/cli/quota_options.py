@@ -11,7 +11,7 @@ from kclient_quota.cli.printing import warn
 from kclient_quota.cli.properties import read_command_config
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, ClientQuotaEntity, Name, desanitize
+from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, ClientQuotaEntity, Name, desanitize, name_problem, sanitize
 
 if TYPE_CHECKING:
     from kclient_quota.admin.quotas import QuotaAdmin
@@ -97,7 +97,19 @@ def pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:
             raise ConfigError(f"{option} {part}: write type=name, such as {CLIENT_ID}=app")
         if kind in found:
             raise ConfigError(f"{option}: {kind} stands in it twice")
-        found[kind] = desanitize(name)
+        if option == "--names" and name == DEFAULT.value:
+            raise ConfigError(
+                f"{option} {part}: for whoever has no entry of their own give --defaults {kind}; "
+                f"if {name} is really a name, write {kind}={sanitize(name)}"
+            )
+        try:
+            found[kind] = desanitize(name)
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"{option} {part}: what is written with % is no UTF-8; write a percent sign as %25"
+            ) from error
+        if problem := name_problem(kind, found[kind]):
+            raise ConfigError(f"{option} {problem}")
     return found
 
 

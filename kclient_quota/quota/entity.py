@@ -43,6 +43,9 @@ DEFAULT: Final = Default.DEFAULT
 
 Name: TypeAlias = str | Default
 
+_LONGEST_NAME_BYTES: Final = 0x7FFF
+"""Kafka's protocol has no longer strings: a broker closes the connection that brings one."""
+
 
 class ClientQuotaEntity:
     """KIP-546's entity: entity types with their names, such as `ClientQuotaEntity({"user": "alice"})`.
@@ -110,14 +113,26 @@ class ClientQuotaEntity:
         return "{" + ", ".join(names) + "}"
 
 
+def name_problem(kind: str, name: Name | None) -> str | None:
+    """What is wrong with the name of an entity that brokers are to be asked for, or None."""
+    most = _LONGEST_NAME_BYTES
+    if not isinstance(name, str) or len(name) * 4 <= most or (size := len(name.encode(errors="surrogatepass"))) <= most:
+        return None
+    return f"{kind} {name[:20]}...: the name has {size} bytes, and Kafka's protocol takes {most} at most; shorten it"
+
+
 def sanitize(name: str) -> str:
     """Kafka's `Sanitizer.sanitize`: percent-encoded UTF-8 but for letters, digits and `. - _`."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
-    """What `sanitize` has made `name` of."""
-    return unquote(name)
+    """What `sanitize` has made `name` of.
+
+    Raises:
+        UnicodeDecodeError: what is percent-encoded is no UTF-8, so that no name was made into this.
+    """
+    return unquote(name, errors="strict")
 
 
 class _Number(Enum):

@@ -102,6 +102,25 @@ def test_alter_of_the_draft(drafted, broker):
     assert drafted("--list") == f"{ONE}\n{TWO}\n{DEFAULT}"
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("client-id=%ff", "--names client-id=%ff: what is written with % is no UTF-8; write a percent sign as %25"),
+        ("user=<default>", "give --defaults user; if <default> is really a name, write user=%3Cdefault%3E"),
+        ("client-id=" + "n" * 40_000, "the name has 40000 bytes, and Kafka's protocol takes 32767 at most; shorten it"),
+    ],
+    ids=["no UTF-8", "default", "long"],
+)
+def test_a_name_that_would_be_somebody_elses_is_refused(run, broker, names, said):
+    asked = len(broker.requests)
+    for words in (["--alter", "--add=producer_byte_rate=1"], ["--list"], ["--describe"]):
+        assert said in run(*words, f"--names={names}", status=2)
+    assert len(broker.requests) == asked, "nobody was asked"
+    run("--alter", "--names=user=%3Cdefault%3E", "--add=producer_byte_rate=1")
+    run("--alter", "--names=client-id=%25ff", "--add=producer_byte_rate=2")
+    assert run("--list").startswith("{client-id=%25ff}\nproducer_byte_rate:broker_bps=2\n\n{user=%3Cdefault%3E}\n")
+
+
 def test_a_cluster_wide_rate_is_divided_among_the_brokers_that_lead(run, broker):
     run("--alter", "--names=user=u", "--add=producer_byte_rate:bps=1000001")
     assert run("--list") == "{user=u}\nproducer_byte_rate:bps=1000001\nproducer_byte_rate:broker_bps=500000\n"
@@ -146,7 +165,7 @@ def test_what_brokers_refuse_is_not_kept_beside_them(run):
 
 def test_names_are_sanitized_and_given_so(run):
     run("--alter", "--names=user=CN%3Dx%2CO%3Dy", "--add=request_percentage=12.5")
-    run("--alter", "--names=user=<default>", "--add=request_percentage:percent=1")
+    run("--alter", "--names=user=%3Cdefault%3E", "--add=request_percentage:percent=1")
     assert run("--list", "--names=user=%3Cdefault%3E") == "{user=%3Cdefault%3E}\nrequest_percentage:percent=1\n"
     assert run("--list") == (
         "{user=%3Cdefault%3E}\nrequest_percentage:percent=1\n\n{user=CN%3Dx%2CO%3Dy}\nrequest_percentage:percent=12.5\n"

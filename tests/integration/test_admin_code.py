@@ -142,10 +142,11 @@ def test_somebody_who_comes_between_is_not_overwritten(run, tmp_path, broker, mo
 def test_a_broker_that_refuses_refuses_before_anything_is_done(run, tmp_path):
     file = tmp_path / "quotas.yaml"
     file.write_text(
-        "version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 1}}\n- {names: {group: g}, set: {x: 1}}\n"
+        "version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 1}}\n"
+        "- {names: {ip: no.such.host.invalid}, set: {connection_creation_rate: 1}}\n"
     )
     said = run("apply", file, status=1)
-    assert "Unhandled client quota entity type: group" in said
+    assert "no.such.host.invalid is not a valid IP or resolvable host" in said
     assert "nothing was altered: 1 of 2 entities would not be: " in said
     assert run("export") == "version: 1\nquotas: []\n"
     assert not list(tmp_path.glob("*.journal"))

@@ -26,21 +26,18 @@ quotas:
     set: {producer_byte_rate:shares: 3}
   - defaults: [ip]
     set: {connection_creation_rate: 10}
-  - names: {group: g}
-    set: {bytes_per_hour: 5}
 """
 
 
 def test_a_file():
     file = parse_quota_file(GOOD, "quotas.yaml")
-    alice, null, ip, group = file.entries
+    alice, null, ip = file.entries
     assert alice.entity == of(user="alice", client_id="123")
     assert alice.wanted == {P: 1048576.0, P_BPS: 1e7, C: 2048.0}
     assert alice.unwanted == {QuotaUnit("request_percentage", "percent")}
     assert null.entity == of(user=DEFAULT, client_id="null")
     assert list(null.entity.entries) == ["user", "client-id"]
     assert ip.entity == of(ip=DEFAULT)
-    assert group.wanted == {QuotaUnit("bytes_per_hour", ""): 5.0}
     assert file.capacity == {"producer_byte_rate": 5e7}
 
 
@@ -109,6 +106,22 @@ ONE = "version: 1\nquotas:\n- names: {user: u}\n  set:"
             "f:3: .*shares need a capacity",
         ),
         ("version: 1\ncapacity: {controller_mutation_rate: 1}", "f:2: capacity: .*cannot be shared out"),
+        (
+            "version: 1\nquotas:\n- names:\n    client_id: a\n  set: {producer_byte_rate: 1}",
+            "f:4: client_id: Kafka has no such type of entity; write client-id",
+        ),
+        (
+            "version: 1\nquotas:\n- names: {user: u}\n  defaults: [clientid]\n  set: {producer_byte_rate: 1}",
+            "f:4: clientid: Kafka has no such type of entity; write client-id",
+        ),
+        (
+            "version: 1\nquotas:\n- names: {group: g}\n  set: {bytes_per_hour: 5}",
+            "f:3: group: Kafka has no such type of entity; its types are user, client-id, ip",
+        ),
+        (
+            f"version: 1\nquotas:\n- names:\n    user: {'u' * 40_000}\n  set: {{producer_byte_rate: 1}}",
+            "f:4: names: user u{20}...: the name has 40000 bytes, and Kafka's protocol takes 32767 at most; shorten it",
+        ),
         ("version: 1\nversion: 1", "f:2: the file: version stands in it twice"),
     ],
 )
