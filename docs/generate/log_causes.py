@@ -223,6 +223,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the group gave this receiver no partitions, or brokers no records, for a minute, with `--idle-exit`",
         "look at the group and the brokers, and run it again: it goes on where it ended",
     ),
+    "the group has not given out its partitions yet": (
+        "a member that did not take leave: the group waits until its `session.timeout.ms` is over (45 s unless set)",
+        "nothing; with `group.instance.id` in `--command-config` who comes next takes its place at once",
+    ),
     "receiving client telemetry": (
         "an error of the topic's consumer; it goes on by itself",
         "check the brokers if it stays",
@@ -326,7 +330,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the collector did not answer until the broker closed",
         "check the collector",
     ),
-    "client telemetry could not be written": ("the sink raised; its traceback follows", "check disk and rights"),
+    "client telemetry could not be written": (
+        "the sink raised; said once per cause, then every thousandth time; a traceback follows where it is no matter of files",
+        "check disk and rights",
+    ),
     "client telemetry is dropped: %d bytes": (
         "the collector takes less than clients push",
         "a longer push interval, fewer metrics, or a larger queue",

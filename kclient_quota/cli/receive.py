@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments
 
-from kclient_quota.cli.printing import notice, warn
+from kclient_quota.cli.printing import notice, say, warn
 from kclient_quota.cli.quantities import port, seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.cli.telemetry_sources import subscribed
+from kclient_quota.cli.telemetry_sources import check_topic, subscribed
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kclient_telemetry.receiver.endpoint import PrometheusEndpoint
     from kclient_telemetry.receiver.exposition import Family
     from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
     from kclient_telemetry.receiver.otlp_export import OtlpExporter
@@ -50,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--idle-exit",
         type=seconds,
         metavar="SECONDS",
-        help="end when all that was there is read and nothing has come for so long (default: never)",
+        help="end when all that was there is read and nothing has come for so long (default: never); exit status 1 "
+        "when something of it was not handed on",
     )
     parser.add_argument("--metrics-port", type=port, metavar="PORT", help="a page for Prometheus (0: a free port)")
     parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
@@ -92,13 +94,16 @@ def run(options: argparse.Namespace) -> int:
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
         receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
         idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
+        is_whole = False
         try:
-            receiver.run(stopped.is_set, idle_ms=idle_ms)
+            is_whole = receiver.run(stopped.is_set, idle_ms=idle_ms)
+            if not (receiver.received.records or stopped.is_set()):
+                check_topic(consumer, options)
         finally:
             within_ms = _HURRY_MS if stopped.is_set() else _CLOSE_MS
             _close(closers, within_ms)
             closers = []
-            left = receiver.left()
+            left = receiver.left()  # sinks are closed: what they have not done with now they never will
             _leave(receiver, consumer, within_ms)
     finally:
         _close(closers, _HURRY_MS)
@@ -107,9 +112,10 @@ def run(options: argparse.Namespace) -> int:
     if left:
         notice(f"{left} pushes were not handed on, they are read again next time")
     told = receiver.received
-    counts = {"records": told.records, "pushes": told.pushes, "unreadable": told.unreadable}
-    print(json.dumps(counts) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
-    return 0
+    counts = {"records": told.records, "pushes": told.pushes, "unreadable": told.unreadable, "not handed on": left}
+    rows = {what.replace(" ", "_"): number for what, number in counts.items()}
+    say(json.dumps(rows) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
+    return 0 if is_whole and not receiver.lost() and (stopped.is_set() or not left) else 1
 
 
 def _close(closers: list[Any], within_ms: int) -> None:
@@ -128,13 +134,12 @@ def _leave(receiver: "TopicReceiver", consumer: "Consumer", within_ms: int) -> N
     leaving = threading.Thread(target=leave, daemon=True)
     leaving.start()
     leaving.join(within_ms / 1000)
-    if leaving.is_alive():
+    if leaving.is_alive() and receiver.received.records:
         warn("the cluster does not answer: what was handed on may be read again next time")
 
 
 def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     from kclient_telemetry.receiver import files  # noqa: PLC0415 - protobuf is slow to load for --help
-    from kclient_telemetry.receiver.endpoint import PrometheusEndpoint  # noqa: PLC0415 - as above
     from kclient_telemetry.receiver.queued import QueuedSink  # noqa: PLC0415 - as above
 
     from kclient_quota.broker.command import exporters_of  # noqa: PLC0415 - as above
@@ -146,20 +151,19 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
         for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
             sinks.append(Sink(exporter.accept, partial(_waiting_to_export, exporter), partial(_not_taken, exporter)))
             closers.append(exporter.close)
-        for directory, writer in ((options.jsonl, files.JsonLinesWriter), (options.parquet, files.ParquetWriter)):
+        for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
+            directory = getattr(options, option)
             if directory is not None:
-                files_of = writer(directory)
+                files_of = _writer(option, writer, directory)
                 queued = QueuedSink(files_of)
                 waiting = partial(_waiting_to_be_written, queued, files_of)
                 sinks.append(Sink(queued.accept, waiting, partial(_not_written, queued, files_of)))
                 closers.append(queued.close)
         if options.metrics_port is not None:
-            endpoint: PrometheusEndpoint = PrometheusEndpoint(
-                options.metrics_host, options.metrics_port, more=_limits(options, closers)
-            )
+            endpoint = _endpoint(options, closers)
             sinks.append(Sink(endpoint.accept, lambda: (0, 0)))
             closers.append(endpoint.close)
-            print(f"metrics: http://{options.metrics_host}:{endpoint.port}/metrics", flush=True)
+            say(f"metrics: http://{options.metrics_host}:{endpoint.port}/metrics")
     except (OSError, OverflowError, MissingExtraError) as error:
         for close in closers:
             close(0)
@@ -169,6 +173,28 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
             close(0)
         raise
     return sinks, closers
+
+
+def _writer(
+    option: str, writer: "type[JsonLinesWriter | ParquetWriter]", directory: Path
+) -> "JsonLinesWriter | ParquetWriter":
+    try:
+        return writer(directory)
+    except OSError as error:
+        raise ConfigError(
+            f"--{option} {directory}: {error.strerror}; name a directory that can be made and written to"
+        ) from error
+
+
+def _endpoint(options: argparse.Namespace, closers: list[Any]) -> "PrometheusEndpoint":
+    from kclient_telemetry.receiver.endpoint import PrometheusEndpoint  # noqa: PLC0415 - slow to load for --help
+
+    try:
+        return PrometheusEndpoint(options.metrics_host, options.metrics_port, more=_limits(options, closers))
+    except OSError as error:
+        where = f"--metrics-host {options.metrics_host} --metrics-port {options.metrics_port}"
+        remedy = "name an address of this machine and a port that is free (0: any)"
+        raise ConfigError(f"{where}: {error.strerror}; {remedy}") from error
 
 
 def _limits(options: argparse.Namespace, closers: list[Any]) -> "Callable[[list[Family]], list[Family]]":

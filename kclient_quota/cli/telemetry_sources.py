@@ -1,6 +1,7 @@
 """Where commands find what clients push: a topic of pushes, or a page for Prometheus (the embedded broker's, too)."""
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any
 
 from kclient_quota.cli.printing import warn
@@ -10,6 +11,7 @@ from kclient_quota.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from logging import Logger, LogRecord
 
     from kclient_telemetry.receiver.fanout import ReceivedPush
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     """Look for so many seconds; close."""
 
 _URL_TIMEOUT_S = 10
+_AGAIN_S = 60
+"""What librdkafka says again within so long is not printed again."""
 _SLICE_MS = 100
 _BEGIN_MS = 60_000
 """How much longer than it was told to somebody who looks once waits for a group, and for the end of a topic."""
@@ -117,7 +121,7 @@ def subscribed(
     from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - as above
 
     # telemetry is switched off, or it would receive what it pushes about receiving
-    own = {"enable.metrics.push": False, "enable.partition.eof": True}
+    own = {"enable.metrics.push": False, "enable.partition.eof": True, "logger": _librdkafka_logger()}
     consumer = Consumer({**configuration(options), **own, **conf})
     joined = threading.Event()
     try:
@@ -131,6 +135,49 @@ def subscribed(
         consumer.close()
         raise
     return consumer, joined.is_set
+
+
+def _librdkafka_logger() -> "Logger":
+    """For librdkafka's lines: it has one for each try to connect, 60 in a minute, all alike but for their times."""
+    import logging  # noqa: PLC0415 - slow to load for --help
+
+    logger = logging.getLogger("kclient_quota.librdkafka")
+    if not logger.filters:
+        logger.addFilter(_seldom())
+    return logger
+
+
+def _seldom() -> "Callable[[LogRecord], bool]":
+    """Lets a line through that has not been there for a while."""
+    told: dict[str, float] = {}
+
+    def is_due(record: "LogRecord") -> bool:
+        text = re.sub(r"\(after .*", "", record.getMessage())
+        if record.created - told.get(text, -_AGAIN_S) < _AGAIN_S:
+            return False
+        told[text] = record.created
+        return True
+
+    return is_due
+
+
+def check_topic(consumer: "Consumer", options: argparse.Namespace) -> None:
+    """After nothing was read: was there something to read?
+
+    Raises:
+        ClusterError: there is still no such topic.
+    """
+    from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
+
+    try:
+        problem = consumer.list_topics(options.from_topic, options.timeout).topics[options.from_topic].error
+    except KafkaException as error:
+        raise ClusterError(f"nothing was read, and the cluster no longer answers: {error}") from error
+    if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise ClusterError(
+            f"there is no topic {options.from_topic}: nothing was read; check --from-topic, or have it made first",
+            error_code=problem.code(),
+        )
 
 
 def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]") -> "KafkaError | None":

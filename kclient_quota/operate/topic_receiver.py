@@ -20,7 +20,7 @@ from kclient_telemetry.receiver.plugin import (
 from kclient_telemetry.receiver.rows import text_attributes
 
 from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
-from kclient_quota.errors import ClusterError, KclientQuotaError
+from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +36,8 @@ FULL_BYTES: Final = 32 << 20
 """When a sink has so much to deal with, no more is read."""
 _POLL_S = 0.2
 _COMMIT_MS = 2_000
+_JOINS_MS = 5_000
+"""In so long a group gives out its partitions, unless it waits for somebody."""
 _GIVE_UP_MS = 60_000
 """Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
 
@@ -120,34 +122,44 @@ class TopicReceiver:
         self._paused: list[Any] = []
         self.received = Received()
 
-    def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> None:
+    def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> bool:
         """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
         When that end is not reached, it is a minute without anything, and a warning.
 
+        Returns:
+            whether it went on so long: not when a sink has lost something, or when the end was not reached.
+
         Raises:
             ClusterError: the consumer failed for good.
-            KclientQuotaError: a sink has lost something; it is not committed.
         """
-        last_ms = self._clock.now_ms()
+        began_ms = last_ms = self._clock.now_ms()
+        is_told = False
         while not stopped():
-            if lost := self._lost():
-                raise KclientQuotaError(f"{lost} pushes could not be written; they are read again next time")
+            if self.lost():
+                return False
             self._hold_or_go_on()
             message = self._consumer.poll(_POLL_S)
             if message is not None and self._take(message):
                 last_ms = self._clock.now_ms()
             self._commit()
             now_ms = self._clock.now_ms()
+            if not is_told and now_ms - began_ms >= _JOINS_MS and not (self.received.records or self._is_joined()):
+                is_told = True
+                logger.warning(
+                    "the group has not given out its partitions yet; a member that was killed is waited for, as long "
+                    "as its session"
+                )
             if self._paused:
                 last_ms = now_ms
             if idle_ms is None or now_ms - last_ms < idle_ms:
                 continue
             if self.has_caught_up():
-                return
+                return True
             if (still_ms := now_ms - last_ms) >= _GIVE_UP_MS:
                 logger.warning("reading ends: nothing has come for %d s, and its end was not reached", still_ms // 1000)
-                return
+                return False
+        return True
 
     def has_caught_up(self) -> bool:
         """Whether the end of each partition has been reached once; a group takes seconds to give them out."""
@@ -165,10 +177,11 @@ class TopicReceiver:
         self._commit_done(asynchronous=False)
 
     def left(self) -> int:
-        """How many pushes the slowest sink has not dealt with."""
-        return max((sink.waiting()[0] for sink in self._sinks), default=0)
+        """How many pushes the slowest sink has not dealt with, or could not; they are read again next time."""
+        return max((sink.waiting()[0] + sink.lost() for sink in self._sinks), default=0)
 
-    def _lost(self) -> int:
+    def lost(self) -> int:
+        """How many pushes sinks were given and could not deal with."""
         return sum(sink.lost() for sink in self._sinks)
 
     def _take(self, message: Any) -> bool:
@@ -219,7 +232,7 @@ class TopicReceiver:
     def _commit_done(self, *, asynchronous: Literal[True, False]) -> None:
         """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order."""
         left = self.left()
-        if self._lost():
+        if self.lost():  # nothing behind the first of them may be committed
             return
         done = None
         while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:

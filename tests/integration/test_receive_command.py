@@ -1,6 +1,10 @@
 """`kclient-quota receive` on a topic of the embedded broker."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -83,7 +87,7 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
         (["--otlp", "http://"], "this is no URL"),
         (["--otlp", "http://c", "--otlp-header", "x"], "write it as KEY=VALUE"),
         (["--otlp", "https://c", "--otlp-ca", "/none/ca.pem"], "No such file"),
-        (["--jsonl", "/proc/none"], "/proc/none"),
+        (["--jsonl", "/proc/none"], "--jsonl /proc/none: No such file or directory; name a directory that can be made"),
     ],
 )
 def test_wrong_options(arguments, words, capsys):
@@ -92,14 +96,44 @@ def test_wrong_options(arguments, words, capsys):
 
 
 @pytest.mark.parametrize("command", [["receive", "--jsonl", "x"], ["top", "--plain"]])
-def test_a_cluster_that_does_not_answer_is_one_line(command, tmp_path, monkeypatch, capsys):
+def test_a_cluster_that_does_not_answer_is_one_line(command, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--from-topic", "t", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]) == 1
-    assert "127.0.0.1:1 did not answer within 0.5 s; check --bootstrap-server" in capsys.readouterr().err
+    err = capfd.readouterr().err
+    assert "127.0.0.1:1 did not answer within 0.5 s; check --bootstrap-server" in err
+    assert "FAIL" not in err, "librdkafka's words, one for each try"
 
 
 def test_a_topic_that_is_not_there_yet_is_said(tmp_path, capsys):
     with EmbeddedBroker() as cluster:
         where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetri"]
-        assert main(["receive", *where, "--jsonl", str(tmp_path), "--idle-exit", "0.3"]) == 0
-    assert "there is no topic telemetri yet; waiting for it" in capsys.readouterr().err
+        assert main(["receive", *where, "--jsonl", str(tmp_path), "--idle-exit", "0.3"]) == 1
+    err = capsys.readouterr().err
+    assert "there is no topic telemetri yet; waiting for it" in err
+    assert "there is no topic telemetri: nothing was read; check --from-topic, or have it made first" in err
+
+
+def test_a_page_that_cannot_be_served_names_its_options(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        words = ["receive", "--bootstrap-server", "127.0.0.1:1", "--from-topic", "t", "--metrics-port", port]
+        assert main(words) == 2
+    said = f"kclient-quota: --metrics-host 127.0.0.1 --metrics-port {port}: Address already in use; name an address"
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_who_closes_the_pipe_of_its_page_does_not_end_it(cluster, tmp_path):
+    """`receive --metrics-port 0 | head -1` takes the address; the rest is to go on."""
+    where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetry", "--from-beginning"]
+    words = ["receive", *where, "--idle-exit", "0.5", "--metrics-port", "0", "--jsonl", str(tmp_path)]
+    code = f"import sys; sys.argv[1:] = {words!r}; import kclient_quota.cli.main as m; m.entry()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([sys.executable, "-c", code], check=False, stdout=writer, timeout=60)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0
+    assert list(tmp_path.glob("*.jsonl"))

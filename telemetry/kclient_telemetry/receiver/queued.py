@@ -4,6 +4,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 QUEUE_BYTES = 64 * 1024 * 1024
 TICK_MS = 1_000
+_TELL_EVERY = 1_000
 
 
 class PushWriter(Protocol):
@@ -59,6 +61,7 @@ class QueuedSink:
         self._queue: queue.Queue[ReceivedPush | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._causes: Counter[tuple[type[Exception], int | None]] = Counter()
         self._thread = threading.Thread(target=self._run, name="telemetry-writer", daemon=True)
         self._thread.start()
 
@@ -113,8 +116,17 @@ class QueuedSink:
     def _safely(self, work: Callable[[], None]) -> bool:
         try:
             work()
-        except Exception:
-            # A full disk or a schema that does not fit loses a push, not the thread.
-            log.exception("client telemetry could not be written")
+        except Exception as error:  # noqa: BLE001 - a full disk, or what does not fit, loses a push, not the thread
+            self._tell(error)
             return False
         return True
+
+    def _tell(self, error: Exception) -> None:
+        """A line per cause, not per push: a disk that is full stays so for thousands of them."""
+        cause = type(error), getattr(error, "errno", None)
+        self._causes[cause] += 1
+        if self._causes[cause] % _TELL_EVERY != 1:
+            return
+        is_of_files = isinstance(error, OSError)  # anything else needs its traceback, whoever mends it
+        remedy = "; make room, or have it written elsewhere" if is_of_files else ""
+        log.warning("client telemetry could not be written: %s%s", error, remedy, exc_info=not is_of_files)

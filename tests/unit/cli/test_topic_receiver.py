@@ -1,12 +1,14 @@
 """When who reads a topic of pushes has read what was there, by a clock that is moved by hand."""
 
+import logging
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
-from kclient_quota.cli import telemetry_sources
+from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
 from kclient_quota.operate.topic_receiver import Sink, TopicReceiver
 from kclient_quota.testing.clock import ManualClock
@@ -115,6 +117,44 @@ def test_who_gives_up_before_the_end_says_so(caplog: pytest.LogCaptureFixture) -
     receiver.run(lambda: False, idle_ms=IDLE_MS)
     assert (receiver.received.records, clock.now_ms()) == (400, 400 * POLL_MS + 60_000)
     assert "nothing has come for 60 s, and its end was not reached" in caplog.text
+
+
+def test_a_member_that_was_killed_is_waited_for_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    assert run(joins_ms=30_000, first_ms=30_000, records=20, tells_end=True)[0] == 20
+    assert caplog.text.count("a member that was killed is waited for, as long as its session") == 1
+
+
+def test_a_sink_that_has_lost_something_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=500, tells_end=True)
+    taken: list[Any] = []
+    sink = Sink(taken.append, lambda: (1, 0), lambda: max(0, len(taken) - 7))
+    receiver = TopicReceiver(consumer, [sink], clock, consumer.is_joined)
+    assert not receiver.run(lambda: False, idle_ms=IDLE_MS)
+    assert (receiver.lost(), receiver.left()) == (1, 2)
+    assert not caplog.text
+
+
+def test_one_more_line_of_librdkafka_a_minute_is_enough(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("kclient_quota.of_a_test")
+    logger.addFilter(telemetry_sources._seldom())
+    for number in range(100):
+        logger.error("FAIL: b:1: Connect failed (after %dms in state CONNECT)", number)
+    logger.error("FAIL: b:2: Connect failed (after 1ms in state CONNECT)")
+    assert [record.getMessage()[:9] for record in caplog.records] == ["FAIL: b:1", "FAIL: b:2"]
+
+
+@pytest.mark.parametrize("records", [0, 3])
+def test_who_leaves_a_group_that_is_slow_to_let_go_warns_of_what_comes_twice(
+    records: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With nothing read there is nothing to commit: a group that waits for a dead member is no cluster gone silent."""
+    lets_go = threading.Event()
+    consumer: Any = SimpleNamespace(close=lets_go.wait)
+    receiver: Any = SimpleNamespace(finish=lambda: None, received=SimpleNamespace(records=records))
+    receive._leave(receiver, consumer, 1)
+    lets_go.set()
+    assert ("the cluster does not answer" in capsys.readouterr().err) is bool(records)
 
 
 class Group:

@@ -248,6 +248,25 @@ def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
     assert "disk full" in caplog.text
 
 
+def test_a_cause_is_told_once_and_what_it_costs_is_counted(caplog):
+    writer = Writer(OSError(28, "No space left on device"))
+    writer.gate.set()
+    sink = QueuedSink(writer, queue_bytes=1_000_000)
+    for number in range(1_500):
+        sink.accept(Queued(number))
+    sink.close(60_000)
+    assert sink.counters.failed == 1_500
+    lines = [record.getMessage() for record in caplog.records]
+    line = "client telemetry could not be written: [Errno 28] No space left on device; make room, or have it "
+    assert [each.startswith(line) for each in lines] == [True, True], "the first and the thousandth after it"
+    assert "Traceback" not in caplog.text
+    broken = QueuedSink(Writer(TypeError("no such field")))
+    broken._writer.gate.set()
+    broken.accept(Queued(0))
+    broken.close(60_000)
+    assert caplog.text.count("Traceback") == 1, "what is no matter of files has to be mended in code"
+
+
 def test_what_waits_is_bounded_by_its_bytes_not_its_number():
     data = PushedBytes(b"x" * 682_000)
     writer = Writer()
