@@ -13,7 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 from kclient_quota.spark.decoding.fast_decode import decode_many
 from kclient_quota.spark.decoding.point_rows import ALL, Shape, senders, table_rows
 from kclient_quota.spark.decoding.push_rows import push_rows
-from kclient_quota.spark.decoding.schema import EVERYTHING, KNOWN_AS, LETTER, SENDER, TABLE, Wanted, ddl
+from kclient_quota.spark.decoding.schema import (
+    EVERYTHING,
+    KNOWN_AS,
+    LETTER,
+    RECEIVED_MS,
+    SENDER,
+    TABLE,
+    UNTIMELY,
+    Wanted,
+    ddl,
+)
 from kclient_quota.spark.decoding.slow_decode import decode_one
 
 if TYPE_CHECKING:
@@ -67,6 +77,7 @@ def _decode_batches(batches: Iterator[pa.RecordBatch], shape: Shape) -> Iterator
 def _decode_batch(batch: pa.RecordBatch, shape: Shape) -> Iterator[pa.RecordBatch]:
     payloads, errors = _inflated(batch)
     known = senders(batch)
+    payloads = _timely(payloads, known, errors)
     found = decode_all(payloads, errors, shape.wanted(known))
     if shape.spans is None:
         for each in found:
@@ -127,6 +138,19 @@ def _inflated(batch: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
             except TelemetryError as error:
                 errors[row] = str(error)
     return pa.array(inflated, pa.binary()), errors
+
+
+def _timely(payloads: pa.Array, known: dict[str, pa.Array], errors: dict[int, str]) -> pa.Array:
+    """Only payloads that were received at some time: the calendars of jobs and reports end with the year 9999."""
+    received = known.get("received_ms")
+    if received is None:
+        return payloads
+    first, end = RECEIVED_MS
+    is_wrong = pc.fill_null(pc.or_(pc.less(received, first), pc.greater_equal(received, end)), False)
+    wrong = pc.indices_nonzero(is_wrong).to_pylist()
+    for row in wrong:
+        errors.setdefault(row, f"{UNTIMELY} {received[row]}")
+    return pc.if_else(is_wrong, pa.scalar(None, payloads.type), payloads) if wrong else payloads
 
 
 def _letters(batch: pa.RecordBatch, known: dict[str, pa.Array], errors: dict[int, str], shape: Shape) -> pa.RecordBatch:

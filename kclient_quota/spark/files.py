@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 # what every Spark program 
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.decode import decode
 from kclient_quota.spark.decoding.point_rows import ALL, COORDINATOR, NODE, NODE_PREFIX, USER_PREFIX, Shape
-from kclient_quota.spark.decoding.schema import KNOWN_AS, LETTER, SENDER, SERIES, TABLE, ddl
+from kclient_quota.spark.decoding.schema import KNOWN_AS, LETTER, RECEIVED_MS, SENDER, SERIES, TABLE, UNTIMELY, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -87,9 +87,14 @@ def _named(frame: "DataFrame", tolerance_ms: int | None) -> "DataFrame":
     given["user"] = _without(USER_PREFIX, given["user"])
     given["group_id"] = F.col("resource")["group_id"]
     given["broker"] = _broker()
-    given["time"] = F.timestamp_millis(_event_ms(given["time_ms"], given["received_ms"], tolerance_ms))
+    received = given["received_ms"]
+    is_wrong = (received < RECEIVED_MS[0]) | (received >= RECEIVED_MS[1])
+    at_ms = _event_ms(given["time_ms"], received, tolerance_ms)
+    given["time"] = F.timestamp_millis(F.when(F.coalesce(~is_wrong, F.lit(True)), at_ms))
     corrupt = F.col(_CORRUPT) if _CORRUPT in frame.columns else F.lit(None).cast("string")
-    reason = F.when(corrupt.isNotNull() | F.col("metric").isNull(), "the line is no data point in JSON")
+    reason = F.when(corrupt.isNotNull() | F.col("metric").isNull(), "the line is no data point in JSON").when(
+        is_wrong, F.format_string(f"{UNTIMELY} %d", received)
+    )
     return frame.select(
         *(given[name].alias(name) for name in TABLE.names),
         reason.alias(LETTER.names[0]),

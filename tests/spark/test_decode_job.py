@@ -1,13 +1,18 @@
 """Decoding on executors: the table's columns, dead letters, brokers' ids."""
 
+import json
+
 import pyarrow as pa
 import pytest
 from kclient_telemetry.compression import decompress
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.spark.decode import MAX_PAYLOAD_BYTES, dead_letters, decode, points
+from kclient_quota.spark.decoding.point_rows import ALL
 from kclient_quota.spark.decoding.schema import COLUMNS
 from kclient_quota.spark.decoding.slow_decode import decode_one
+from kclient_quota.spark.files import read_files
+from kclient_quota.spark.measures import MEASURED, PUSHED
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,34 @@ def test_dead_letters_say_why_and_from_whom(decoded):
     assert "no OTLP metrics message" in letters["garbage"]["error"]
     assert "compression type 9" in letters["unknown"]["error"]
     assert bytes(letters["garbage"]["payload"]) == b"\xff\xff"
+
+
+IMPOSSIBLE = (2_534_023_008_000_000, 2**63 - 1, -(2**62), -2)
+"""The years 82,269 and 292 million, and before 1970."""
+
+
+def test_a_push_of_no_possible_time_is_a_dead_letter(spark, real_payloads):
+    _, data, _ = next(each for each in real_payloads if each[2] == 0)
+    rows = [(data, f"c{at}", at) for at in (*IMPOSSIBLE, -1, 1_800_000_000_000, None)]
+    frame = spark.createDataFrame(rows, "value binary, client_id string, received_unix_ms long").coalesce(1)
+    for shape in (ALL, MEASURED, PUSHED):
+        found = decode(frame, shape)
+        assert {row["client_id"] for row in points(found).collect()} == {"c-1", "c1800000000000", "cNone"}
+        letters = {row["client_id"]: row for row in dead_letters(found).collect()}
+        assert letters.keys() == {f"c{at}" for at in IMPOSSIBLE}
+        for at in IMPOSSIBLE:
+            assert letters[f"c{at}"]["error"].endswith(f"after the year 9998, received_unix_ms is {at}")
+            assert bytes(letters[f"c{at}"]["payload"]) == data
+
+
+def test_a_line_of_no_possible_time_is_a_dead_letter(spark, tmp_path):
+    line = {"metric": "m", "kind": "gauge", "value": 1.0, "time_unix_nano": 10**18, "attributes": {}, "resource": {}}
+    lines = [json.dumps({**line, "client_id": f"c{at}", "received_unix_ms": at}) for at in (*IMPOSSIBLE, 10**12, None)]
+    (tmp_path / "lines.jsonl").write_text("\n".join(lines))
+    found = read_files(spark, str(tmp_path), "jsonl")
+    assert {row["client_id"] for row in points(found).collect()} == {"c1000000000000", "cNone"}
+    letters = {row["client_id"]: row["error"] for row in dead_letters(found).collect()}
+    assert {name: error.split()[-1] for name, error in letters.items()} == {f"c{at}": str(at) for at in IMPOSSIBLE}
 
 
 def test_the_resource_speaks_where_no_column_does(spark, real_payloads):

@@ -93,6 +93,12 @@ COLUMNS: Final = tuple(TABLE.names)
 SENDER: Final = COLUMNS[: COLUMNS.index("metric")]
 """Those that are about who pushed; a dead letter has them, too (but for `group_id` and `broker`, from columns only)."""
 
+RECEIVED_MS: Final = (-1, 253_370_764_800_000)
+"""What `received_ms` may be: from Kafka's "no time" up to the year 9999, where calendars end."""
+
+UNTIMELY: Final = "no push is received before 1970 or after the year 9998, received_unix_ms is"
+"""What a dead letter says, followed by the number."""
+
 LETTER: Final = pa.schema([("error", pa.string()), ("payload", pa.binary())])
 """What a row has besides until points and dead letters are parted; `error` is null in points."""
 
