@@ -137,6 +137,7 @@ def test_what_the_specification_says_about_answers(collector, sender, code, stat
         ("7", 7_000),
         ("Wed, 21 Oct 2026 07:28:00 GMT", 90_000),
         ("Wed, 21 Oct 2026 07:26:00 GMT", 0),
+        ("9" * 5_000, 10**12),
         ("soon", None),
         ("Wed, 99 Oct 2026", None),
         ("", None),
@@ -159,6 +160,32 @@ def test_partial_success(collector, sender):
     outcome = sender.send(b"x")
     assert (outcome.status, outcome.rejected_points, outcome.detail) == (Status.ACCEPTED, 4, "too old")
     assert sender.send(b"x").status is Status.ACCEPTED
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
+@pytest.mark.parametrize(
+    ("answer", "rejected", "detail"),
+    [
+        (b'{"partialSuccess": {"rejectedDataPoints": "3", "errorMessage": "too old"}}', 3, "too old"),
+        (b'{"partialSuccess": {"rejectedDataPoints": 3}, "somethingNew": 1}', 3, ""),
+        (b"{}", 0, ""),
+        (b"null", 0, ""),
+        (b"[" * 60_000, 0, ""),
+        (b'{"partialSuccess": {"rejectedDataPoints": "many"}}', 0, ""),
+    ],
+)
+def test_partial_success_in_json(collector, sender, kind, answer, rejected, detail):
+    collector.answers = [(200, {"Content-Type": kind}, answer)]
+    outcome = sender.send(b"x")
+    assert (outcome.status, outcome.rejected_points, outcome.detail) == (Status.ACCEPTED, rejected, detail)
+
+
+def test_a_page_is_no_collectors_answer(collector, sender):
+    """A wrong URL, or a proxy that asks to log in: what was posted there is nowhere."""
+    collector.answers = [(200, {"Content-Type": "text/html; charset=utf-8"}, b"<html>log in</html>")]
+    outcome = sender.send(b"x")
+    assert outcome.status is Status.REFUSED
+    assert outcome.detail == "HTTP 200 with a page of HTML: no collector is there; check URL and proxy"
 
 
 def test_a_broken_connection_is_worth_repeating_and_is_made_anew(collector, sender):

@@ -9,6 +9,9 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from google.protobuf import json_format  # type: ignore[import-untyped] # protobuf ships no types
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+
 from kclient_telemetry.receiver.otlp_senders import (
     DEFAULT_TIMEOUT_MS,
     Outcome,
@@ -23,6 +26,10 @@ HTTP_PATH = "/v1/metrics"
 # The OTLP specification's list of what is worth repeating.
 _RETRYABLE = frozenset({429, 502, 503, 504})
 _MOST_ANSWER = 65_536
+_PAGE, _JSON = "text/html", "application/json"
+_MOST_DIGITS = 9
+_MOST_ASKED_S = 10**_MOST_DIGITS
+"""Thirty years; Python refuses to read a number of thousands of digits."""
 _HTTP_OK = range(200, 300)
 # Bad data, and too much of it: a part of it may be taken.
 _UNREADABLE = frozenset({400, 413})
@@ -79,7 +86,8 @@ class HttpSender:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             return Outcome(Status.RETRY, f"{type(error).__name__}: {error}")
-        return _http_outcome(response.status, response.getheader("Retry-After"), answer)
+        kind = response.getheader("Content-Type", "").partition(";")[0].strip().lower()
+        return _http_outcome(response.status, response.getheader("Retry-After"), kind, answer)
 
     def close(self) -> None:
         """Close the connection."""
@@ -114,21 +122,32 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     return {f"Proxy-{key}": value for key, value in authorization_of(proxy).items()}
 
 
-def _http_outcome(code: int, retry_after: str | None, answer: bytes) -> Outcome:
+def _http_outcome(code: int, retry_after: str | None, kind: str, answer: bytes) -> Outcome:
+    if code in _HTTP_OK and kind == _PAGE:
+        return Outcome(Status.REFUSED, f"HTTP {code} with a page of HTML: no collector is there; check URL and proxy")
     if code in _HTTP_OK:
-        return accepted(answer)
+        return accepted(_of_json(answer) if kind == _JSON else answer)
     detail = f"HTTP {code} {answer[:200].decode('utf-8', 'replace')}".rstrip()
     if code not in _RETRYABLE:
         return Outcome(Status.UNREADABLE if code in _UNREADABLE else Status.REFUSED, detail)
     return Outcome(Status.RETRY, detail, _retry_after_ms(retry_after, time.time()))
 
 
+def _of_json(answer: bytes) -> bytes:
+    """What an answer in JSON says, as protobuf has it; nothing if it is no such answer."""
+    try:
+        told = json_format.Parse(answer, ExportMetricsServiceResponse(), ignore_unknown_fields=True)
+    except (json_format.Error, ValueError, RecursionError):
+        return b""
+    return bytes(told.SerializeToString())
+
+
 def _retry_after_ms(text: str | None, now_s: float) -> int | None:
     """`Retry-After`: seconds, or an HTTP date."""
     if not text:
         return None
-    if text.strip().isdecimal():
-        return int(text) * 1000
+    if (digits := text.strip()).isdecimal():
+        return _MOST_ASKED_S * 1000 if len(digits) > _MOST_DIGITS else int(digits) * 1000
     try:
         return max(0, round((parsedate_to_datetime(text).timestamp() - now_s) * 1000))
     except (ValueError, OverflowError):
