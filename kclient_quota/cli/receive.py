@@ -111,11 +111,20 @@ def run(options: argparse.Namespace) -> int:
             signal.signal(number, handler)
     if left:
         notice(f"{left} pushes were not handed on, they are read again next time")
+    if refused := receiver.refused():
+        notice(f"{refused} pushes are lost: the collector does not want them, or did not answer for a day")
     told = receiver.received
-    counts = {"records": told.records, "pushes": told.pushes, "unreadable": told.unreadable, "not handed on": left}
+    counts = {
+        "records": told.records,
+        "pushes": told.pushes,
+        "unreadable": told.unreadable,
+        "not handed on": left,
+        "refused": refused,
+    }
     rows = {what.replace(" ", "_"): number for what, number in counts.items()}
     say(json.dumps(rows) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
-    return 0 if is_whole and not receiver.lost() and (stopped.is_set() or not left) else 1
+    is_handed_on = not (receiver.lost() or refused) and (stopped.is_set() or not left)
+    return 0 if is_whole and is_handed_on else 1
 
 
 def _close(closers: list[Any], within_ms: int) -> None:
@@ -149,7 +158,8 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     closers: list[Any] = []
     try:
         for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
-            sinks.append(Sink(exporter.accept, partial(_waiting_to_export, exporter), partial(_not_taken, exporter)))
+            waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
+            sinks.append(Sink(exporter.accept, waiting, partial(_not_taken, exporter), refused))
             closers.append(exporter.close)
         for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
             directory = getattr(options, option)
@@ -216,6 +226,11 @@ def _waiting_to_export(exporter: "OtlpExporter") -> tuple[int, int]:
 
 def _not_taken(exporter: "OtlpExporter") -> int:
     return exporter.counters.dropped_queue_full
+
+
+def _refused(exporter: "OtlpExporter") -> int:
+    counters = exporter.counters
+    return counters.dropped_refused + counters.dropped_expired - counters.undelivered
 
 
 def _waiting_to_be_written(sink: "QueuedSink", files: "JsonLinesWriter | ParquetWriter") -> tuple[int, int]:

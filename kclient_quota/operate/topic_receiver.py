@@ -50,11 +50,13 @@ class Sink:
         accept: hand a push over.
         waiting: how many pushes it has not dealt with yet, and about how many bytes they take.
         lost: how many it was given and could not deal with; asked after `waiting`.
+        refused: how many whoever it hands them on to does not want; these are not tried again.
     """
 
     accept: Callable[[ReceivedPush], None]
     waiting: Callable[[], tuple[int, int]]
     lost: Callable[[], int] = lambda: 0
+    refused: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True)
@@ -183,6 +185,10 @@ class TopicReceiver:
     def lost(self) -> int:
         """How many pushes sinks were given and could not deal with."""
         return sum(sink.lost() for sink in self._sinks)
+
+    def refused(self) -> int:
+        """How many pushes whoever sinks hand them on to did not want."""
+        return sum(sink.refused() for sink in self._sinks)
 
     def _take(self, message: Any) -> bool:
         error = message.error()

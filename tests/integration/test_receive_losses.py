@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import confluent_kafka
@@ -93,9 +95,33 @@ def test_what_a_collector_that_is_away_has_not_got_is_a_failure(cluster, capsys,
     monkeypatch.setattr(receive, "_CLOSE_MS", 300)
     assert main(words(cluster, "--otlp", "http://127.0.0.1:1", "--idle-exit", "0.5", "--json")) == 1
     out, err = capsys.readouterr()
-    assert json.loads(out) == {"records": PUSHES, "pushes": PUSHES, "unreadable": 0, "not_handed_on": PUSHES}
+    assert json.loads(out) == {
+        "records": PUSHES,
+        "pushes": PUSHES,
+        "unreadable": 0,
+        "not_handed_on": PUSHES,
+        "refused": 0,
+    }
     assert f"{PUSHES} pushes were not handed on, they are read again next time" in err
     everything_comes_again(cluster, tmp_path)
+
+
+def test_what_a_collector_refuses_is_counted_and_no_success(cluster, capsys):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(404)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        assert main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1")) == 1
+        server.shutdown()
+    out, err = capsys.readouterr()
+    assert out == f"{PUSHES} records, {PUSHES} pushes, 0 unreadable, 0 not handed on, {PUSHES} refused\n"
+    assert f"{PUSHES} pushes are lost: the collector does not want them" in err
 
 
 def read(url):
