@@ -72,3 +72,16 @@ def quota_used_up(wait_ms: int, broker_id: int | None = None) -> QuotaThrottledE
         retry_after_ms=wait_ms,
         broker_id=broker_id,
     )
+
+
+def misread(error: Exception) -> str:
+    """What is wrong with a document that was read, in words for its reader: Python's own are about its code."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing in it"
+    if isinstance(error, ValueError):
+        return str(error)
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested thousands of levels deep"
+    return "a part of it is of another kind than it should be"

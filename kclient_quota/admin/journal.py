@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kclient_quota.admin.sources import SourceKey, key_of, key_record, records_of
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ConfigError, misread
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
             if number == last and (number or not _is_foreign(line)):
                 break
-            raise ConfigError(f"journal {path}:{number + 1}: this is no journal of quotas: {error!r}") from error
+            words = f"{misread(error)}; name the one that `apply` has written"
+            raise ConfigError(f"journal {path}:{number + 1}: this is no journal of quotas: {words}") from error
         end += len(line) + 1
     for run in runs.values():
         if run.is_ended and run.undoes is not None:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kclient_quota.admin.units import QuotaUnit, Sources, parse_quota
-from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.errors import ClusterError, ConfigError, misread
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class FileStore:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"{self._path}: this is no file of quota sources: {error!r}") from error
+            raise ConfigError(
+                f"{self._path}: this is no file of quota sources: {misread(error)}; name another"
+            ) from error
         return sources
 
     def save(self, _before: Sources, after: Sources) -> None:

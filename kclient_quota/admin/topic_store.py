@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient_quota.admin.sources import StoreDeniedError, key_of, key_record, put, records_of
 from kclient_quota.admin.units import Sources
-from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.errors import ClusterError, ConfigError, misread
 from kclient_quota.wire.batches import iterate_batches
 from kclient_quota.wire.error_codes import RETRIABLE, ErrorCode, error_name
 from kclient_quota.wire.messages import CreateTopicsRequest, FetchRequest, MetadataRequest, ProduceRequest
@@ -101,7 +101,7 @@ class TopicStore:
             put(sources, key_of(json.loads(record.key or b"null")), value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(
-                f"topic {self._topic}: the record at offset {record.offset} is no quota source: {error!r}; "
+                f"topic {self._topic}: the record at offset {record.offset} is no quota source: {misread(error)}; "
                 "delete it with a tombstone, or name another topic"
             ) from error
 

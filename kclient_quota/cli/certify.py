@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.cli.printing import columns
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ConfigError, misread
 
 if TYPE_CHECKING:
     from kclient_quota.certify.card import Card
@@ -170,7 +170,7 @@ def _page(options: argparse.Namespace) -> int:
             made = json.loads(path.read_text())
             card.page([made])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path} is no card: {error!r}") from error
+            raise ConfigError(f"{path} is no card: {misread(error)}; name one that certify has written") from error
         cards.append(made)
     print(card.page(cards), end="")
     return 0

@@ -31,7 +31,7 @@ from kclient_quota.cli.quota_options import (
     configuration,
     unit_quotas,
 )
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ConfigError, misread
 from kclient_quota.quota.entity import sanitize
 
 _DETAILED_DIFFERENT = 2
@@ -239,7 +239,8 @@ def _check_plan(path: Path, now: dict[str, Any]) -> None:
         kept = json.loads(_read(path))
         promised = {key: kept[key] for key in now}
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"--plan {path}: this is no plan: {error!r}") from error
+        remedy = f"make one with kafka-quotas plan FILE --out {path}"
+        raise ConfigError(f"--plan {path}: this is no plan: {misread(error)}; {remedy}") from error
     if promised != now:
         raise ConflictError(
             f"{path} is no longer what would be done: quotas of the cluster or the file were changed since. "

@@ -109,8 +109,13 @@ def test_a_kept_plan_that_is_no_longer_true_is_refused(run, file, broker, tmp_pa
     assert "producer_byte_rate: 9000\n" in run("export").replace("}", "\n")
     run("plan", file, "--out", kept)
     run("apply", file, "--plan", kept)
-    kept.write_text("{")
-    assert "this is no plan" in run("apply", file, "--plan", kept, status=2)
+    for text, said in (("{", "Expecting"), ("{}", "'cluster' is missing"), ("[]", "is of another kind"), ("1", "kind")):
+        kept.write_text(text)
+        err = run("apply", file, "--plan", kept, status=2)
+        assert f"--plan {kept}: this is no plan: " in err
+        assert said in err
+        assert err.endswith(f"; make one with kafka-quotas plan FILE --out {kept}\n")
+        assert "Error" not in err, "Python's words"
 
 
 def test_somebody_who_comes_between_is_not_overwritten(run, tmp_path, broker, monkeypatch):
@@ -292,7 +297,9 @@ BEGUN = b'{"run": 1, "cluster": "c", "at": "t", "changes": [], "sources": []}\n'
 def test_a_journal_that_is_damaged_in_the_middle_is_left_as_it_is(run, file, tmp_path, text):
     (tmp_path / "damaged").write_bytes(text)
     for command in (["undo", "damaged"], ["apply", file, "--journal", "damaged"]):
-        assert "this is no journal of quotas" in run(*command, status=2)
+        err = run(*command, status=2)
+        assert "this is no journal of quotas" in err
+        assert "Error" not in err, "Python's words"
     assert (tmp_path / "damaged").read_bytes() == text
     assert run("export") == "version: 1\nquotas: []\n"
 
