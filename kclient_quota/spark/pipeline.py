@@ -21,6 +21,7 @@ from kclient_quota.spark.plan import JOBS, USAGE, Plan
 from kclient_quota.spark.quota_table import Limits, read_limits
 from kclient_quota.spark.reading import read, written_usage
 from kclient_quota.spark.rows import table_job, usage_of
+from kclient_quota.spark.streaming.checkpoint import damaged
 from kclient_quota.spark.streaming.output import write_batch, written
 from kclient_quota.spark.streaming.stream import run_stream
 
@@ -35,6 +36,9 @@ _OURS: Final = re.compile(r"kclient_quota\.errors\.\w+: (.*)")
 _DIED: Final = ("exited unexpectedly", "Python worker failed to connect back", "failed to start Python worker")
 _OF_JAVA: Final = "An error occurred while calling "
 _NOTHING_SAID: Final = "Exception thrown in awaitResult:"
+_DAMAGED: Final = ("MALFORMED_LOG_FILE", "MISSING_STATE_DIRECTORY", "CANNOT_LOAD_STATE_STORE", "com.fasterxml.jackson")
+"""In what Spark says of a checkpoint of which something is missing or cut short."""
+_UNREAD: Final = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)", re.MULTILINE)
 
 
@@ -56,13 +60,13 @@ def run(spark: "SparkSession", plan: Plan) -> str:
             return run_stream(spark, plan, limits)
         return _batch(spark, plan, limits)
     except StreamingQueryException as error:
-        raise ClusterError(f"the stream of {plan.job} failed: {reason(error)}") from error
+        raise ClusterError(f"the stream of {plan.job} failed: {reason(error)}{_remedy(plan, error)}") from error
     except PySparkException as error:
         is_wrong = isinstance(error, AnalysisException) and ClusterError.__name__ not in str(error)
         raised = ConfigError if is_wrong else ClusterError
-        raise raised(f"{plan.job} on {plan.source}: {reason(error)}") from error
+        raise raised(f"{plan.job} on {plan.source}: {reason(error)}{_remedy(plan, error)}") from error
     except Py4JJavaError as error:  # what PySpark has no exception of its own for: a worker that died, for one
-        raise ClusterError(f"{plan.job} on {plan.source}: {reason(error)}") from error
+        raise ClusterError(f"{plan.job} on {plan.source}: {reason(error)}{_remedy(plan, error)}") from error
 
 
 def reason(error: Exception) -> str:
@@ -82,6 +86,17 @@ def reason(error: Exception) -> str:
     if said.rstrip().endswith(_NOTHING_SAID) and (cause := _CAUSE.search(text)):  # what PySpark 4.1 makes of a file
         return cause[1]
     return said
+
+
+def _remedy(plan: Plan, error: Exception) -> str:
+    """What to do, where Spark only says what it has met."""
+    text = str(error)
+    if plan.checkpoint and any(sign in text for sign in _DAMAGED):
+        return f"; {damaged(plan.checkpoint)}"
+    if any(sign in text for sign in _UNREAD):
+        leaves_out = "--conf spark.sql.files.ignoreCorruptFiles=true"
+        return f"; take that file away, or have what cannot be read left out: {leaves_out}"
+    return ""
 
 
 def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:

@@ -1,6 +1,9 @@
 """What is wrong with a pipeline's input is one clear error each, wherever in Spark it comes up."""
 
+import gzip
+import json
 import os
+import shutil
 import time
 
 import pytest
@@ -14,6 +17,7 @@ from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
 from kclient_quota.spark.streaming.checkpoint import MARK
+from tests.spark.pushes import BYTES, push, steady, write
 
 TOPIC = "telemetry"
 ALICE = {
@@ -136,6 +140,65 @@ def test_no_permission_for_a_topic(cluster):
 def test_a_topic_that_is_not_there(spark, plan):
     plan["source"] = "nowhere"
     assert "nowhere at " in failure(spark, ClusterError, **plan)
+
+
+def test_a_file_that_was_cut_short_is_named_with_what_to_do(spark, tmp_path):
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    lines = "\n".join(json.dumps({"metric": "m", "value": number}) for number in range(3_000)).encode()
+    (folder / "whole.jsonl.gz").write_bytes(gzip.compress(lines))
+    (folder / "torn.jsonl.gz").write_bytes(gzip.compress(lines)[:-300])
+    said = failure(spark, ClusterError, job="points", source=str(folder), output=str(tmp_path / "out"))
+    assert "torn.jsonl.gz" in said
+    assert said.endswith(
+        "take that file away, or have what cannot be read left out: --conf spark.sql.files.ignoreCorruptFiles=true"
+    )
+
+
+def damage_offsets(checkpoint):
+    last = max(path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal())
+    last.write_text("garbage\n")
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def damage_metadata(checkpoint):
+    (checkpoint / "metadata").write_text("{")
+    (checkpoint / ".metadata.crc").unlink(missing_ok=True)
+
+
+def damage_state(checkpoint):
+    shutil.rmtree(checkpoint / "state")
+    (checkpoint / "state").mkdir()
+
+
+def damage_sources(checkpoint):
+    shutil.rmtree(checkpoint / "sources")
+
+
+@pytest.mark.parametrize("damage", [damage_offsets, damage_metadata, damage_state, damage_sources])
+def test_a_checkpoint_that_is_damaged_is_named_with_what_to_do(spark, ran, damage, tmp_path):
+    whole, out, source = ran
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(whole, checkpoint)
+    damage(checkpoint)
+    plan = {"job": "usage", "source": source, "source_format": "pushes", "output": out, "checkpoint": str(checkpoint)}
+    said = failure(spark, (ClusterError, ConfigError), **plan)
+    remedy = (
+        "put back a copy of it and of its output, both of one time, or start with a new checkpoint and a new output"
+    )
+    assert said.endswith(f"checkpoint {checkpoint} is damaged: {remedy}")
+
+
+@pytest.fixture(scope="module")
+def ran(spark, tmp_path_factory):
+    """The checkpoint and the output of a stream that has ended, and what it goes on with."""
+    folder = tmp_path_factory.mktemp("ran")
+    source = write(folder / "in", steady(1, span_s=60))
+    out, checkpoint = str(folder / "out"), folder / "checkpoint"
+    plan = {"job": "usage", "source": source, "source_format": "pushes", "output": out, "checkpoint": str(checkpoint)}
+    run(spark, Plan(**plan))
+    write(folder / "in", [push(1, 3_700, 60, {BYTES: 1.0})], name="1.parquet")
+    return checkpoint, out, source
 
 
 def test_an_older_checkpoint(spark, plan, tmp_path):

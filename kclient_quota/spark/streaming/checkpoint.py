@@ -73,6 +73,24 @@ def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> N
             )
 
 
+def damaged(checkpoint: str) -> str:
+    """What to do about a checkpoint of which something is missing or cut short."""
+    return (
+        f"checkpoint {checkpoint} is damaged: put back a copy of it and of its output, both of one time, or start with "
+        "a new checkpoint and a new output"
+    )
+
+
+def check_whole(spark: "SparkSession", checkpoint: str) -> None:
+    """Whether a stream of files still knows which it has read: Spark takes new ones for read where that is gone.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if _has_text(spark, f"{checkpoint}/offsets") and not _has_text(spark, f"{checkpoint}/sources/0"):
+        raise ConfigError(f"sources/0 is missing in it; {damaged(checkpoint)}")
+
+
 def check_new(spark: "SparkSession", checkpoint: str, output: str, *, is_table: bool = False) -> None:
     """Whether a new checkpoint may write there: only where nothing is.
 
@@ -101,6 +119,13 @@ def _is_there(spark: "SparkSession", output: str) -> bool:
         except AnalysisException:  # there is no such directory
             continue
     return False
+
+
+def _has_text(spark: "SparkSession", path: str) -> bool:
+    try:
+        return bool(spark.read.text(path).limit(1).collect())
+    except AnalysisException:
+        return False
 
 
 def _lines(spark: "SparkSession", path: str) -> list[str] | None:

@@ -14,7 +14,7 @@ from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.plan import PARQUET
 from kclient_quota.spark.reading import peek, read
 from kclient_quota.spark.rows import table_job
-from kclient_quota.spark.streaming.checkpoint import check_new, claim, marked
+from kclient_quota.spark.streaming.checkpoint import check_new, check_whole, claim, marked
 from kclient_quota.spark.streaming.output import laid_out, start_stream
 from kclient_quota.spark.streaming.progress import LETTERS, Watch
 
@@ -44,6 +44,8 @@ def run_stream(spark: "SparkSession", plan: "Plan", limits: "Limits | None") -> 
     plan, words = _settled(spark, plan, checkpoint)
     check_new(spark, checkpoint, plan.output, is_table=plan.is_table)
     claim(spark, checkpoint, _facts(plan))
+    if plan.client is None:
+        check_whole(spark, checkpoint)
     watch = Watch(f"kclient-quota {plan.job} {uuid4()}")
     spark.streams.addListener(watch)
     queries = []
