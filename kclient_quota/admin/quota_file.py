@@ -154,7 +154,7 @@ class _Reader:
             self._wrong(node, "an entry needs set: {producer_byte_rate: NUMBER}, remove: [...], or both")
         for quota in sorted(unwanted & set(wanted)):
             self._wrong(parts["remove"], f"remove: {quota} is set as well; write one of the two")
-        self._check_entity(node, parts, names, wanted)
+        self._check_entity(node, parts, names, wanted, unwanted)
         ordered = sorted(names, key=lambda kind: kind == CLIENT_ID)
         return FileEntry(ClientQuotaEntity({kind: names[kind] for kind in ordered}), wanted, unwanted, _line(node))
 
@@ -185,6 +185,7 @@ class _Reader:
         parts: Mapping[str, yaml.Node],
         names: Mapping[str, Name],
         wanted: Mapping[QuotaUnit, float],
+        unwanted: Iterable[QuotaUnit],
     ) -> None:
         unknown = [kind for kind in names if kind not in _TYPES]
         for kind in unknown:
@@ -202,6 +203,9 @@ class _Reader:
             problem = quota_problem(names, quota.key, value if quota.is_enforced else 1.0)
             if problem:
                 self._wrong(parts["set"], f"set.{quota}: {problem}", at=str(quota))
+        for quota in sorted(unwanted):  # a misspelt one would leave in place what is to go
+            if problem := quota_problem(names, quota.key, 1.0):
+                self._wrong(parts["remove"], f"remove: {problem}")
 
     # -- YAML
 

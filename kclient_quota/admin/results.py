@@ -45,7 +45,9 @@ class PartialAlterationError(ClusterError):
         words = self.words_of(whole=total)
         if validate_only:
             against = {**failed, **unknown}
-            words = f"nothing was altered: {len(against)} of {total} entities would not be: {_reasons(against)}"
+            words = (
+                f"nothing was altered: {len(against)} of {total} entities did not pass the check: {_reasons(against)}"
+            )
         super().__init__(words, error_code=codes.pop() if len(codes) == 1 else None)
 
     def words_of(self, *, before: int = 0, whole: int) -> str:

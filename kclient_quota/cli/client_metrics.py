@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kclient_quota import __version__
 from kclient_quota.cli.completion import SHELLS, completion
-from kclient_quota.cli.printing import notice
+from kclient_quota.cli.printing import notice, say
 from kclient_quota.cli.properties import read_command_config
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.running import guarded, parsed, script
@@ -129,7 +129,7 @@ def _run(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
 
 
 def _tell(options: argparse.Namespace, done: str, name: str, words: str) -> None:
-    print(json.dumps({"name": name, "done": done}) if options.json else words)
+    say(json.dumps({"name": name, "done": done}) if options.json else words)
 
 
 def _describe(admin: "QuotaAdmin", options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from kclient_quota.admin.model import (
 )
 from kclient_quota.admin.output import entity_row
 from kclient_quota.admin.quotas import QuotaAdmin, Quotas
-from kclient_quota.cli.printing import notice
+from kclient_quota.cli.printing import notice, say
 from kclient_quota.cli.quota_options import DONE, FAILED, configuration
 from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
@@ -141,11 +141,11 @@ def _alter(admin: QuotaAdmin, entities: list[tuple[str, Name | None]], options: 
     alteration = ClientQuotaAlteration(entity, tuple(ClientQuotaAlterationOp(*op) for op in ops.items()))
     admin.alter_client_quotas([alteration], request_timeout=options.timeout).all().result()
     if options.json:
-        print(json.dumps([{"entity": entity_row(entity), "altered": ops}], indent=2))
+        say(json.dumps([{"entity": entity_row(entity), "altered": ops}], indent=2))
     elif isinstance(name, str):
-        print(f"Completed updating config for {kind[:-1]} {name}.")
+        say(f"Completed updating config for {kind[:-1]} {name}.")
     else:
-        print(f"Completed updating default config for {kind} in the cluster.")
+        say(f"Completed updating default config for {kind} in the cluster.")
     return DONE
 
 

@@ -4,6 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
+from kclient_quota.cli.printing import say
 from kclient_quota.errors import ConfigError
 
 
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from error
         if not options.json:
-            print(f"wrote {path}")
+            say(f"wrote {path}")
     if options.json:
-        print(json.dumps([{"written": str(path)} for path, _ in wanted], indent=2))
+        say(json.dumps([{"written": str(path)} for path, _ in wanted], indent=2))
     return 0

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.cli.printing import ListHelpFormatter, as_json
+from kclient_quota.cli.printing import ListHelpFormatter, as_json, say
 from kclient_quota.cli.progress import progress
 from kclient_quota.cli.quantities import rate
 from kclient_quota.cli.quota_options import configuration
@@ -219,10 +219,8 @@ def run(options: argparse.Namespace) -> int:
             drawn.ask(str)
             if stops:
                 spark.stop()
-    if options.json:
-        print(as_json({"job": options.job, "output": options.output, "said": words}))
-    else:
-        print(words)
+    tell = print if options.job == "sql" else say  # the others have written their rows already
+    tell(as_json({"job": options.job, "output": options.output, "said": words}) if options.json else words)
     return 0
 
 

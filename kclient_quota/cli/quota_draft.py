@@ -15,7 +15,7 @@ from kclient_quota.admin.output import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.units import parse_quota
-from kclient_quota.cli.printing import notice, rendered
+from kclient_quota.cli.printing import notice, rendered, say
 from kclient_quota.cli.quota_options import (
     DONE,
     assignments,
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     with QuotaAdmin(configuration(options)) as admin:
         text = work(admin, options)
     if text:
-        print(text)
+        (say if options.alter else print)(text)
     elif not options.alter:
         notice("no quotas are configured here" if options.list else "no quota applies to this client")
     return DONE

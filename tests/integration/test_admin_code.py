@@ -152,7 +152,7 @@ def test_a_broker_that_refuses_refuses_before_anything_is_done(run, tmp_path):
     )
     said = run("apply", file, status=1)
     assert "no.such.host.invalid is not a valid IP or resolvable host" in said
-    assert "nothing was altered: 1 of 2 entities would not be: " in said
+    assert "nothing was altered: 1 of 2 entities did not pass the check: " in said
     assert run("export") == "version: 1\nquotas: []\n"
     assert not list(tmp_path.glob("*.journal"))
     assert run("apply", file, "--validate-only", status=1) == said

@@ -192,7 +192,7 @@ def test_a_check_has_altered_nothing():
     checked.validate_only = True
     error = checked.all().exception(0)
     assert (error.altered, list(error.failed), error.unknown) == ((), [B], {})
-    assert str(error) == "nothing was altered: 1 of 2 entities would not be: too small"
+    assert str(error) == "nothing was altered: 1 of 2 entities did not pass the check: too small"
     clock = ManualClock()
     told = {}
     broker = Broker(clock, *[ClusterError("the connection was lost")] * 9)

@@ -122,6 +122,14 @@ ONE = "version: 1\nquotas:\n- names: {user: u}\n  set:"
             f"version: 1\nquotas:\n- names:\n    user: {'u' * 40_000}\n  set: {{producer_byte_rate: 1}}",
             "f:4: names: user u{20}...: the name has 40000 bytes, and Kafka's protocol takes 32767 at most; shorten it",
         ),
+        (
+            "version: 1\nquotas:\n- names: {user: u}\n  remove: [producer_byte_rat]",
+            "f:4: remove: Invalid configuration key producer_byte_rat",
+        ),
+        (
+            "version: 1\nquotas:\n- defaults: [ip]\n  remove: [producer_byte_rate]",
+            "f:4: remove: Invalid configuration key producer_byte_rate",
+        ),
         ("version: 1\nversion: 1", "f:2: the file: version stands in it twice"),
     ],
 )
