@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.admin.results import AlterationUnknownError
 from kclient_quota.errors import ClusterError
-from kclient_quota.quota.entity import REQUEST_RATE, REQUEST_RATE_REFUSED, ClientQuotaEntity
+from kclient_quota.quota.entity import CLIENT_ID, IP, REQUEST_RATE, REQUEST_RATE_REFUSED, USER, ClientQuotaEntity
 from kclient_quota.wire.error_codes import RETRIABLE, ErrorCode, error_name
 from kclient_quota.wire.messages import AlterClientQuotasRequest
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BATCH_OPS = 2_000
 _PAUSE_MS = 100
 _ATTEMPTS_WITHOUT_ANSWER = 5
+_TYPES = {USER, CLIENT_ID, IP}
 _NEEDS = "; ALTER_CONFIGS on the cluster is needed"
 
 
@@ -172,6 +173,8 @@ def _refusal(alteration: ClientQuotaAlteration, code: int, message: str | None) 
     words = message or ""
     if code == ErrorCode.INVALID_REQUEST and any(op.key == REQUEST_RATE for op in alteration.ops):
         words = REQUEST_RATE_REFUSED
+    if code == ErrorCode.INVALID_REQUEST and not _TYPES.issuperset(alteration.entity.entries):
+        words += f"; Apache Kafka's types are {', '.join(sorted(_TYPES))}"
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         words = words.rstrip(".") + _NEEDS
     said = ": ".join(part for part in (error_name(code), words) if part)

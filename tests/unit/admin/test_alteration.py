@@ -157,6 +157,12 @@ def test_refusals_name_the_remedy(values, code, words):
     assert words in str(results[A])
 
 
+def test_a_type_that_there_is_not_is_refused_with_those_that_there_are():
+    misspelt = ClientQuotaEntity({"client_id": "a"})
+    results, _ = run([alteration(misspelt)], {misspelt: 42})
+    assert str(results[misspelt]).endswith("INVALID_REQUEST (42): no; Apache Kafka's types are client-id, ip, user")
+
+
 def result(**outcomes):
     made = AlterClientQuotasResult()
     from concurrent.futures import Future
