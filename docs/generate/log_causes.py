@@ -22,6 +22,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is full or failing; after a restart it is given back all the same",
         "make room on the disk of `data_dir`",
     ),
+    "that there is a group %s, or none any more, could not be kept": (
+        "the disk of `data_dir` is full or failing; the group goes on. After a restart its members may be told "
+        "GROUP_ID_NOT_FOUND, which ends them",
+        "make room on the disk of `data_dir`; it is kept with the group's next change",
+    ),
     "what was compacted up to offset %s could not be written": (
         "the disk of `data_dir` is full or failing; its files hold more than is needed, and nothing less",
         "make room; it is tried again at the next compaction",

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+import kclient_quota
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from tests.contract.group_talk import Talk, fetch_offsets
@@ -71,6 +72,7 @@ def test_an_orderly_restart_keeps_records_offsets_and_quotas(tmp_path):
 
 WRITER = """
 import sys, time
+import kclient_quota
 from kclient_quota.broker import EmbeddedBroker
 broker = EmbeddedBroker(topics={"t": 1}, data_dir=sys.argv[1]).start()
 print(broker.bootstrap_servers, flush=True)
@@ -203,3 +205,41 @@ def test_what_is_done_in_turns_ends_before_the_directory_is_let_go_of(tmp_path):
         broker.close()
     assert not is_open
     assert all(seen)
+
+
+@pytest.mark.parametrize("cls", [Consumer, kclient_quota.Consumer], ids=["plain", "ours"])
+def test_a_consumer_of_kip_848_goes_on_after_a_restart(tmp_path, cls):
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as broker:
+        port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        consumer = cls(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(["t"])
+        producer.produce("t", b"before")
+        assert producer.flush(60) == 0
+        assert next_value(consumer) == b"before"
+        consumer.commit(asynchronous=False)
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path, ports=port):
+        producer.produce("t", b"after")
+        assert producer.flush(60) == 0
+        assert next_value(consumer) == b"after"
+        consumer.close()
+
+
+def next_value(consumer):
+    """The next message; what passes by itself is waited out, what is the end of the consumer is not."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and not message.error():
+            return message.value()
+        assert message is None or not message.error().fatal(), message.error()
+    raise AssertionError("nothing has come within a minute")

@@ -1,7 +1,7 @@
 """Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -38,9 +38,13 @@ class GroupService:
     Args:
         cluster: for configurations and brokers.
         scheduler: time.
+
+    Attributes:
+        on_group: called with a KIP-848 group that may be new, or gone.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
+        self.on_group: Callable[[str], None] = lambda _group_id: None
         self.coordinator = GroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups = ConsumerGroupCoordinator(_consumer_config(cluster.configs.get((BROKER, ""), {})))
         self.consumer_groups.config_of = self._consumer_config_of
@@ -213,11 +217,24 @@ class GroupService:
         self._forget_if_deleted(topic)
         self.offsets.commit_pending(producer_id, group_id, topic, partition, committed)
 
+    def restore_group(self, group_id: str) -> None:
+        """Let a KIP-848 group be there as it was kept: without members."""
+        self.consumer_groups.groups[group_id] = ConsumerGroup(group_id)
+
+    def restore_committed(self, position: Position, committed: CommittedOffset) -> None:
+        """Set a position in a topic that exists as it was kept, and let its group be there."""
+        self._restore_owner(position[0])
+        self.commit(*position, committed)
+
     def restore_pending(self, producer_id: int, position: Position, pending: PendingOffset) -> None:
         """Let a position be part of the producer's open transaction as it was kept."""
         self._forget_if_deleted(position[1])
-        self.coordinator.get_or_create(position[0])
+        self._restore_owner(position[0])
         self.offsets.restore_pending(producer_id, position, pending)
+
+    def _restore_owner(self, group_id: str) -> None:
+        if self.consumer_group(group_id) is None:
+            self.coordinator.get_or_create(group_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """A group's position, or None; those in a topic that has been deleted since are gone."""
@@ -293,6 +310,7 @@ class GroupService:
     def _tell_of_groups(self) -> None:
         touched, settled = self.consumer_groups.take_touched(), self.coordinator.take_settled()
         for group_id in touched:
+            self.on_group(group_id)
             if group_id not in self.consumer_groups.groups:
                 self._telling.tell_now(group_id)
         for group_id in settled:

@@ -40,11 +40,13 @@ class ShareService:
         telling: tells of groups.
         sessions: who reads from which broker.
         partitions: what each group has of each partition that it has begun to read, or was told where to begin.
+        on_group: called with a group that may be new, or gone.
     """
 
     def __init__(self, cluster: ClusterState, scheduler: Scheduler) -> None:
         self.coordinator = ShareGroupCoordinator(_config(cluster.configs.get((BROKER, ""), {})))
         self.coordinator.config_of = self._config_of
+        self.on_group: Callable[[str], None] = lambda _group_id: None
         self.one_at_a_time = OneAtATime(scheduler)
         self.partitions: dict[Place, SharePartition] = {}
         self._cluster = cluster
@@ -241,6 +243,10 @@ class ShareService:
         kept = self.partitions.get(place)
         return None if kept is None else kept.state
 
+    def restore_group(self, group_id: str) -> None:
+        """Let a group be there as it was kept: without members."""
+        self.coordinator.groups.setdefault(group_id, ShareGroup(group_id))
+
     def restore(self, place: Place, state: list[Any] | None) -> None:
         """Let a partition be as it was kept, and its group be there; with None there is nothing of it."""
         self._locks.cancel(place)
@@ -251,7 +257,7 @@ class ShareService:
             partition = topic.partitions[place[2]]
             kept = self.partitions[place] = SharePartition.of_state(state, partition.leader_epoch)
             self._reading.add(place[0])
-            self.coordinator.groups.setdefault(place[0], ShareGroup(place[0]))
+            self.restore_group(place[0])
             end = partition.log.end_offset
             if kept.next_new > end:
                 _LOG.warning(
@@ -302,7 +308,10 @@ class ShareService:
 
     def after_call(self) -> None:
         """To be called after every call to the coordinator: tells of what has changed, and sets the timer."""
-        self.telling.tell(self.coordinator.take_touched())
+        touched = self.coordinator.take_touched()
+        for group_id in touched:
+            self.on_group(group_id)
+        self.telling.tell(touched)
         self._alarm.set(self.coordinator.next_deadline_ms(), self._locks.next_deadline_ms())
 
     def _tick(self) -> None:

@@ -1,7 +1,7 @@
 """What a cluster keeps across restarts in one directory: topics, records, committed offsets, quotas, configurations.
 
-    metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, committed offsets,
-                                       share groups' states, transactions and what they are about to commit
+    metadata.jsonl                     a `Journal`: cluster id, topics, configurations, quotas, groups, committed
+                                       offsets, share groups' states, transactions, what they are about to commit
     logs/<topic id>/<partition>/*.log  `LogFiles`: record batches, each behind a frame
     lock                               held while a broker uses the directory
 
@@ -17,7 +17,7 @@ metadata is undone in memory.
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,14 @@ from typing import Any
 from uuid import UUID
 
 from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
-from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.shares.share_service import ShareService
-from kclient_quota.broker.shares.share_sessions import Place
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, missing_above
 from kclient_quota.broker.storage.fsync import Everything, Fsync
 from kclient_quota.broker.storage.group_commit import FromThread, GroupCommit
-from kclient_quota.broker.storage.journal import Journal, Key
+from kclient_quota.broker.storage.journal import Journal
 from kclient_quota.broker.storage.kept import KINDS
+from kclient_quota.broker.storage.kept_groups import KeptGroups
 from kclient_quota.broker.storage.topic_files import TopicFiles
 from kclient_quota.broker.storage.write_back import WriteBack
 from kclient_quota.broker.transactions.transaction_service import TransactionService
@@ -84,7 +83,7 @@ class ClusterStorage:
         self._is_syncing = False
         self._topics: dict[str, UUID] = {}
         self._unsaved: dict[Change, None] = {}
-        self._shares: ShareService
+        self._groups: KeptGroups
         self._transactions: TransactionService
 
     def cluster_id(self, fresh: str) -> str:
@@ -107,18 +106,11 @@ class ClusterStorage:
         for kind, kept in KINDS.items():
             for key, value in self._journal.items(kind):
                 kept.write(cluster, key[1:], value)
-        for key, value in self._journal.items("offset"):
-            self._restore_offset(cluster, groups, key, value)
-        groups.offsets.observers.append(self._keep_offset)
-        self._shares, self._transactions = shares, transactions
-        for key, value in self._journal.items("pending"):
-            self._restore_pending(cluster, groups, key, value)
-        groups.offsets.pending_observers.append(self._keep_pending)
-        groups.offsets.leave_observers.append(self._forget_positions)
+        self._groups = KeptGroups(self._journal, cluster, groups, shares, self._topics)
+        self._groups.restore()
+        self._transactions = transactions
         for key, value in self._journal.items("transaction"):
             transactions.restore(str(key[1]), value)
-        for key, value in self._journal.items("share"):
-            self._restore_share(cluster, key, value)
         self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.new_store = self._files.new_store
@@ -143,33 +135,6 @@ class ClusterStorage:
             partition.leader_epoch = leader_epoch
         self._files.restore(topic, [start_offset for *_, start_offset in parts])
         self._topics[name] = topic.topic_id
-
-    def _restore_offset(self, cluster: ClusterState, groups: GroupService, key: Key, value: list[Any]) -> None:
-        _, group_id, topic, partition = key
-        committed_in, value = (value[3], value[:3]) if len(value) > 3 else (None, value)  # noqa: PLR2004
-        current = cluster.topics.get(str(topic))
-        if current is None or committed_in not in {None, current.topic_id.hex}:
-            self._journal.set(*key, value=None, twice=False)
-            return
-        groups.coordinator.get_or_create(str(group_id))
-        groups.commit(str(group_id), str(topic), int(partition or 0), CommittedOffset(*value))
-
-    def _restore_pending(self, cluster: ClusterState, groups: GroupService, key: Key, value: list[Any]) -> None:
-        _, producer_id, group_id, topic, partition = key
-        current = cluster.topics.get(str(topic))
-        if current is None or value[1] != current.topic_id.hex:
-            self._journal.set(*key, value=None, twice=False)
-            return
-        position = str(group_id), str(topic), int(partition or 0)
-        pending = PendingOffset(value[0], CommittedOffset(*value[2:]) if value[2:] else None)
-        groups.restore_pending(int(producer_id or 0), position, pending)
-
-    def _restore_share(self, cluster: ClusterState, key: Key, value: list[Any]) -> None:
-        place = _place(key)
-        if place[1] in cluster.topics_by_id:
-            self._shares.restore(place, value)
-        else:
-            self._journal.set(*key, value=None, twice=False)
 
     # -- keeping
 
@@ -199,7 +164,7 @@ class ClusterStorage:
         if kind == "topic":
             self._keep_topic(cluster, str(name[0]))
         elif kind == "share":
-            self._journal.set(*change, value=self._shares.state(_place(change)), twice=False)
+            self._groups.keep_share(change)
         elif kind == "transaction":
             self._journal.set(*change, value=self._transactions.state(str(name[0])))
         else:
@@ -208,7 +173,7 @@ class ClusterStorage:
     def _undo(self, cluster: ClusterState, change: Change, value: Any) -> None:
         kind, *name = change
         if kind == "share":
-            self._shares.restore(_place(change), value)
+            self._groups.undo_share(change, value)
             return
         if kind == "transaction":
             self._transactions.restore(str(name[0]), value)
@@ -252,29 +217,6 @@ class ClusterStorage:
         if topic_id is not None:
             self._files.remove(topic_id)
             del self._topics[name]
-
-    def _keep_offset(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
-        value = None
-        if committed is not None:
-            topic_id = self._topics.get(topic)
-            value = [committed.offset, committed.leader_epoch, committed.metadata]
-            value += [] if topic_id is None else [topic_id.hex]
-        self._journal.set("offset", group_id, topic, partition, value=value, twice=False)
-
-    def _keep_pending(self, producer_id: int, position: Position, pending: PendingOffset | None) -> None:
-        value: list[Any] | None = None
-        topic_id = self._topics.get(position[1])
-        if pending is not None and topic_id is not None:
-            of = pending.committed
-            value = [pending.order, topic_id.hex]
-            value += [] if of is None else [of.offset, of.leader_epoch, of.metadata]
-        self._journal.set("pending", producer_id, *position, value=value, twice=False)
-
-    def _forget_positions(self, positions: Iterable[Position], pending: list[tuple[int, Position]]) -> None:
-        keys = [("offset", *position) for position in positions]
-        self._journal.forget_at_once(
-            [*keys, *(("pending", producer_id, *position) for producer_id, position in pending)]
-        )
 
     # -- the disk itself
 
@@ -333,11 +275,6 @@ class ClusterStorage:
 def no_room(error: OSError) -> ConfigError:
     """What whoever starts a broker is told when its directory does not take what has to be kept first."""
     return ConfigError(f"data_dir: {error}; make room on the disk, or name another directory")
-
-
-def _place(key: Key) -> Place:
-    """Group, topic and partition of ("share", group, topic id, partition)."""
-    return str(key[1]), UUID(hex=str(key[2])), int(key[3] or 0)
 
 
 def _topic_value(topic: Topic) -> dict[str, Any]:

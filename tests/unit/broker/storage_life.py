@@ -45,7 +45,7 @@ class Life:
             new_topic_id=lambda: UUID(int=next(ids)),
             new_log=lambda config: PartitionLog(pool, config),
         )
-        self.groups = GroupService(self.cluster, None)
+        self.groups = GroupService(self.cluster, ManualScheduler())
         self.shares = ShareService(self.cluster, ManualScheduler())
         self.scheduler = ManualScheduler()
         self.transactions = TransactionService(self.cluster, self.scheduler)

@@ -11,7 +11,8 @@ ConsumerGroupDescribe 1 type of member (KIP-1099).
 A classic group becomes one of these when a member of this protocol joins it, its members go on with the requests they
 know (`groups.classic_members`), and it is a classic group again when only they are left
 (`group.consumer.migration.policy`).
-Gaps: no rack awareness; regular expressions are matched as by RE2, in linear time, in Python's syntax.
+Gaps: no rack awareness; regular expressions are matched as by RE2, in linear time, in Python's syntax; members are not
+kept across a restart of the whole cluster from its data directory, their group is: they join anew.
 """
 
 from functools import partial

@@ -7,7 +7,8 @@ Behaviour: assignor `simple`: every partition has a reader, partitions are share
 partitions. Session time-out and heartbeat interval are the broker's (`group.share.*`) or the group's own (`share.*`).
 Offsets may be altered and deleted while nobody is in the group.
 Versions: DescribeShareGroupOffsets 1 lag (KIP-1226).
-Gaps: no rack awareness; members are not kept across a restart of the whole cluster from its data directory.
+Gaps: no rack awareness; members are not kept across a restart of the whole cluster from its data directory, their
+group is: they join anew.
 """
 
 from functools import partial
