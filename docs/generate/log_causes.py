@@ -90,9 +90,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "told CORRUPT_MESSAGE there",
         "bring the file back from a copy, or delete the records",
     ),
-    "%s: records of a topic that the damaged journal": (
-        "the journal is damaged, so that a topic that is not in it may have been deleted or lost",
-        "remove the directory once you know that the topic was deleted",
+    "%s: records of a topic that the journal does not name": (
+        "`metadata.jsonl` is damaged, cut off or older than `logs/` (a backup, a disk that was mended): the topic may "
+        "have been lost from it",
+        "put a whole `metadata.jsonl` back; remove the directory once you know that the topic was deleted",
     ),
     "%s: the batch of offsets %s to %s is damaged": (
         "the disk changed what was written; readers are told CORRUPT_MESSAGE there",

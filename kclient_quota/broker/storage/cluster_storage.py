@@ -33,7 +33,7 @@ from kclient_quota.broker.storage.group_commit import FromThread, GroupCommit
 from kclient_quota.broker.storage.journal import Journal
 from kclient_quota.broker.storage.kept import KINDS
 from kclient_quota.broker.storage.kept_groups import KeptGroups
-from kclient_quota.broker.storage.topic_files import TopicFiles
+from kclient_quota.broker.storage.topic_files import TopicFiles, topic_directories
 from kclient_quota.broker.storage.write_back import WriteBack
 from kclient_quota.broker.transactions.transaction_service import TransactionService
 from kclient_quota.errors import ConfigError
@@ -69,7 +69,7 @@ class ClusterStorage:
             _make(directory / "logs", disk if self._fsync.is_always else None)
             self._write_back, self._removals = WriteBack(), WriteBack()
             self._commit = GroupCommit(self._write_back.later) if self._fsync.is_always else None
-            self._journal = _journal(directory / "metadata.jsonl", disk, self._commit, self._write_back.later)
+            self._journal = _journal(directory, disk, self._commit, self._write_back.later)
         except OSError as error:
             os.close(self._lock_fd)
             raise ConfigError(f"data_dir {directory}: {error}; make room on the disk, or name another one") from error
@@ -111,7 +111,7 @@ class ClusterStorage:
         self._transactions = transactions
         for key, value in self._journal.items("transaction"):
             transactions.restore(str(key[1]), value)
-        self._files.remove_others(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
+        self._files.remove_deleted(set(cluster.topics_by_id), is_journal_whole=not self._journal.damaged_lines)
         cluster.on_save = self.save
         cluster.new_store = self._files.new_store
         cluster.save()
@@ -186,6 +186,8 @@ class ClusterStorage:
             return
         if value is None or value["id"] != str(topic.topic_id):
             cluster.delete_topic(topic.name)
+            # the journal has never named it: nobody would know that it may go
+            self._files.remove(topic.topic_id, at_once=True)
         else:
             for partition in topic.partitions[len(value["partitions"]) :]:
                 partition.log.close()
@@ -197,15 +199,19 @@ class ClusterStorage:
         if topic is None:
             self._forget_topic(name, former)
             return
+        replaced = None if former == topic.topic_id else former
+        if replaced is not None:
+            self._files.mark_deleted(replaced)
         self._journal.set("topic", name, value=_topic_value(topic))
         self._topics[name] = topic.topic_id
-        if former not in {None, topic.topic_id}:
-            assert former is not None
-            self._files.remove(former)
+        if replaced is not None:
+            self._files.remove(replaced)
         self._files.attach(topic)
 
     def _forget_topic(self, name: str, topic_id: UUID | None) -> None:
         try:
+            if topic_id is not None:
+                self._files.mark_deleted(topic_id)
             self._journal.set("topic", name, value=None)
         except OSError:
             if topic_id is None:
@@ -305,8 +311,18 @@ def _make(directory: Path, disk: Disk | None) -> None:
             disk.sync_directory(path)
 
 
-def _journal(path: Path, disk: Disk, commit: GroupCommit | None, later: Later) -> Journal:
+def _journal(directory: Path, disk: Disk, commit: GroupCommit | None, later: Later) -> Journal:
+    path = directory / "metadata.jsonl"
     journal = Journal(path, disk, commit=commit, later=later)
+    if journal.get("cluster_id") is None and not any(journal.items("topic")):
+        topics = sum(1 for _ in topic_directories(directory / "logs"))
+        if topics:
+            journal.close()
+            # to begin anew here would be to lose them: their names are in no other place
+            raise ConfigError(
+                f"data_dir {directory}: metadata.jsonl is missing or not whole, but logs/ has records of topics "
+                f"({topics}); put metadata.jsonl back from a backup, or name another directory"
+            )
     if journal.get("format") not in _READABLE_FORMATS:
         journal.close()
         raise ConfigError(f"{path}: written by another version of the broker; use another directory")

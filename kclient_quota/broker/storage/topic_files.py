@@ -1,8 +1,9 @@
 """The record files of a cluster's topics, and where each partition's log begins."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from kclient_quota.broker.storage.log_files import LogFiles
 
 _KINDS = ("start", "compacted")
 """What is noted of a log by topic id and partition."""
+_DELETED = "deleted"
+"""What is noted of a topic, by its id, while there are records of it that are to be removed."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -125,6 +128,7 @@ class TopicFiles:
         self._removed = removed
         self._stores: dict[UUID, dict[int, PartitionStore]] = {}
         self._noted: dict[UUID, dict[Key, None]] = {}
+        self._marked: deque[UUID] = deque()
         for kind in _KINDS:
             for key, _ in journal.items(kind):
                 self._noted.setdefault(UUID(hex=str(key[1])), {})[key] = None
@@ -204,6 +208,7 @@ class TopicFiles:
         if files or directory.exists():
             self._remove_kept(directory, is_known=at_once or self._commit is None)
         self._journal.forget(self._noted.pop(topic_id, {}))
+        self._forget_removed()
 
     def _remove_kept(self, directory: Path, *, is_known: bool) -> None:
         """Remove what the journal no longer names, once the disk itself knows that it does not."""
@@ -215,21 +220,43 @@ class TopicFiles:
         # else the topic may be back after a power cut; what is left here goes when the next process begins
         on_disk.on_resolved(lambda: remove() if on_disk.value is None else None)
 
-    def remove_others(self, known: set[UUID], *, is_journal_whole: bool) -> None:
-        """Remove records of topics whose deletion was interrupted; none if the journal may have lost a topic."""
-        for topic_id in [one for one in self._noted if one not in known] if is_journal_whole else ():
-            self._journal.forget(self._noted.pop(topic_id))
-        for directory in self._others(known):
-            if is_journal_whole:
-                self._disk.remove_tree(directory)
-            else:
-                _LOG.error(
-                    "%s: records of a topic that the damaged journal does not name; left where they are", directory
-                )
+    def mark_deleted(self, topic_id: UUID) -> None:
+        """Keep that a topic is to be deleted, before its name goes: without that its records are never removed.
 
-    def _others(self, known: set[UUID]) -> Iterator[Path]:
-        if self._directory.exists():
-            yield from (path for path in self._directory.iterdir() if UUID(path.name) not in known)
+        Raises:
+            OSError: it could not be kept.
+        """
+        if (self._directory / topic_id.hex).exists():
+            self._journal.set(_DELETED, topic_id.hex, value=True, twice=False)
+            self._marked.append(topic_id)
+
+    def _forget_removed(self) -> None:
+        """Nobody need know any more that those were deleted whose records are gone, which goes by turns."""
+        while self._marked and not (self._directory / self._marked[0].hex).exists():
+            self._journal.forget([(_DELETED, self._marked.popleft().hex)])
+
+    def remove_deleted(self, known: set[UUID], *, is_journal_whole: bool) -> None:
+        """Remove records of topics whose deletion was interrupted.
+
+        What the journal does not name may have been lost from it (a backup of yesterday, a disk that was mended): it
+        stays, unless a whole journal says that it was deleted.
+        """
+        deleted = {UUID(hex=str(key[1])) for key, _ in self._journal.items(_DELETED)}
+        for topic_id in deleted & known:
+            self._journal.set(_DELETED, topic_id.hex, value=None, twice=False)
+        left: set[UUID] = set()
+        for topic_id, directory in topic_directories(self._directory):
+            if topic_id in known:
+                continue
+            if topic_id in deleted and is_journal_whole:
+                self._disk.remove_tree(directory)
+                continue
+            left.add(topic_id)
+            _LOG.error("%s: records of a topic that the journal does not name; left where they are", directory)
+        self._marked.extend(deleted - known)
+        self._forget_removed()
+        for topic_id in [one for one in self._noted if one not in known | left]:
+            self._journal.forget(self._noted.pop(topic_id))
 
     def dirty(self) -> Iterator[AppendedFile]:
         """Files with something that has not been synced."""
@@ -242,6 +269,13 @@ class TopicFiles:
             for stores in self._stores.values():
                 for store in stores.values():
                     rest.callback(store.files.close)
+
+
+def topic_directories(directory: Path) -> Iterator[tuple[UUID, Path]]:
+    """Ids of topics that have records in `directory`, and where; what is no topic's is nothing of ours."""
+    for path in directory.iterdir() if directory.exists() else ():
+        with suppress(ValueError):
+            yield UUID(hex=path.name), path
 
 
 def _discard(files: list[AppendedFile]) -> None:

@@ -11,6 +11,7 @@ from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
+from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.framing import FRAME_BYTES
 from kclient_quota.broker.storage.journal import Journal
 from kclient_quota.broker.storage.log_files import LogFiles
@@ -120,14 +121,82 @@ def test_a_topic_deleted_and_made_anew_between_two_saves_starts_empty(tmp_path):
     assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
-def test_files_of_a_topic_whose_deletion_was_interrupted_are_removed(tmp_path):
-    life = Life(tmp_path)
-    orphan = tmp_path / "logs" / UUID(int=77).hex / "0"
-    orphan.mkdir(parents=True)
-    (orphan / f"{0:020d}.log").write_bytes(batch([b"a"]))
+class NeverRemoving(Disk):
+    """Ends before it has removed anything."""
+
+    def remove_tree(self, path):
+        pass
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_files_of_a_topic_whose_deletion_was_interrupted_are_removed(tmp_path, is_made_anew):
+    life = Life(tmp_path, disk=NeverRemoving())
+    life.create()
+    life.append(b"a")
+    life.cluster.delete_topic("t")
+    if is_made_anew:
+        life.create()
+    life.cluster.save()
     life.storage.close()
-    Life(tmp_path)
-    assert not orphan.exists()
+    assert len(list(tmp_path.glob("logs/*"))) == 1
+    again = Life(tmp_path)
+    assert not list(tmp_path.glob("logs/*"))
+    again.storage.close()
+
+
+def test_that_a_topic_was_deleted_is_not_noted_for_longer_than_its_records_are_there(tmp_path):
+    life = Life(tmp_path)
+    for _ in range(3):
+        life.create()
+        life.append(b"a")
+        life.cluster.delete_topic("t")
+        life.cluster.save()
+        life.storage.wait()
+    # of the last one, unless its records were gone before anybody looked
+    assert len(list(life.storage._journal.items("deleted"))) <= 1
+    life.storage.close()
+    again = Life(tmp_path)
+    assert not list(again.storage._journal.items("deleted"))
+    again.storage.close()
+
+
+def with_records(folder):
+    """What three topics have in the data directory, by path; and the journal's lines."""
+    life = Life(folder)
+    for name in "tuv":
+        life.create(name)
+        life.append(b"a", topic=name)
+    life.storage.close()
+    return {path: path.read_bytes() for path in folder.glob("logs/*/*/*.log")}, (folder / "metadata.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("is_left", ["nothing", "no byte", "the first line", "zeros"])
+def test_a_broker_without_a_whole_journal_does_not_start_and_leaves_records_where_they_are(tmp_path, is_left):
+    records, journal = with_records(tmp_path)
+    path = tmp_path / "metadata.jsonl"
+    if is_left == "nothing":
+        path.unlink()
+    else:
+        first = journal[: journal.index(b"\n", 1) + 1]
+        path.write_bytes({"no byte": b"", "the first line": first, "zeros": bytes(len(journal))}[is_left])
+    with pytest.raises(ConfigError, match=r"metadata\.jsonl"):
+        Life(tmp_path)
+    assert {one: one.read_bytes() for one in records} == records
+    path.write_bytes(journal)
+    again = Life(tmp_path)
+    assert [again.log(name).end_offset for name in "tuv"] == [1, 1, 1]
+    again.storage.close()
+
+
+def test_what_a_journal_that_was_cut_off_does_not_name_stays_and_is_named(tmp_path, caplog):
+    records, journal = with_records(tmp_path)
+    (tmp_path / "logs" / "lost+found").mkdir()
+    (tmp_path / "metadata.jsonl").write_bytes(journal[: journal.index(b'"u"') - 20])
+    again = Life(tmp_path)
+    assert list(again.cluster.topics) == ["t"]
+    again.storage.close()
+    assert {one: one.read_bytes() for one in records} == records
+    assert caplog.text.count("records of a topic that the journal does not name") == 2
 
 
 @pytest.mark.parametrize("lost", [1, 30, 61, 70])

@@ -34,6 +34,20 @@ def test_a_topic_that_cannot_be_kept_is_not_there(tmp_path):
     assert Life(tmp_path).log().end_offset == 1
 
 
+def test_a_topic_that_cannot_be_kept_leaves_no_records_behind(tmp_path):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.cluster.new_store = life.storage._files.new_store
+    topic = life.cluster.create_topic("t", 1)
+    life.storage._files.attach(topic)
+    life.append(b"a")
+    disk.room = 0
+    with pytest.raises(OSError, match="No space"):
+        life.cluster.save()
+    life.storage.close()
+    assert not list(tmp_path.glob("logs/*"))
+
+
 def test_of_two_topics_that_are_made_together_both_or_none_are_kept(tmp_path):
     disk = Halting(1 << 30)
     life = Life(tmp_path, disk=disk)
