@@ -22,6 +22,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is full or failing; after a restart it is given back all the same",
         "make room on the disk of `data_dir`",
     ),
+    "%s could not be written: %s. Until it can be": (
+        "the disk of `data_dir` is full or failing; said once, until it takes something again",
+        "make room on the disk of `data_dir`",
+    ),
+    "%s can be written again": ("the disk of `data_dir` takes what is to be kept", "nothing"),
     "that there is a group %s, or none any more, could not be kept": (
         "the disk of `data_dir` is full or failing; the group goes on. After a restart its members may be told "
         "GROUP_ID_NOT_FOUND, which ends them",

@@ -12,6 +12,7 @@ from kclient_telemetry.java import java_hash
 
 from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Partition, Topic
 from kclient_quota.broker.request.context import Scheduler
+from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -110,7 +111,8 @@ class InternalTopic:
             batch = build_batch([Record(value, key, timestamp_ms=now_ms) for key, value in together])
             appended = partition.log.append(batch, leader_epoch=partition.leader_epoch, now_ms=now_ms)
             if appended.error:
-                raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}")
+                reason = appended.error_message or ErrorCode(appended.error).name
+                raise OSError(f"{self._name}-{partition.index} does not take what has changed of {about}: {reason}")
             offset = appended.base_offset
         return partition.index, offset
 

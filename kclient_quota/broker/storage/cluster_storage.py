@@ -115,6 +115,7 @@ class ClusterStorage:
         cluster.on_save = self.save
         cluster.new_store = self._files.new_store
         cluster.save()
+        self._disk.outage.is_told = True
 
     def _restore_topic(self, cluster: ClusterState, name: str, value: dict[str, Any]) -> None:
         known = set(cluster.brokers)

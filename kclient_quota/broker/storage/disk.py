@@ -1,12 +1,17 @@
 """The few calls on the file system that storage makes: one place to put a full, slow or dying disk in a test."""
 
+import logging
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
+_LOG = logging.getLogger(__name__)
+_IN_A_ROW = 100
 Later = Callable[[Callable[[], None]], None]
 """Has something done while others go on."""
 
@@ -22,8 +27,55 @@ def missing_above(directory: Path) -> list[Path]:
     return [path.parent for path in missing]
 
 
+class Outage:
+    """Says once that a disk takes nothing more, however many ask, and once that it does again.
+
+    A full disk still has room for a little behind the end of some file. So it is over when a file takes as much as it
+    has refused, or when many pieces have been taken, one after the other, wherever to.
+
+    Attributes:
+        is_told: whether it says so; not before the broker has begun: whoever starts it is told otherwise.
+    """
+
+    def __init__(self) -> None:
+        self.is_told = False
+        self._refused: dict[Path, int] = {}
+        self._taken = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it takes nothing just now."""
+        return bool(self._refused)
+
+    def refused(self, path: Path, error: OSError, nbytes: int = 0) -> None:
+        """So many bytes could not be written, or the file not even be opened."""
+        if not self.is_told:
+            return
+        if not self._refused:
+            _LOG.error(
+                "%s could not be written: %s. Until it can be, records and changes are refused with "
+                "KAFKA_STORAGE_ERROR, what coordinators keep with NOT_COORDINATOR; make room on that disk",
+                path,
+                error,
+            )
+        self._refused[path] = min(nbytes, self._refused.get(path, nbytes))
+        self._taken = 0
+
+    def taken(self, path: Path, nbytes: int) -> None:
+        """So many bytes have been written."""
+        self._taken += 1
+        if self._taken == _IN_A_ROW or nbytes >= self._refused.get(path, sys.maxsize):
+            self._refused.clear()
+            _LOG.warning("%s can be written again: the disk takes what is to be kept", path)
+
+
 class Disk:
     """The operating system's file system. A test overrides what it wants to fail."""
+
+    @cached_property
+    def outage(self) -> Outage:
+        """Whether it takes anything just now."""
+        return Outage()
 
     def open_append(self, path: Path) -> int:
         """Open a file for appending, made with its directories when absent."""
@@ -111,7 +163,11 @@ class AppendedFile:
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
         self.path = path
-        self._fd = disk.open_append(path)
+        try:
+            self._fd = disk.open_append(path)
+        except OSError as error:
+            disk.outage.refused(path, error)
+            raise
         self.size = disk.size(self._fd)
         self.is_dirty = False
         self.is_kept = False
@@ -126,9 +182,18 @@ class AppendedFile:
         Raises:
             OSError: as the system said; what had been written of it is cut off again, now or before the next append.
         """
+        wanted = sum(map(len, parts))
+        try:
+            self._append(parts, wanted)
+        except OSError as error:
+            self._disk.outage.refused(self.path, error, wanted)
+            raise
+        if self._disk.outage.is_on:
+            self._disk.outage.taken(self.path, wanted)
+
+    def _append(self, parts: Sequence[bytes | memoryview], wanted: int) -> None:
         if self._is_torn:
             self._mend()
-        wanted = sum(map(len, parts))
         self.is_dirty = True
         try:
             self._write(parts, wanted)

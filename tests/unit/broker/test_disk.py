@@ -1,6 +1,7 @@
 """Files that grow by whole pieces, on disks that are full or slow."""
 
 import threading
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -74,3 +75,56 @@ def test_nobody_waits_however_many_wait_for_the_disk():
     write_back.wait()
     assert done == list(range(1_000))
     write_back.close()
+
+
+def told(caplog):
+    """Whether it was said that the disk is full, or is so no more; in order."""
+    said = {"could not be written": "full", "can be written again": "room"}
+    return [state for line in caplog.messages for part, state in said.items() if part in line]
+
+
+def tried(file, piece, times=1):
+    for _ in range(times):
+        with suppress(OSError):
+            file.append(piece)
+
+
+def test_a_full_disk_is_told_of_once_and_that_it_is_so_no_more(tmp_path, caplog):
+    disk = Halting(10)
+    file, other = (AppendedFile(tmp_path / name, disk) for name in "fg")
+    disk.outage.is_told = True
+    tried(file, b"abcdef", 5)
+    tried(other, b"abcdef", 5)
+    assert told(caplog) == ["full"]
+    assert "f could not be written: [Errno 28] No space left on device" in caplog.text
+    assert "make room" in caplog.text
+    tried(other, b"a")  # what is left behind the end of another file is no room
+    assert told(caplog) == ["full"]
+    disk.room = 10
+    tried(file, b"abcdef")
+    assert told(caplog) == ["full", "room"]
+    tried(file, b"abcdef", 2)
+    assert told(caplog) == ["full", "room", "full"]
+
+
+def test_a_disk_that_takes_many_pieces_is_full_no_more_though_what_it_refused_does_not_come_again(tmp_path, caplog):
+    disk = Halting(10)
+    file, other = (AppendedFile(tmp_path / name, disk) for name in "fg")
+    disk.outage.is_told = True
+    tried(file, b"a" * 100)
+    disk.room = 1_000
+    tried(other, b"a", 99)
+    assert told(caplog) == ["full"]
+    tried(other, b"a", 99)
+    assert told(caplog) == ["full", "room"]
+
+
+def test_a_file_that_cannot_be_opened_is_told_of_as_well(tmp_path, caplog):
+    (tmp_path / "f").mkdir()
+    (disk := Disk()).outage.is_told = True
+    with pytest.raises(IsADirectoryError):
+        AppendedFile(tmp_path / "f", disk)
+    assert told(caplog) == ["full"]
+    (tmp_path / "f").rmdir()
+    tried(AppendedFile(tmp_path / "f", disk), b"a")
+    assert told(caplog) == ["full", "room"]

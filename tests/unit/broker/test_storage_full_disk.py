@@ -4,6 +4,7 @@ import pytest
 
 from kclient_quota.broker.cluster_state import TOPIC
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
+from kclient_quota.broker.internal_topics import CONSUMER_OFFSETS, InternalTopic, internal_topic
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.errors import ConfigError
@@ -46,6 +47,23 @@ def test_a_topic_that_cannot_be_kept_leaves_no_records_behind(tmp_path):
         life.cluster.save()
     life.storage.close()
     assert not list(tmp_path.glob("logs/*"))
+
+
+def test_that_the_disk_is_full_is_said_once_with_the_reason_and_the_remedy(tmp_path, caplog):
+    disk = Halting(1 << 30)
+    life = Life(tmp_path, disk=disk)
+    life.create()
+    internal_topic(life.cluster, CONSUMER_OFFSETS)
+    life.cluster.save()
+    disk.room = 0
+    for _ in range(3):
+        assert life.append(b"a").error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [line for line in caplog.messages if "No space left" in line and "make room" in line] == caplog.messages
+    assert len(caplog.messages) == 1
+    offsets = InternalTopic(CONSUMER_OFFSETS, life.cluster, life.scheduler)
+    with pytest.raises(OSError, match=r"does not take what has changed of g: .*No space left"):
+        offsets.append("g", b"k", b"v")
+    life.storage.close()
 
 
 def test_of_two_topics_that_are_made_together_both_or_none_are_kept(tmp_path):
