@@ -230,9 +230,13 @@ class Runtime:
             MissingExtraError: prometheus_client is not installed.
         """
         page(())  # so that a missing library is told now, not to the first scraper
-        self._metrics_listener = serve_metrics(
-            self._host, port, lambda accept: page([*families_of(broker_metrics(self.nodes.values())), *more()], accept)
-        )
+
+        async def answer(accept: str) -> tuple[bytes, str]:
+            own = families_of(broker_metrics(self.nodes.values()))
+            # what clients have pushed may be very much; nobody waits for that to become a page
+            return await asyncio.to_thread(lambda: page([*own, *more()], accept))
+
+        self._metrics_listener = serve_metrics(self._host, port, answer)
         return self._metrics_listener.port
 
     async def stop(self) -> None:

@@ -239,6 +239,7 @@ class EmbeddedBroker(ControlPanel):
         if wanted is None:
             return ()
         from kclient_telemetry.receiver.prometheus import PrometheusStore  # noqa: PLC0415 - loads protobuf
+        from kclient_telemetry.receiver.prometheus_sink import PrometheusSink  # noqa: PLC0415 - as above
 
         pushed = PrometheusStore()
         try:
@@ -248,7 +249,7 @@ class EmbeddedBroker(ControlPanel):
         except OSError as error:
             raise ConfigError(f"metrics_port {wanted}: {error}; choose another, or 0") from error
         self._metrics_url = f"http://{address_of(self._host, port)}/metrics"
-        return (pushed,)
+        return (PrometheusSink(pushed),)
 
     def _export_telemetry(self, own: "Sequence[TelemetrySink]") -> None:
         if not self._exporters and not own:

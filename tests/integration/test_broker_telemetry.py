@@ -1,11 +1,15 @@
 """The embedded broker's receiving end of KIP-714, met by our wire client and by librdkafka."""
 
+import threading
 import time
+import urllib.request
 
 import confluent_kafka
 import pytest
 from kclient_telemetry.errors import ErrorCode
 from kclient_telemetry.messages import ZERO_UUID
+from kclient_telemetry.receiver.prometheus import PrometheusStore
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.command import main
@@ -182,3 +186,29 @@ def test_librdkafka_pushes_what_it_is_asked_for():
             wait_for_pushes(cluster, seen + 1)
             del another
             time.sleep(0.5)
+
+
+def test_the_broker_waits_neither_for_a_large_push_nor_for_the_page(monkeypatch):
+    at_it = {}
+
+    def noting(name, call):
+        def noted(*args):
+            at_it[name] = threading.current_thread()
+            return call(*args)
+
+        return noted
+
+    for name in ("steps", "families"):
+        monkeypatch.setattr(PrometheusStore, name, noting(name, getattr(PrometheusStore, name)))
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name=PRODUCER_PREFIX + "depth")
+    for number in range(20_000):
+        metric.gauge.data_points.add(as_int=number)
+    with EmbeddedBroker(metrics_port=0) as cluster, connect(cluster) as connection:
+        cluster.set_client_metrics("all", metrics=[""], interval_ms=100)
+        loop = cluster._call(threading.current_thread)
+        assert push(connection, subscribe(connection), request.SerializeToString()).error_code == ErrorCode.NONE
+        end = time.monotonic() + 60
+        while b"producer_depth" not in (page := urllib.request.urlopen(cluster.metrics_url, timeout=60).read()):
+            assert time.monotonic() < end, page
+    assert loop not in {at_it["steps"], at_it["families"]}

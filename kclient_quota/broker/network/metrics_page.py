@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kclient_quota.broker.network.listener import Listener, bind
 
 _MAX_REQUEST_BYTES = 8192
 _REQUEST_TIMEOUT_S = 10
 
-Page = Callable[[str], tuple[bytes, str]]
+Page = Callable[[str], Awaitable[tuple[bytes, str]]]
 """Given the scraper's Accept header, the body and its content type."""
 
 
@@ -22,7 +22,7 @@ def serve_metrics(host: str, port: int, page: Page) -> Listener:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
                 async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                     request = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_response(request, page))
+                    writer.write(await _response(request, page))
                     await writer.drain()
             writer.close()
         except asyncio.CancelledError:  # the broker closes
@@ -34,7 +34,7 @@ def serve_metrics(host: str, port: int, page: Page) -> Listener:
     )
 
 
-def _response(request: bytes, page: Page) -> bytes:
+async def _response(request: bytes, page: Page) -> bytes:
     method, _, rest = request.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
     if method not in {b"GET", b"HEAD"}:
@@ -43,7 +43,7 @@ def _response(request: bytes, page: Page) -> bytes:
         return _http("404 Not Found", "text/plain", b"metrics are at /metrics\n")
     headers = (line.partition(b":") for line in request.split(b"\r\n")[1:])
     accept = next((value for name, _, value in headers if name.strip().lower() == b"accept"), b"")
-    body, kind = page(accept.decode("latin-1").strip())
+    body, kind = await page(accept.decode("latin-1").strip())
     whole = _http("200 OK", kind, body)
     return whole if method == b"GET" else whole.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 

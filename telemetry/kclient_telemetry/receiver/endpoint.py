@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from kclient_telemetry.receiver.exposition import Family, page
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.prometheus import PrometheusStore
+from kclient_telemetry.receiver.prometheus_sink import PrometheusSink
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class PrometheusEndpoint:
     ) -> None:
         page(())  # so that a missing library is told now, not to the first scraper
         self.store = store or PrometheusStore()
+        self._sink = PrometheusSink(self.store)
         self._server = _Server((host, port), _handler(lambda: _families(self.store.families(unix_ms()), more)))
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
@@ -54,11 +56,12 @@ class PrometheusEndpoint:
         self._thread.start()
 
     def accept(self, push: ReceivedPush) -> None:
-        """Take over the values of `push`."""
-        self.store.accept(push)
+        """Take over the values of `push`, of a large one a little later."""
+        self._sink.accept(push)
 
     def close(self, timeout_ms: int) -> None:
         """Stop listening, within `timeout_ms` or a little more."""
+        self._sink.close(timeout_ms)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout_ms / 1000)

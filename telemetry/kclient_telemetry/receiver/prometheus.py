@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
@@ -36,6 +36,7 @@ OWN_PREFIX = "kafka_client_telemetry_"
 
 _TELL_EVERY_MS = 60_000  # of each reason: who pushes every second fills no log
 _MAX_POINTS = 20_000  # of one push: at 50 bytes a point more than a megabyte holds
+_AT_ONCE = 100
 _MAX_ATTRIBUTES = 256
 _MAX_LABELS = 64
 _MAX_TEXT = 4_096
@@ -81,7 +82,7 @@ _FamilyKey = tuple[str, str]
 
 
 class PrometheusStore:
-    """What is known about every series; a sink of its own.
+    """What is known about every series; a sink of its own, which whoever pushes waits for (`PrometheusSink`: nobody).
 
     Args:
         max_series: most series kept.
@@ -106,7 +107,7 @@ class PrometheusStore:
         self._bytes_of: Counter[Owner] = Counter()
         self._series = 0
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.pushes = 0
         self.dropped: Counter[str] = Counter()
         self._told_unix_ms: dict[str, int] = {}
@@ -114,6 +115,21 @@ class PrometheusStore:
 
     def accept(self, push: ReceivedPush) -> None:
         """Take over the values of `push`."""
+        for _ in self.steps(push):
+            pass
+
+    def accept_at_once(self, push: ReceivedPush) -> bool:
+        """The same, but not while others are at it (a page is made, another push is taken over): whether it was."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self.accept(push)
+        finally:
+            self._lock.release()
+        return True
+
+    def steps(self, push: ReceivedPush) -> Iterator[None]:
+        """Take over the values of `push` some at a time, between which a page may be made."""
         who = self._who(push.attributes)
         sender = push.context.authorizable_request_context
         owner = (sender.principal, sender.client_address or str(push.payload.client_instance_id))
@@ -125,11 +141,15 @@ class PrometheusStore:
             if points is None or points > _MAX_POINTS:
                 left_out = 1 if points is None else points - _MAX_POINTS
                 self._drop(DropReason.TOO_LARGE, owner, push.received_unix_ms, left_out)
-            for series in islice(() if points is None else series_of(push, request), _MAX_POINTS):
-                try:
-                    self._take(series, who, owner, push.received_unix_ms, stale_at)
-                except _UnwantedError as reason:
-                    self._drop(str(reason), owner, push.received_unix_ms)
+        rest = islice(() if points is None else series_of(push, request), _MAX_POINTS)
+        while part := list(islice(rest, _AT_ONCE)):
+            with self._lock:
+                for series in part:
+                    try:
+                        self._take(series, who, owner, push.received_unix_ms, stale_at)
+                    except _UnwantedError as reason:
+                        self._drop(str(reason), owner, push.received_unix_ms)
+            yield
 
     def close(self, timeout_ms: int) -> None:
         """Nothing is pending."""
