@@ -31,6 +31,8 @@ _LOOK_S = 0.2
 _EXPORT_TIMEOUT_MS = 700
 """How long whoever has pressed Ctrl-C waits for collectors."""
 _MOST_BROKERS = 1_000
+_PAIRS = (("fsync", "close", "data"), ("tls_port", 0, "tls_pem"), ("sasl_port", 0, "user"))
+"""Options, their defaults, and what they say nothing without."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -187,6 +189,11 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {_LAST_PORT}")
     if options.client_metrics_interval_ms < 1:
         raise ConfigError(f"--client-metrics-interval-ms {options.client_metrics_interval_ms}: write milliseconds")
+    for name, default, other in _PAIRS:
+        given = getattr(options, name)
+        if given != default and not getattr(options, other):
+            option, needed = (f"--{one.replace('_', '-')}" for one in (name, other))
+            raise ConfigError(f"{option} {given} says nothing without {needed}: add that, or leave {option} out")
 
 
 def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
@@ -285,6 +292,8 @@ def _set_quota(broker: "EmbeddedBroker", text: str) -> None:
             limits[key] = _limit(text, key, value)
         else:
             raise ConfigError(f"--quota {text}: {key} is neither an entity ({', '.join(_ENTITIES)}) nor a quota")
+    if not limits:
+        raise ConfigError(f"--quota {text}: there is no quota in it; add one, such as producer_byte_rate=51200")
     broker.set_quota(
         user=names.get("user"),
         client_id=names.get("client_id"),

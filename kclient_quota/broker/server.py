@@ -20,6 +20,7 @@ from kclient_quota.broker.network.endpoints import (
     listener_specs,
     spread_ports,
 )
+from kclient_quota.broker.network.listener import is_no_address
 from kclient_quota.broker.network.loop_scheduler import LoopScheduler
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.security.bearer_tokens import TokenRules
@@ -135,6 +136,8 @@ class EmbeddedBroker(ControlPanel):
         self._metrics_port = metrics_port
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._fsync = Fsync.of(fsync)
+        if data_dir is None and self._fsync != Fsync():
+            raise ConfigError(f"fsync={fsync!r} says nothing without data_dir: name a directory, or leave fsync out")
         self._exporters = tuple(exporters)
         self._fan_out: FanOut | None = None
         self._metrics_url: str | None = None
@@ -231,7 +234,8 @@ class EmbeddedBroker(ControlPanel):
                 self._ids, (self._host, self._advertised_host), listeners, self._settings, self._properties.limits()
             )
         except OSError as error:
-            raise ConfigError(f"the embedded broker cannot listen: {error}; choose other ports, or 0") from error
+            remedy = "name an address of this machine as host" if is_no_address(error) else "choose other ports, or 0"
+            raise ConfigError(f"the embedded broker cannot listen: {error}; {remedy}") from error
 
     def _serve_metrics(self, runtime: Runtime) -> "tuple[TelemetrySink, ...]":
         """Serve the page, if it is wanted; what takes clients' pushes for it."""

@@ -127,6 +127,18 @@ def test_a_start_that_fails_lets_go_of_everything(tmp_path: Path, wrong: dict[st
         assert cluster.bootstrap_servers
 
 
+def test_a_host_that_is_none_of_this_machine_s_is_what_is_to_be_changed() -> None:
+    with pytest.raises(ConfigError, match="name an address of this machine as host"):
+        EmbeddedBroker(host="192.0.2.1").start()
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="choose other ports"):
+        EmbeddedBroker(ports=taken.getsockname()[1]).start()
+
+
+def test_when_the_disk_has_what_is_nowhere_kept_is_not_to_be_said() -> None:
+    with pytest.raises(ConfigError, match="fsync='always' says nothing without data_dir"):
+        EmbeddedBroker(fsync="always")
+
+
 def test_a_disk_that_fails_while_a_broker_closes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = EmbeddedBroker(data_dir=tmp_path, topics={"t": 1}).start()
 

@@ -388,6 +388,12 @@ def test_the_command_takes_a_manner():
         (["--quota", "client-id=a,nonsense=1"], "neither an entity"),
         (["--quota", "client-id=a,producer_byte_rate=x"], "must be a number"),
         (["--property", "nonsense"], "write it as"),
+        (["--quota", "client-id=a"], "--quota client-id=a: there is no quota in it"),
+        (["--fsync", "5"], "--fsync 5 says nothing without --data"),
+        (["--tls-port", "9093"], "--tls-port 9093 says nothing without --tls-pem"),
+        (["--sasl-port", "9094"], "--sasl-port 9094 says nothing without --user"),
+        (["--host", "192.0.2.1"], "name an address of this machine as host"),
+        (["--host", "no-such-host.invalid"], "name an address of this machine as host"),
     ],
 )
 def test_the_command_says_in_one_line_what_it_cannot_use(arguments, message):

@@ -5,6 +5,7 @@ that has no transport yet is then neither served nor closed, and its client wait
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -14,7 +15,14 @@ _BACKLOG = 512
 _LAST_PORT = 65_535
 _BREATH_S = 1
 """Before it is tried again when the process has no file descriptor left; asyncio's servers wait as long."""
-
+_HOST_ERRORS = {
+    errno.EADDRNOTAVAIL,
+    errno.EAFNOSUPPORT,
+    # a name that nobody knows; Python keeps the number and not the kind of the error
+    socket.EAI_NONAME,
+    socket.EAI_AGAIN,
+    socket.EAI_FAIL,
+}
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,6 +38,11 @@ def bind(host: str, port: int) -> socket.socket:
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     bound.setblocking(False)
     return bound
+
+
+def is_no_address(error: OSError) -> bool:
+    """Whether `bind` has failed for its host, which other ports do not mend."""
+    return error.errno in _HOST_ERRORS
 
 
 class Listener:
