@@ -161,6 +161,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is full or failing; whoever asked is told so",
         "make room on the disk of `data_dir`, then ask again",
     ),
+    "broker %s: more of what %s does wrong": (
+        "that address has sent ten bad requests within a minute (a fuzzer, a port scanner, a client of another protocol)",
+        "look at the ten lines before it",
+    ),
     "broker %s: API %s is not to be had": (
         "a client asked for what this broker does not serve, or before it had logged in; its connection is closed",
         "look at the client's settings (`security.protocol`); [what is served](broker-apis.md)",

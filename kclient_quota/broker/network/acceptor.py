@@ -65,11 +65,13 @@ class Acceptor:
             connection.refuse(now_ms + refused_ms)
         elif node.traffic.connections >= node.limits.connections:
             limit = node.limits.connections
-            _LOG.warning("broker %s: closed a connection: max.connections is %s", node.info.id, limit)
+            if node.may_complain(address):
+                _LOG.warning("broker %s: closed a connection: max.connections is %s", node.info.id, limit)
             connection.abort()
         elif node.traffic.by_address[address] >= node.limits.connections_per_ip:
             limit = node.limits.connections_per_ip
-            _LOG.warning("broker %s: closed a connection: max.connections.per.ip is %s", node.info.id, limit)
+            if node.may_complain(address):
+                _LOG.warning("broker %s: closed a connection: max.connections.per.ip is %s", node.info.id, limit)
             connection.abort()
         else:
             connection.admit()

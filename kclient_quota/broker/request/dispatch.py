@@ -39,18 +39,21 @@ def dispatch(node: Node, connection: ConnectionState, frame: memoryview, end: in
     try:
         header, position = decode_request_header(frame, 0, end)
     except WireError as error:
-        _LOG.warning("broker %s: %s sent %s", node.info.id, connection.client_address, error)
+        if node.may_complain(connection.client_address):
+            _LOG.warning("broker %s: %s sent %s", node.info.id, connection.client_address, error)
         done(Outcome(must_close=True))
         return None
     connection.client_id = header.client_id
     entry = node.registry.get(header.api_key)
     is_there = entry is not None and header.api_key not in node.cluster.manner.absent
     if entry is None or not is_there or not (entry.before_authentication or _is_authenticated(node, connection)):
-        _LOG.warning("broker %s: API %s is not to be had for %s", node.info.id, header.api_key, connection)
+        if node.may_complain(connection.client_address):
+            who = connection.client_address, connection.listener
+            _LOG.warning("broker %s: API %s is not to be had for %s on %s", node.info.id, header.api_key, *who)
         done(Outcome(must_close=True))
         return None
     if not entry.min_version <= header.api_version <= entry.max_version:
-        done(_unsupported(node, header))
+        done(_unsupported(node, connection, header))
         return None
     return Exchange(node, connection, header, end, done).run(entry, frame, position)
 
@@ -60,10 +63,12 @@ def _is_authenticated(node: Node, connection: ConnectionState) -> bool:
     return connection.is_authenticated and (ends_ms is None or node.scheduler.now_ms() <= ends_ms)
 
 
-def _unsupported(node: Node, header: RequestHeader) -> Outcome:
+def _unsupported(node: Node, connection: ConnectionState, header: RequestHeader) -> Outcome:
     """ApiVersions in an unknown version is answered in version 0 (KIP-511); anything else ends the connection."""
     if header.api_key != _API_VERSIONS:
-        _LOG.warning("broker %s: API %s v%s is not spoken", node.info.id, header.api_key, header.api_version)
+        if node.may_complain(address := connection.client_address):
+            wanted = header.api_key, header.api_version
+            _LOG.warning("broker %s: API %s v%s is not spoken: %s has asked for it", node.info.id, *wanted, address)
         return Outcome(must_close=True)
     response = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(node.registry, node.cluster.manner)

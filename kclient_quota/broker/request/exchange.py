@@ -153,7 +153,8 @@ class Exchange:
 
     def _refuse(self, error: WireError) -> None:
         """What is no request ends the connection."""
-        _LOG.warning("broker %s: %s sent %s", self._node.info.id, self._connection.client_address, error)
+        if self._node.may_complain(address := self._connection.client_address):
+            _LOG.warning("broker %s: %s sent %s", self._node.info.id, address, error)
         self._done(Outcome(must_close=True))
 
     def _failed(self, error: Exception) -> None:

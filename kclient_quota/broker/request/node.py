@@ -4,6 +4,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.broker.request.complaints import Complaints
 from kclient_quota.broker.request.context import Scheduler, Services
 from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement
@@ -61,6 +62,7 @@ class Node:
         limits: what clients may cost it.
         faults: what is to go wrong; shared by all brokers.
         traffic: totals.
+        complaints: about clients that send it nonsense.
     """
 
     info: BrokerInfo
@@ -74,6 +76,11 @@ class Node:
     limits: Limits = field(default_factory=Limits)
     faults: Faults | None = None
     traffic: Traffic = field(default_factory=Traffic)
+    complaints: Complaints = field(default_factory=Complaints)
+
+    def may_complain(self, address: str) -> bool:
+        """Whether what a client does wrong is to be logged once more."""
+        return self.complaints.may(self.info.id, address, self.scheduler.now_ms())
 
     def record(self, seen: SeenRequest) -> None:
         """Keep note of a request that was answered."""
