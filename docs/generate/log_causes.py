@@ -95,6 +95,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "told CORRUPT_MESSAGE there",
         "bring the file back from a copy, or delete the records",
     ),
+    "%s: an unfinished last line of %s bytes is cut off": (
+        "the machine, or the copy of a backup, ended while `metadata.jsonl` was written",
+        "nothing after a crash: nobody was told that it was kept; where a copy was cut off, copy it again",
+    ),
     "%s: records of a topic that the journal does not name": (
         "`metadata.jsonl` is damaged, cut off or older than `logs/` (a backup, a disk that was mended): the topic may "
         "have been lost from it",

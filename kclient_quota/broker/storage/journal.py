@@ -2,7 +2,8 @@
 
 A value is with the operating system when `set` returns: it survives the end of the process, `kill -9` included, but a
 power cut only after the system's own write-back or a `sync`. Every line carries a checksum, and what must not be lost
-is written twice: a damaged line is passed over and named in the log. A last line that a crash has torn is cut off.
+is written twice: a damaged line is passed over and named in the log. A last line that a crash has torn is cut off,
+and that is logged.
 """
 
 import contextlib
@@ -259,9 +260,8 @@ class Journal:
         self._file.close()
 
     def _load(self) -> None:
-        data = bytes(self._disk.read(self._path))
-        whole = data.rfind(b"\n") + 1
-        lines = [(number, line) for number, line in enumerate(data[:whole].split(b"\n"), 1) if line]
+        data = self._whole(bytes(self._disk.read(self._path)))
+        lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line]
         is_checked = any(b'"c":' in line for _, line in lines[:2])
         for number, line in lines:
             entry = _entry(line, is_checked=is_checked)
@@ -273,11 +273,23 @@ class Journal:
         if lines and self.damaged_lines == len(lines):
             raise ConfigError(f"{self._path}, line {lines[0][0]}: not a line of a broker's journal")
         self.damaged_lines = max(self.damaged_lines, self._values.get(_DAMAGED, 0))
-        self._file.cut(whole)
         if lines and not is_checked:
             self._rewrite()
             while self._rewriting is not None:
                 self._rewrite_some(self._rewriting, b"")
+
+    def _whole(self, data: bytes) -> bytes:
+        """The file without a last line that was never finished; one that lacks nothing but its end gets that."""
+        whole = data.rfind(b"\n") + 1
+        rest = data[whole:]
+        if not rest:
+            return data
+        if _entry(rest, is_checked=True) is not None:
+            self._file.append(b"\n")
+            return data + b"\n"
+        _LOG.warning("%s: an unfinished last line of %s bytes is cut off: %.60r", self._path, len(rest), rest)
+        self._file.cut(whole)
+        return data[:whole]
 
     def _rewrite(self) -> None:
         """Begin to write what still counts into a new file; every further change writes some of it, and itself."""

@@ -25,6 +25,22 @@ def test_a_torn_journal_line_is_cut(tmp_path):
     assert Journal(path).get("c") == 1
 
 
+def test_what_is_cut_off_of_a_journal_is_told(tmp_path, caplog):
+    path = tmp_path / "j"
+    journal = Journal(path)
+    journal.set("a", value=1, twice=False)
+    journal.close()
+    data = path.read_bytes()
+    for whole in (data, data[:-1]):
+        path.write_bytes(whole)
+        assert Journal(path).get("a") == 1
+    assert not caplog.messages
+    path.write_bytes(data + data[:12])
+    assert Journal(path).get("a") == 1
+    (said,) = caplog.messages
+    assert "j: an unfinished last line of 12 bytes is cut off" in said
+
+
 def test_a_stale_journal_is_rewritten_and_stays_true(tmp_path):
     path = tmp_path / "j"
     journal = Journal(path, stale_bytes=0)
@@ -86,8 +102,12 @@ def test_cut_at_any_byte_a_journal_is_as_it_once_was(tmp_path):
     for cut in range(len(data) + 1):
         path.write_bytes(data[:cut])
         again = Journal(path)
-        assert dict(again.items()) == states[sum(end <= cut for end in ends) - 1]
+        # a line that is whole counts though its end is missing
+        assert dict(again.items()) == states[sum(end - 1 <= cut for end in ends) - 1]
+        again.set("more", value=cut)
         again.close()
+        assert Journal(path).get("more") == cut
+        assert not Journal(path).damaged_lines
 
 
 def test_one_flipped_bit_costs_a_journal_nothing_that_was_written_twice(tmp_path):
