@@ -200,8 +200,9 @@ class ConsumerCore:
         elapsed_ms, self._heard_at_ms = now_ms - self._heard_at_ms, now_ms
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
-                answered = self._responses.get(delta.node_id, 0)
-                self._responses[delta.node_id] = answered + delta.responses - delta.throttled
+                # What was asked beside fetches, a dozen things while a group is joined, brings no batch.
+                answered = min(delta.responses - delta.throttled, delta.fetches)
+                self._responses[delta.node_id] = self._responses.get(delta.node_id, 0) + answered
             self._metrics.record(
                 delta.node_id,
                 responses=delta.responses,

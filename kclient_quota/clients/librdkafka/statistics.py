@@ -30,6 +30,7 @@ class BrokerDelta:
         throttled_sum_ms: the sum of those times.
         throttled_max_ms: the longest of them.
         waiting_requests: requests without an answer now.
+        fetches: fetches answered, throttled or not; of what does not count requests by their kind, all responses.
     """
 
     node_id: int
@@ -45,6 +46,7 @@ class BrokerDelta:
     throttled_sum_ms: int
     throttled_max_ms: int
     waiting_requests: int
+    fetches: int
 
 
 class StatisticsReader:
@@ -52,6 +54,7 @@ class StatisticsReader:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, ...]] = {}
+        self._fetches: dict[str, int] = {}
         self._node_ids: dict[str, int] = {}
 
     def read(self, text: str) -> list[BrokerDelta]:
@@ -93,6 +96,7 @@ class StatisticsReader:
         changed = now if any(a < b for a, b in zip(now, before, strict=True)) else _minus(now, before)
         tx, txbytes, txretries, rx, rxbytes, timeouts, disconnects = changed
         throttle = broker.get("throttle", {})
+        waiting = int(broker.get("waitresp_cnt", 0))
         return BrokerDelta(
             node_id=node_id,
             name=name,
@@ -106,8 +110,24 @@ class StatisticsReader:
             throttled=int(throttle.get("cnt", 0)),
             throttled_sum_ms=int(throttle.get("sum", 0)),
             throttled_max_ms=int(throttle.get("max", 0)),
-            waiting_requests=int(broker.get("waitresp_cnt", 0)),
+            waiting_requests=waiting,
+            fetches=self._answered_fetches(broker, waiting, rx),
         )
+
+    def _answered_fetches(self, broker: dict[str, Any], waiting: int, responses: int) -> int:
+        """How many fetches a broker has answered since the last event.
+
+        librdkafka counts what it sends by kind, but not what comes. It has one fetch on its way to a broker at a time.
+        """
+        if "req" not in broker:
+            return responses
+        name = broker["name"]
+        now = int(broker["req"].get("Fetch", 0)) - min(1, waiting)
+        before = self._fetches.get(name, 0)
+        if now < before - 1:
+            before = 0  # made anew; one less is something else that waits for its answer
+        self._fetches[name] = max(now, before)
+        return max(0, now - before)
 
 
 def _minus(now: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:

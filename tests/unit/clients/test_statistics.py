@@ -17,7 +17,7 @@ def test_totals_become_differences_and_throttles_are_windows() -> None:
     throttle = {"cnt": 2, "sum": 300, "max": 200}
     reader.read(event(broker(tx=10, txbytes=1000, rx=9, rxbytes=90)))
     (delta,) = reader.read(event(broker(tx=15, txbytes=1600, rx=14, rxbytes=140, throttle=throttle, waitresp_cnt=1)))
-    assert delta == BrokerDelta(1, "h:1/1", 5, 600, 0, 5, 50, 0, 0, 2, 300, 200, 1)
+    assert delta == BrokerDelta(1, "h:1/1", 5, 600, 0, 5, 50, 0, 0, 2, 300, 200, 1, 5)
 
 
 def test_the_coordinators_connection_counts_for_the_broker_at_its_address() -> None:
@@ -40,3 +40,24 @@ def test_a_connection_made_anew_starts_from_zero() -> None:
     reader.read(event(broker(rx=50, tx=50)))
     (delta,) = reader.read(event(broker(rx=2, tx=3)))
     assert (delta.responses, delta.requests) == (2, 3)
+
+
+def fetches(*found: tuple[int, int, int]) -> list[int]:
+    """What is told of responses, requests that wait for theirs, and fetches sent, event by event."""
+    reader = StatisticsReader()
+    return [
+        reader.read(event(broker(rx=rx, waitresp_cnt=waiting, req={"Fetch": sent, "Metadata": 9})))[0].fetches
+        for rx, waiting, sent in found
+    ]
+
+
+def test_a_fetch_is_answered_when_none_is_on_its_way_any_more() -> None:
+    assert fetches((13, 1, 2), (13, 1, 2), (14, 0, 2), (16, 0, 4)) == [1, 0, 1, 2]
+
+
+def test_something_else_that_waits_for_its_answer_is_no_fetch() -> None:
+    assert fetches((13, 0, 2), (13, 1, 2), (14, 0, 2), (15, 1, 3), (16, 0, 3)) == [2, 0, 0, 0, 1]
+
+
+def test_fetches_of_a_connection_made_anew_start_from_zero() -> None:
+    assert fetches((60, 0, 50), (8, 0, 3), (9, 0, 4)) == [50, 3, 1]
