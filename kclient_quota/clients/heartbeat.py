@@ -3,9 +3,9 @@
 from enum import Enum
 from typing import Final
 
+from kclient_quota.pacing.fetching.fetch import UNPOLLED_MS
+
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
-MOST_UNPOLLED_MS: Final = 5_000
-"""Rebalances and callbacks wait no longer than this."""
 TOUCH_MS: Final = 200
 NEAR: Final = 0.8
 """The part of `max.poll.interval.ms` after which its end is near."""
@@ -31,7 +31,7 @@ class Heartbeat:
 
     def __init__(self, max_poll_interval_ms: int, now_ms: int) -> None:
         self.max_poll_interval_ms = max_poll_interval_ms
-        self._unpolled_ms = min(max_poll_interval_ms // 3, MOST_UNPOLLED_MS)
+        self._unpolled_ms = min(max_poll_interval_ms // 3, UNPOLLED_MS)
         self._touch_ms = min(TOUCH_MS, max(1, max_poll_interval_ms // 10))
         self._polled_at_ms = now_ms
         self._touched_at_ms = now_ms

@@ -302,7 +302,8 @@ else:
         """confluent_kafka's Consumer under a quota.
 
         While a quota applies, `poll()` and `consume()` hand messages over evenly, which makes librdkafka fetch evenly,
-        and never wait longer than the caller's own `timeout`. While none applies they go straight on.
+        those of batches worth seconds of the quota as soon as they have come, and never wait longer than the caller's
+        own `timeout`. While none applies they go straight on.
 
         Args:
             config: confluent_kafka's configuration and, all optional, ours (see `kclient_quota.config.QUOTA_KEYS`).

@@ -191,6 +191,8 @@ class ConsumerCore:
         self._forgotten |= gone
         for each in gone:
             self._lost.add(leaders[each], nbytes / len(gone) + self._pacer.queued_bytes / len(leaders))
+        if gone:
+            self._pacer.forget_queue()
 
     # What librdkafka and the cluster say ----------------------------------------------------------------------------
 
@@ -201,7 +203,7 @@ class ConsumerCore:
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 # What was asked beside fetches, a dozen things while a group is joined, brings no batch.
-                answered = min(delta.responses - delta.throttled, delta.fetches)
+                answered = max(0, min(delta.responses, delta.fetches) - delta.throttled)
                 self._responses[delta.node_id] = self._responses.get(delta.node_id, 0) + answered
             self._metrics.record(
                 delta.node_id,

@@ -4,7 +4,8 @@ librdkafka fetches when its queue holds less than `queued.max.messages.kbytes`. 
 what the application takes out is what comes in, so taking evenly at just below the limit makes it fetch evenly, and
 nothing that was fetched is ever thrown away. Small overshoots cost a throttle of their own size and no quota. Batches
 that fill a good part of the broker's window cannot be taken evenly: the message whose taking would let the next fetch
-out is held back until the next batch fits.
+out is held back until the next batch fits. What has come of a batch that stands for long is taken at once, but for the
+last few messages: the broker has counted it, and a rebalance would throw it away.
 
 Nothing here reads a clock or calls librdkafka.
 """
@@ -27,6 +28,8 @@ LEARNING_MS: Final = 2 * CALM_MS
 """How much time the ratio of wire bytes to message bytes is learnt over: two windows."""
 LEAST_RATIO: Final = 0.02
 MOST_RATIO: Final = 50.0
+UNPOLLED_MS: Final = 5_000
+"""A consumer that waits for the quota is polled this often, as rebalances and callbacks must wait no longer."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
 
@@ -81,7 +84,10 @@ class FetchPacer:
         self._blind_at_ms: int | None = None
         self._queued_before = 0.0
         self._queued = 0.0
+        self._is_torn = False  # something of it was thrown away since librdkafka has told of it
+        self._is_guessed = False  # how much is queued: librdkafka has not said so since a batch came
         self._message = float(RECORD_BYTES)
+        self._looked_at_ms = now_ms
         self._fetching = True
         self.leaders: Mapping[tuple[str, int], int] = {}
         self._most_sharers = 1
@@ -138,21 +144,18 @@ class FetchPacer:
         self._note_taken(sum(taken.values()), now_ms)
         if abs(now_ms - self._dealt_at_ms) >= DEALT_MS:
             self._deal(now_ms)
-        level = inf
-        wait_ms = 0
-        for node, pace in self._paces.items():
-            left = pace.settle(taken.get(node, 0) * self._ratio, now_ms)
-            level = min(level, left)
-            if left < 0.0:
-                # Of a broker that nothing is owed for, those who share its quota may have what is not taken meanwhile.
-                pace.on_wait(now_ms)
-                wait_ms = max(wait_ms, pace.wait_ms())
-        if wait_ms:
-            return 0.0, wait_ms
+        level = min(pace.settle(taken.get(node, 0) * self._ratio, now_ms) for node, pace in self._paces.items())
         if level == inf:
             return inf, 0
+        here = self._here(level, now_ms)
+        if here > max(level, 0.0):
+            return max(here / self._ratio, 1.0), 0
+        owed_ms = self._owed_ms(now_ms)
+        if owed_ms:
+            return 0.0, owed_ms
         # A request's worth at once: evenly as a broker's one-second samples see it, and cheaply.
         most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * REQUEST_MS / 1000.0)
+        wait_ms = 0
         if all(pace.is_refused for pace in self._paces.values()):
             most, wait_ms = self._grant_refused(most, now_ms)
         elif self.big_batches:
@@ -175,9 +178,13 @@ class FetchPacer:
         self.leaders = seen.leaders
         self._follow_brokers(set(seen.leaders.values()), seen.at_ms)
         if seen.queued_count:
-            self._message = (seen.queued_bytes / seen.queued_count + RECORD_BYTES) * self._ratio
+            # What librdkafka has to tell is counted, too: the last message taken is the better witness if it is larger.
+            self._message = max((seen.queued_bytes / seen.queued_count + RECORD_BYTES) * self._ratio, self._message)
         self._learn(seen)
         self._queued = (seen.queued_bytes + RECORD_BYTES * seen.queued_count) * self._ratio
+        self._is_guessed = False
+        if self._is_torn:
+            self._is_torn, self._blind_at_ms = False, seen.at_ms
         for node, (total, responses) in seen.received.items():
             pace = self._paces.get(node)
             if pace is not None:
@@ -202,7 +209,12 @@ class FetchPacer:
     def _knows_window(self, now_ms: int) -> bool:
         """Whether the whole of the broker's window was received at our pace, so that no burst of ours is in it."""
         samples, window_ms = self._window
-        return self._followed and (self._blind_at_ms is None or now_ms - self._blind_at_ms >= samples * window_ms)
+        blind_at_ms = now_ms if self._is_torn else self._blind_at_ms
+        return self._followed and (blind_at_ms is None or now_ms - blind_at_ms >= samples * window_ms)
+
+    def forget_queue(self) -> None:
+        """What librdkafka has queued is thrown away, some of it at least; it fetches at once what it has room for."""
+        self._is_torn = True
 
     def set_sizes(self, sizes: FetchSizes) -> None:
         """Fetches are of these sizes from now on, into an empty queue."""
@@ -234,6 +246,17 @@ class FetchPacer:
 
     # How it is reckoned -------------------------------------------------------------------------------------------
 
+    def _owed_ms(self, now_ms: int) -> int:
+        """How long to wait until nothing is owed for any broker."""
+        longest_ms = 0
+        for pace in self._paces.values():
+            owed_ms = pace.wait_ms()
+            if owed_ms:
+                # Of a broker that nothing is owed for, those who share its quota may have what is not taken meanwhile.
+                pace.on_wait(now_ms)
+                longest_ms = max(longest_ms, owed_ms)
+        return longest_ms
+
     def _grant_refused(self, most: float, now_ms: int) -> tuple[float, int]:
         """Grant what lets no second fetch out behind the one that is refused.
 
@@ -245,6 +268,43 @@ class FetchPacer:
             return min(most, spare), 0
         # Only what is taken brings the news that the fetch was answered after all.
         return 1.0, min(pace.refused_ms(now_ms) for pace in self._paces.values())
+
+    def _here(self, level: float, now_ms: int) -> float:
+        """Bytes that may be taken whatever is owed: the broker has counted them, and taking them lets no fetch out.
+
+        What a rebalance takes away is fetched, and paid for, once more: so a long batch must not lie in librdkafka's
+        queue for the seconds that it is worth. The next fetch goes out no sooner for that, as what is owed keeps back
+        the last few messages. Short batches are taken evenly.
+        """
+        paces = self._paces.values()
+        if self._sizes.by_hand or not any(pace.has_long_batches for pace in paces):
+            return 0.0
+        spare = 0.0 if self._is_torn else self._queued - self._threshold
+        if self._is_guessed:
+            # Until librdkafka has told, a batch is taken for half as long as those before it.
+            spare -= max(pace.batch for pace in paces) / 2
+        if spare > 0.0:
+            owed_ms = (spare - level) * 1000.0 / min(pace.rate for pace in paces)
+            wait_ms = max(owed_ms, float(max(pace.window.least_window_ms for pace in paces)))
+            # Whoever waits is polled all the same, to stay in the group, which must let no fetch out either.
+            spare -= self._message * (wait_ms // UNPOLLED_MS)
+        if spare >= self._message:
+            return spare
+        return self._look(now_ms) if level < 0.0 else 0.0
+
+    def _look(self, now_ms: int) -> float:
+        """One message, now and then, whatever is owed, when a batch may have come: only polls bring that news.
+
+        After a rebalance librdkafka fetches as much as its queue has room for, whether that is owed for or not.
+        """
+        paces = self._paces.values()
+        holds_back = max(pace.batch for pace in paces) - self._message >= self._threshold
+        is_out = self._fetching and not all(pace.is_refused for pace in paces)
+        may_have_come = self._is_guessed or self._is_torn or is_out
+        if not (holds_back and may_have_come) or abs(now_ms - self._looked_at_ms) < REQUEST_MS:
+            return 0.0
+        self._looked_at_ms = now_ms
+        return 1.0
 
     @property
     def _threshold(self) -> float:
@@ -281,6 +341,7 @@ class FetchPacer:
         if was_empty and self._fetching:
             # Something came out of an empty queue: the batch that was fetched.
             self._queued = max(pace.batch for pace in self._paces.values()) - nbytes * self._ratio
+            self._is_guessed = True
             self._fetching = False
         if self._queued < self._sizes.queue_bytes and not self._fetching:
             self._expect(now_ms)

@@ -62,6 +62,11 @@ class BrokerPace:
         return self.batch * 1000.0 * self._part >= LONGEST_LUMP_MS * self.share.ceiling
 
     @property
+    def has_long_batches(self) -> bool:
+        """Whether a batch stands for so long, at our own pace, that what has come of it must not wait for that."""
+        return self.batch * 1000.0 >= LONGEST_LUMP_MS * self.rate
+
+    @property
     def rate(self) -> float:
         """Bytes per second to take now: less than our share by as much as whole batches are uneven.
 
@@ -108,7 +113,9 @@ class BrokerPace:
 
     def need(self, now_ms: int) -> Need:
         """What it needs, for those who share the quota with it."""
-        waits = abs(now_ms - self._waited_at_ms) < NEEDED_MS
+        # Who has asked and is refused wants more, too.
+        is_muted = self._refused and now_ms < self.throttled_until_ms
+        waits = is_muted or abs(now_ms - self._waited_at_ms) < NEEDED_MS
         size_ms = max(self.window.size_ms(now_ms), self.window.least_window_ms)
         return Need(waits, self.window.received_total(now_ms) * 1000.0 / size_ms, now_ms)
 

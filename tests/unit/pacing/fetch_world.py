@@ -83,6 +83,7 @@ class World:
         self.pacer = FetchPacer(limit, self.sizes, start_ms, neighbours=neighbours)
         self.queue: deque[tuple[int, int]] = deque()
         self.queued_bytes = 0
+        self.came_at_ms: list[int] = []
         self.taken_at_ms: list[int] = []
         self._left = 0.0
         self._taken: dict[int, int] = {}
@@ -127,6 +128,7 @@ class World:
         broker.responses += 1
         messages = batches * (broker.batch // broker.message)
         self.queue.extend([(broker.node_id, broker.message)] * messages)
+        self.came_at_ms += [self.now_ms] * messages
         self.queued_bytes += messages * broker.message
 
     def _seen(self) -> FetchStatistics:

@@ -44,12 +44,10 @@ def test_batches_that_are_small_beside_the_window_use_it_all_and_come_evenly(
 @pytest.mark.parametrize(
     ("byte_rate", "batch", "message", "least", "gap_ms"),
     [
-        (100_000, 470_000, 1_000, 0.80, 2_500),
         (100_000, 470_000, 470_000, 0.75, 7_500),
         (100_000, 235_000, 235_000, 0.80, 4_500),
         (100_000, 150_000, 10_000, 0.80, 2_500),
         (1_000_000, 900_000, 1_000, 0.80, 2_500),
-        (50_000, 470_000, 1_000, 0.75, 7_500),
     ],
 )
 def test_batches_that_fill_much_of_the_window_are_spaced_by_it(

@@ -1,0 +1,125 @@
+"""What has come of a long batch is handed over at once: what is owed holds back the next fetch, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
+from tests.unit.pacing.fetch_world import STATISTICS_MS, Broker, Quota, World
+
+LIMIT = 100_000.0
+BATCH = 300_000
+MESSAGE = 1_010
+QUEUE = 1_024
+SETTLED_MS = 45_000
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "least"), [(100_000, 470_000, 0.80), (50_000, 470_000, 0.75), (100_000, 150_000, 0.80)]
+)
+def test_all_but_the_last_few_messages_of_a_long_batch_wait_for_nothing_but_the_news_of_them(
+    byte_rate: float, batch: int, least: float
+) -> None:
+    """Taken evenly each would wait for half the time that its batch is worth, and a rebalance would throw it away."""
+    quota = Quota(byte_rate)
+    world = World([Broker(1, quota, batch, 1_000)], byte_rate)
+    world.run(125_000)
+    waits = [
+        taken - came for came, taken in zip(world.came_at_ms, world.taken_at_ms, strict=False) if came > SETTLED_MS
+    ]
+    batches = len(waits) * 1_000 / batch
+    assert sum(ms > STATISTICS_MS + 50 for ms in waits) <= 5 * batches
+    # the next fetch goes out no sooner for that
+    assert least <= quota.utilisation(20_000, world.now_ms) <= 1.0
+    assert not [at for at, _ in world.brokers[0].throttles if at > SETTLED_MS]
+    assert world.longest_gap_ms(SETTLED_MS) <= 1_200 * batch / byte_rate
+
+
+def holding(queued: int, *, batch: int = BATCH, by_hand: bool = False) -> FetchPacer:
+    """One batch has come, and `queued` messages of it are in librdkafka's queue, at 1,000 ms; all of it is owed."""
+    pacer = FetchPacer(LIMIT, FetchSizes(1, QUEUE, by_hand=by_hand), 0)
+    tell(pacer, 500, 0, received=0)
+    tell(pacer, 750, batch // MESSAGE, received=batch)
+    pacer.grant(750, {1: batch - queued * MESSAGE})
+    tell(pacer, 1_000, queued, received=batch)
+    return pacer
+
+
+def tell(pacer: FetchPacer, at_ms: int, queued: int, received: int, **known: Any) -> None:
+    count = int(received > 0)
+    leaders = known.get("leaders", {("t", 0): 1})
+    pacer.on_statistics(FetchStatistics(at_ms, queued * 1_000, queued, {1: (received, count)}, leaders))
+
+
+def test_what_keeps_the_next_fetch_back_stays_where_it_is() -> None:
+    pacer = holding(100)
+    granted, wait_ms = pacer.grant(1_000, {})
+    assert wait_ms == 0
+    left = 100 * MESSAGE - granted
+    # more than lets a fetch out, after the two polls that keep a consumer in its group for ten seconds
+    assert QUEUE + 2 * MESSAGE < left <= 6 * MESSAGE
+    granted, wait_ms = pacer.grant(1_000, {1: int(granted)})
+    assert (granted, wait_ms > 1_000) == (0.0, True)
+
+
+@pytest.mark.parametrize(("batch", "by_hand"), [(50_000, False), (BATCH, True)])
+def test_short_batches_and_those_of_sizes_set_by_hand_are_taken_evenly(batch: int, *, by_hand: bool) -> None:
+    granted, _ = holding(40, batch=batch, by_hand=by_hand).grant(1_000, {})
+    assert granted <= LIMIT / 10
+
+
+def emptied() -> FetchPacer:
+    """All was taken, and the next batch is fetched though nothing may be taken for seconds."""
+    pacer = holding(1)
+    pacer.grant(1_000, {1: MESSAGE})
+    return pacer
+
+
+def test_whoever_may_take_nothing_looks_whether_a_batch_has_come() -> None:
+    """Only what is taken brings that news; it would wait for what is owed, or five seconds, otherwise."""
+    pacer = emptied()
+    assert pacer.grant(1_100, {}) == (1.0, 0)
+    assert pacer.grant(1_150, {})[0] == 0.0
+    assert pacer.grant(1_200, {}) == (1.0, 0)
+
+
+def test_until_it_is_told_a_batch_is_taken_for_half_as_long_as_the_last_one() -> None:
+    pacer = emptied()
+    granted, _ = pacer.grant(1_100, {1: MESSAGE})
+    assert 0.4 * BATCH < granted < 0.5 * BATCH
+    assert pacer.grant(1_110, {1: int(granted)})[0] <= 1.0
+    tell(pacer, 1_250, 140, received=2 * BATCH)
+    granted, _ = pacer.grant(1_250, {})
+    assert granted > 130 * MESSAGE
+
+
+def test_after_a_rebalance_it_looks_at_once_and_a_throttle_is_no_strangers() -> None:
+    pacer = holding(4)
+    assert pacer.grant(1_050, {})[0] == 0.0
+    pacer.forget_queue()
+    assert pacer.grant(1_200, {}) == (1.0, 0)
+    before = pacer.paces[1].share.rate
+    pacer.on_throttle(1, 3_000, 1_210)
+    tell(pacer, 1_250, 0, received=BATCH)
+    pacer.on_throttle(1, 3_000, 1_300)
+    assert pacer.paces[1].share.rate == before
+    pacer.on_throttle(1, 3_000, 13_000)
+    assert pacer.paces[1].share.rate < before
+
+
+def test_who_is_throttled_wants_more_as_well_as_who_waits() -> None:
+    pacer = holding(6)
+    pace = pacer.paces[1]
+    assert not pace.need(9_000).waits
+    pacer.on_throttle(1, 4_000, 8_000)
+    assert [pace.need(at_ms).waits for at_ms in (9_000, 11_999, 12_000)] == [True, True, False]
+
+
+def test_what_librdkafka_has_to_tell_is_no_message() -> None:
+    """Twenty events in its queue made a message seem to have some tens of bytes, and one too many was taken."""
+    pacer = holding(6)
+    pacer.on_messages(MESSAGE, 1)
+    pacer.on_statistics(FetchStatistics(6_000, 2_000, 22, {1: (BATCH, 1)}, {("t", 0): 1}))
+    assert pacer.message_bytes == pytest.approx(MESSAGE, rel=0.02)
