@@ -6,11 +6,11 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 """
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from threading import Event, Lock, Thread
 from typing import Any, Final
 from weakref import ReferenceType, WeakValueDictionary, finalize, ref
 
@@ -36,6 +36,7 @@ from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import Backoff, LimitSource, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
@@ -56,12 +57,12 @@ class _Pace:
     """The accounts, and the lock for them."""
 
     def __init__(self, limit: Limit) -> None:
-        self.lock = Lock()
+        self.lock = threading.Lock()
         self.pacer = SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
 
 
 _paces: WeakValueDictionary[Hashable, _Pace] = WeakValueDictionary()
-_paces_lock = Lock()
+_paces_lock: Final = LateLock()
 
 
 def _pace_of(key: Hashable, limit: Limit) -> _Pace:
@@ -284,7 +285,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             self._is_asking = False
             with self._pace.lock:
                 self._pace.pacer.answered({}, self._asked_at_ms, SYSTEM_CLOCK.now_ms())
-        close_theirs, closed, failures = super().close, Event(), list[BaseException]()
+        close_theirs, closed, failures = super().close, threading.Event(), list[BaseException]()
 
         def close() -> None:
             try:
@@ -293,7 +294,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
                 failures.append(error)
             closed.set()
 
-        Thread(target=close, name=f"close {self._client_id}", daemon=True).start()
+        threading.Thread(target=close, name=f"close {self._client_id}", daemon=True).start()
         if not closed.wait(CLOSE_S):
             logger.warning(
                 "Share consumer %r is muted by its broker; librdkafka closes it within socket.timeout.ms",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID
+from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
@@ -94,7 +95,7 @@ class SharedLimit:
 
 _paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()
 _limits: "weakref.WeakValueDictionary[Hashable, SharedLimit]" = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock: Final = LateLock()
 
 
 def shared_pace(key: Hashable) -> SharedPace:
@@ -125,8 +126,7 @@ def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - a lock that a thread of the parent may have held is of no use to a child
-    _lock = threading.Lock()
+    _lock.begin_anew()
     _paces.clear()
     _limits.clear()
 

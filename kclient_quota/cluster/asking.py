@@ -13,6 +13,7 @@ from typing import Any, Final
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.cluster.brokers import describe_cluster
 from kclient_quota.cluster.client import ClusterClient
+from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.cluster.limits import EffectiveLimits, ask_limit
 
 FORGET_MS: Final = 120_000
@@ -78,7 +79,7 @@ class Asking:
 
 
 _all: "weakref.WeakValueDictionary[Hashable, Asking]" = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock: Final = LateLock()
 
 
 def asking(conf: Mapping[str, Any]) -> Asking:
@@ -101,8 +102,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - a lock that a thread of the parent may have held is of no use to a child
-    _lock = threading.Lock()
+    _lock.begin_anew()
     _all.clear()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
@@ -47,7 +47,7 @@ class ClusterClient:
         self._bootstrap = parse_bootstrap_servers(conf)
         self._security = parse_security(conf)
         self._clock = clock
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._addresses: dict[int, Address] = {}
         self._controller_id = _ANY

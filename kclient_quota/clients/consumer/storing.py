@@ -6,10 +6,10 @@ storing is off. Ours is done within calls, and by `WATCHING`'s thread while the 
 that automatic commits go on meanwhile as they do with a plain consumer.
 """
 
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from threading import RLock
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -43,7 +43,7 @@ class Storing(Receiving):
         self._stored: dict[Partition, int] = {}
         self._stored_at_ms = self._clock.now_ms()
         self._stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
-        self._storing = RLock()  # held by who asks for positions and stores them, so that none is stored late
+        self._storing = threading.RLock()  # held by who asks for positions and stores them, so that none is stored late
 
     def _store_beside(self) -> None:
         """Store while the application works, from now on."""

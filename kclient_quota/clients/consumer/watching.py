@@ -35,9 +35,17 @@ class Watching:
 
     def begin_anew(self) -> None:
         """Look after nothing. A forked child calls this: the thread is its parent's, and so are the consumers."""
-        self._changed = threading.Condition()
+        self._made: dict[str, threading.Condition] = {}
         self._watched: dict[int, Looking] = {}
         self._thread: threading.Thread | None = None
+
+    @property
+    def _changed(self) -> threading.Condition:
+        """Made when it is first needed: gevent may have put its own in the place of threading's by then.
+
+        `setdefault` is one step, so that all threads have the same.
+        """
+        return self._made.get("condition") or self._made.setdefault("condition", threading.Condition())
 
     def add(self, one: Looking) -> None:
         """Look after this from now on; nothing where that is done already."""

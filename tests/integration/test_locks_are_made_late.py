@@ -1,0 +1,73 @@
+"""Where gevent or eventlet replaces threading's locks after kclient_quota was imported; neither is needed here."""
+
+import subprocess
+import sys
+
+import pytest
+
+IMPORTED = """
+import sys, threading
+makers = {name: getattr(threading, name) for name in ("Lock", "RLock", "Condition", "Event", "Semaphore")}
+made = []
+def noting(name):
+    def make(*args, **kwargs):
+        made.append(sys._getframe(1).f_globals["__name__"])
+        return makers[name](*args, **kwargs)
+    return make
+for name in makers:
+    setattr(threading, name, noting(name))
+import kclient_quota
+for name in kclient_quota.__all__:
+    getattr(kclient_quota, name)
+ours = {module for module in made if module.startswith("kclient_quota")}
+print(sorted(module for module in ours if not module.startswith("kclient_quota.clients.producer")))
+"""
+
+REPLACED = """
+import sys, threading
+import kclient_quota
+from kclient_quota.clients import shared_pace
+from kclient_quota.clients.consumer import storing, watching
+kclient_quota.Consumer
+made = []
+def replace(name):
+    maker = getattr(threading, name)
+    def make(*args, **kwargs):
+        made.append((name, sys._getframe(1).f_globals["__name__"].rpartition(".")[2]))
+        return maker(*args, **kwargs)
+    setattr(threading, name, make)
+for name in ("Lock", "RLock", "Condition"):
+    replace(name)
+class Looks:
+    def look(self):
+        return 60_000
+one = Looks()
+watching.WATCHING.add(one)
+watching.WATCHING.remove(one)
+shared_pace.shared_limit("key")
+print(("Condition", "watching") in made, ("Lock", "late_lock") in made)
+"""
+
+
+@pytest.mark.parametrize(("script", "said"), [(IMPORTED, "[]"), (REPLACED, "True True")], ids=["imported", "replaced"])
+def test_no_lock_is_older_than_what_replaced_threadings(script: str, said: str) -> None:
+    """A Condition of WATCHING's that was older had `Consumer()` raise "cannot notify on un-acquired lock"."""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+def test_a_patched_process_makes_a_consumer() -> None:
+    pytest.importorskip("gevent")
+    script = """
+import kclient_quota
+kclient_quota.Consumer
+from gevent import monkey
+monkey.patch_all()
+conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "consumer_byte_rate": 1000, "log_level": 0}
+consumer = kclient_quota.Consumer(conf)
+consumer.subscribe(["t"])
+consumer.close()
+print("closed")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "closed", done.stderr
