@@ -367,6 +367,7 @@ class ConsumerCore:
             window_ms=window.size_ms(now_ms),
             least_window_ms=window.least_window_ms,
             now_ms=now_ms,
+            is_shared=pace.is_shared,
         )
         self._note_stalls(now_ms)
 

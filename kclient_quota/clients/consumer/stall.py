@@ -2,6 +2,10 @@
 
 The broker says X for a batch of B bytes into an empty window of W: X = B / T - W. So B = T * (W + X), and any quota of
 B / W or more would let it through.
+
+Where others have V bytes in that window B is less by V, and V is T * W at most. So what comes to more than 2 * T * W
+is a batch that can never come, whoever else there is. What comes to less may be others' bytes, so it is believed only
+when nothing has come for about two windows, and for longer where others are known.
 """
 
 from dataclasses import dataclass
@@ -14,7 +18,9 @@ ATTEMPTS: Final = 2
 LEAST_MS: Final = 3_000
 """How long nothing must have come, however many attempts were refused."""
 PATIENCE_MS: Final = 20_000
-"""After how long without a message one refusal is enough."""
+"""After how long without a message one refusal is enough, and what others' bytes might come to as well is believed."""
+SHARED_MS: Final = 60_000
+"""How long nothing must have come where consumers of this process share the quota: each has its turn by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class StallWatch:
         self.stall: Stall | None = None
         self._since_ms: int | None = None
         self._attempts = 0
+        self._needed_ms = LEAST_MS
+        self._sum = 0.0  # of what the batch came to at each attempt
         self._batch_bytes: int | None = None
         self._byte_rate: int | None = None
 
@@ -61,6 +69,7 @@ class StallWatch:
         window_ms: int,
         least_window_ms: int,
         now_ms: int,
+        is_shared: bool = False,
     ) -> None:
         """A fetch was throttled.
 
@@ -71,16 +80,23 @@ class StallWatch:
             window_ms: what that window stands for now.
             least_window_ms: the least that it ever stands for.
             now_ms: when.
+            is_shared: whether other consumers of this process have a part of the limit.
         """
         if limit is not None and own_bytes * 1000.0 > OWN_PART * limit * window_ms:
             return
         if self._since_ms is None:
-            self._since_ms = now_ms
+            self._since_ms, self._sum = now_ms, 0.0
         self._attempts += 1
-        if limit is not None:
-            batch = limit * (window_ms + throttle_ms) / 1000.0
-            self._batch_bytes = round(batch)
-            self._byte_rate = ceil(batch * 1000.0 / least_window_ms)
+        if limit is None:
+            return
+        # The broker's window may stand for a sample more or less than is known of it: on average it does not.
+        self._sum += limit * (window_ms + throttle_ms) / 1000.0
+        batch = self._sum / self._attempts
+        self._batch_bytes = round(batch)
+        self._byte_rate = ceil(batch * 1000.0 / least_window_ms)
+        self._needed_ms = LEAST_MS
+        if batch * 1000.0 <= 2 * limit * window_ms:
+            self._needed_ms = SHARED_MS if is_shared else PATIENCE_MS
 
     def on_messages(self) -> bool:
         """Messages came; whether that ended a stall."""
@@ -95,7 +111,7 @@ class StallWatch:
         if self._since_ms is None or self.stall is not None:
             return None
         elapsed_ms = now_ms - self._since_ms
-        if elapsed_ms < LEAST_MS or (self._attempts < ATTEMPTS and elapsed_ms < PATIENCE_MS):
+        if elapsed_ms < self._needed_ms or (self._attempts < ATTEMPTS and elapsed_ms < PATIENCE_MS):
             return None
         self.stall = Stall(self._since_ms, self._batch_bytes, self._byte_rate)
         return self.stall

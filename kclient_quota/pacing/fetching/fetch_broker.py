@@ -67,6 +67,11 @@ class BrokerPace:
         return self.batch * 1000.0 >= LONGEST_LUMP_MS * self.rate
 
     @property
+    def is_shared(self) -> bool:
+        """Whether others of this process have a part of the limit."""
+        return self._part < 1.0
+
+    @property
     def rate(self) -> float:
         """Bytes per second to take now: less than our share by as much as whole batches are uneven.
 

@@ -214,7 +214,7 @@ def test_as_long_as_no_broker_is_known_a_throttle_is_anybodys() -> None:
 def stalled(limit: Limit, throttle_ms: int, sizes: FetchSizes | None = None) -> bool:
     core = core_of(limit, sizes)
     core.on_statistics(event(), 0)
-    for now_ms in (0, 3_000):
+    for now_ms in (0, 20_000):
         core.on_throttle("b1:9092/1", 1, throttle_ms, now_ms)
     assert metric(core, "fetch-stalled-brokers") == (core.state(0)[1].stall is not None)
     return core.state(0)[1].stall is not None

@@ -20,10 +20,10 @@ def test_a_stall_is_told_once_with_the_quota_that_would_end_it() -> None:
     watch = StallWatch()
     refused(watch, 100)
     refused(watch, 200)
-    assert watch.check(3_099) is None
+    assert watch.check(20_099) is None
     # a batch of 1,000 B/s x (11 s + 5 s), which a window of 10 s lets through at a tenth of it per second
-    assert watch.check(3_100) == watch.stall == Stall(100, 16_000, 1_600)
-    assert watch.check(3_101) is None
+    assert watch.check(20_100) == watch.stall == Stall(100, 16_000, 1_600)
+    assert watch.check(20_101) is None
     assert watch.on_messages()
     assert watch.stall is None
     assert not watch.on_messages()
@@ -42,9 +42,9 @@ def test_refusals_are_counted_anew_after_messages() -> None:
     refused(watch, 0)
     watch.on_messages()
     refused(watch, 1_000)
-    assert watch.check(4_000) is None
-    refused(watch, 4_000)
-    assert watch.check(4_000) == Stall(1_000, 16_000, 1_600)
+    assert watch.check(20_999) is None
+    refused(watch, 20_999)
+    assert watch.check(21_000) == Stall(1_000, 16_000, 1_600)
 
 
 @pytest.mark.parametrize(("own_bytes", "stalls"), [(0, True), (550, True), (550.1, False), (11_000, False)])
