@@ -90,6 +90,8 @@ class ClusterStorage:
         """The id of the cluster that lives here; `fresh` becomes it in an empty directory."""
         if self._journal.get("cluster_id") is None:
             self._journal.set("cluster_id", value=fresh)
+            # Before there are records: beside some, a journal without it is taken for one that was lost.
+            self._journal.sync_now()
         return str(self._journal.get("cluster_id"))
 
     # -- reading back

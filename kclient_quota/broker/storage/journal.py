@@ -193,6 +193,16 @@ class Journal:
         self._syncing = self._file, rewriting, self._has_new_name
         self._has_new_name = False
 
+    def sync_now(self) -> None:
+        """Wait for the disk, however rarely that is done otherwise.
+
+        Raises:
+            OSError: it has refused.
+        """
+        self.begin_sync()
+        self.sync()
+        self.end_sync(None)
+
     def sync(self) -> None:
         """Wait for the disk; in any thread.
 

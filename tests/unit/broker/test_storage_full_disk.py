@@ -242,6 +242,7 @@ class Counting(Disk):
 def test_one_file_that_cannot_be_synced_keeps_no_other_from_it(tmp_path):
     disk = Counting()
     life = Life(tmp_path, disk=disk)
+    disk.synced.clear()
     for name in "abc":
         life.create(name)
         life.append(b"x", topic=name)

@@ -148,9 +148,12 @@ def test_a_journal_is_made_smaller_while_every_change_waits_for_the_disk(tmp_pat
     again.storage.close()
 
 
-def test_fsync_close_syncs_at_the_end_only(tmp_path):
+def test_fsync_close_syncs_at_the_beginning_and_at_the_end_only(tmp_path):
+    """At the beginning the journal of a new cluster, without which its records would be nobody's."""
     disk = Watched()
     life = Life(tmp_path, disk=disk)
+    assert disk.synced == 1
+    disk.synced = 0
     life.create()
     life.append(b"a")
     assert not disk.synced
@@ -161,6 +164,7 @@ def test_fsync_close_syncs_at_the_end_only(tmp_path):
 def test_fsync_every_so_often(tmp_path):
     disk, scheduler = Watched(), ManualScheduler()
     life = Life(tmp_path, disk=disk, fsync=Fsync.of("200"))
+    disk.synced = 0
     life.storage.begin_syncs(life.cluster, scheduler)
     life.create()
     life.append(b"a")
@@ -208,6 +212,7 @@ class Threads(Disk):
 def test_nobody_waits_for_the_disk_while_logs_roll_and_topics_go(tmp_path, fsync):
     disk, scheduler = Threads(), ManualScheduler()
     life = Life(tmp_path, disk=disk, segment_bytes=200, fsync=Fsync.of(fsync))
+    disk.waited.clear()
     life.storage.begin_syncs(life.cluster, scheduler)
     life.create()
     life.create("u")
@@ -283,6 +288,7 @@ def test_hundreds_of_full_segments_wait_for_a_slow_disk_while_others_go_on(tmp_p
 def test_nobody_waits_for_the_disk_while_the_journal_is_rewritten(tmp_path, fsync):
     disk, scheduler = Threads(), ManualScheduler()
     life = Life(tmp_path, disk=disk, fsync=Fsync.of(fsync))
+    disk.waited.clear()
     life.storage.begin_syncs(life.cluster, scheduler)
     life.create()
     journal = (tmp_path / "metadata.jsonl").stat().st_ino
