@@ -54,20 +54,3 @@ def test_no_lock_is_older_than_what_replaced_threadings(script: str, said: str) 
     """A Condition of WATCHING's that was older had `Consumer()` raise "cannot notify on un-acquired lock"."""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == (said, "")
-
-
-def test_a_patched_process_makes_a_consumer() -> None:
-    pytest.importorskip("gevent")
-    script = """
-import kclient_quota
-kclient_quota.Consumer
-from gevent import monkey
-monkey.patch_all()
-conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "consumer_byte_rate": 1000, "log_level": 0}
-consumer = kclient_quota.Consumer(conf)
-consumer.subscribe(["t"])
-consumer.close()
-print("closed")
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.strip() == "closed", done.stderr
