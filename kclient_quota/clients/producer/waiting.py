@@ -33,8 +33,9 @@ BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", d
 """Takes the place of `max.block.ms`, where a caller wants so."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
-IN_C_S: Final = 0.001
-"""For how long confluent_kafka flushes, which has librdkafka send what lingers, where a signal's handler may come."""
+IN_C_S: Final = 0.003
+"""For how long it is waited within confluent_kafka where a signal's handler may come: brokers nearby have answered by
+then, and a flush has librdkafka send what lingers. (Of one millisecond `rd_kafka_flush` makes none.)"""
 HASTY_S: Final = 0.2
 """How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
 Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
@@ -119,10 +120,12 @@ class WaitingProducer(CProducer):
         if outbox.is_forked:
             outbox.wait_for_news(min(timeout_ms, SLICE_MS) / 1000)
             return 0
-        deadline_ms = self._clock.now_ms() + timeout_ms
+        began_ms = self._clock.now_ms()
+        deadline_ms = began_ms + timeout_ms
         while True:
             served = serve()
-            left_ms = deadline_ms - self._clock.now_ms()
+            now_ms = self._clock.now_ms()
+            left_ms = deadline_ms - now_ms
             if outbox.is_inside() or self._closed:  # by a callback, just now
                 return served
             slice_ms = max(0, min(left_ms, SLICE_MS))
@@ -130,7 +133,7 @@ class WaitingProducer(CProducer):
             if outbox.is_open or outbox.is_mixed or not outbox.is_running:
                 # what librdkafka has of the sender's is reported by that, and counts then
                 counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
-                events = self._poll_direct(slice_ms / 1000, all_of_them=all_of_them)
+                events = self._poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
                 served += events if counts else 0
                 served += serve()
                 if outbox.in_flight:
@@ -141,23 +144,31 @@ class WaitingProducer(CProducer):
             if served or left_ms <= 0:
                 return served
 
-    def _poll_direct(self, timeout_s: float, *, all_of_them: bool) -> int:
+    def _poll_direct(self, timeout_s: float, waited_ms: int, *, all_of_them: bool) -> int:
         """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
         if not (timeout_s and may_be_a_handlers()):
             return self._call_direct(super().poll, timeout_s, keeps=all_of_them)
-        for _ in moments(timeout_s):
-            served = self._call_direct(super().poll, 0, keeps=all_of_them)
+        in_c_s = 0.0 if waited_ms else min(timeout_s, IN_C_S)
+        served = self._call_direct(super().poll, in_c_s, keeps=all_of_them)
+        for _ in moments(timeout_s - in_c_s, waited_ms / 1000):
             if served or self._closed:
                 break
+            served = self._call_direct(super().poll, 0, keeps=all_of_them)
         return served
 
-    def _flush_direct(self, timeout_s: float) -> None:
-        """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did."""
-        if not may_be_a_handlers():
+    def _flush_direct(self, timeout_s: float, waited_ms: int, *, stays_out: bool) -> None:
+        """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did.
+
+        Args:
+            timeout_s: for so long.
+            waited_ms: its caller has waited for so long before.
+            stays_out: not to wait within confluent_kafka, as a signal's handler may come.
+        """
+        if not stays_out:
             self._call_direct(super().flush, timeout_s, keeps=True)
             return
         self._call_direct(super().flush, min(timeout_s, IN_C_S), keeps=True)
-        for _ in moments(timeout_s - IN_C_S):
+        for _ in moments(timeout_s - IN_C_S, waited_ms / 1000):
             if self._closed or not super().__len__():
                 break
             self._call_direct(super().poll, 0, keeps=True)
@@ -331,6 +342,7 @@ class WaitingProducer(CProducer):
         if outbox.is_forked:
             return len(outbox)
         outbox.inbox.bell.ring()
+        began_ms, stays_out = clock.now_ms(), may_be_a_handlers()
         try:
             while True:
                 self._sender.wants_flush = True  # again: another thread's flush may have ended
@@ -344,9 +356,9 @@ class WaitingProducer(CProducer):
                 if is_direct and not outbox.is_inside():
                     # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where
                     # there is something else to do meanwhile, or a signal's handler may.
-                    is_plain = outbox.is_open and not outbox.in_flight and self._heartbeat is None
-                    is_plain = is_plain and not may_be_a_handlers()
-                    self._flush_direct(self._left_s(deadline_ms) if is_plain else slice_ms / 1000)
+                    is_plain = outbox.is_open and not (outbox.in_flight or stays_out) and self._heartbeat is None
+                    timeout_s = self._left_s(deadline_ms) if is_plain else slice_ms / 1000
+                    self._flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
                     outbox.serve_all()
                     if outbox.in_flight:
                         outbox.inbox.put(None)  # there may be reports of what the sender has handed over
