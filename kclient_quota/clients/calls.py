@@ -13,9 +13,9 @@ from math import isnan
 from threading import Event, Thread
 from typing import Any, Final, SupportsFloat, SupportsIndex
 
-LEAST_NAP_S: Final = 0.0005
+LEAST_NAP_S: Final = 0.0002
 MOST_NAP_S: Final = 0.01
-NAP: Final = 1 / 10
+NAP: Final = 1 / 20
 """How long it is waited until the next look: of the time that has passed, so that nobody hears much later."""
 
 _SIGNALS: Final = tuple(map(int, signal.valid_signals()))

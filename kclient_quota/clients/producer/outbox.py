@@ -260,9 +260,7 @@ class Outbox:
         except RuntimeError as error:  # what waits is taken all the same
             if not self.has_no_thread:
                 logger.warning("No thread can be started for a producer's sender: %s", error)
-            self.has_no_thread = True
-        else:
-            self.has_no_thread = False
+            self.has_no_thread = True  # until a sender runs
 
     @property
     def needs_help(self) -> bool:

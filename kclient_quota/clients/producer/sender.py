@@ -92,7 +92,8 @@ class Sender:
         if not self._one.acquire(blocking=False):
             return  # another is running
         self.ident = threading.get_ident()
-        outbox.is_running = True
+        outbox.is_running, outbox.has_no_thread = True, False
+        is_free = False
         try:
             while not (outbox.stops or outbox.is_forked or outbox.is_ending):
                 producer = me()
@@ -100,7 +101,8 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    if self._opens() and not outbox.in_flight:
+                    is_free = self._opens() and not outbox.in_flight
+                    if is_free:
                         return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
@@ -114,6 +116,8 @@ class Sender:
             outbox.is_running = outbox.is_spare = False
             self.ident = 0
             self._one.release()
+            if is_free and not outbox.inbox.empty():
+                outbox.wake()  # it has come just now; whoever it was that started another one found this one here
 
     def step_here(self, producer: "Producer") -> float:
         """What the thread would do, once, in a caller's; returns after how many milliseconds to do it again."""

@@ -36,6 +36,8 @@ PURGE_MS: Final = 2_000
 IN_C_S: Final = 0.003
 """For how long it is waited within confluent_kafka where a signal's handler may come: brokers nearby have answered by
 then, and a flush has librdkafka send what lingers. (Of one millisecond `rd_kafka_flush` makes none.)"""
+LEAST_IN_C_S: Final = 0.001
+"""The same of a `poll()` that may wait for much longer: a broker on the same machine answers within it."""
 HASTY_S: Final = 0.2
 """How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
 Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
@@ -137,7 +139,7 @@ class WaitingProducer(CProducer):
                 served += events if counts else 0
                 served += serve()
                 if outbox.in_flight:
-                    outbox.inbox.put(None)  # there may be reports of what the sender has handed over
+                    outbox.wake()  # there may be reports of what the sender has handed over
             elif not served and slice_ms:
                 outbox.wait_for_news(slice_ms / 1000)
                 served = serve()
@@ -148,7 +150,7 @@ class WaitingProducer(CProducer):
         """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
         if not (timeout_s and may_be_a_handlers()):
             return self._call_direct(super().poll, timeout_s, keeps=all_of_them)
-        in_c_s = 0.0 if waited_ms else min(timeout_s, IN_C_S)
+        in_c_s = LEAST_IN_C_S if timeout_s >= SLICE_MS / 1000 and not waited_ms else 0.0
         served = self._call_direct(super().poll, in_c_s, keeps=all_of_them)
         for _ in moments(timeout_s - in_c_s, waited_ms / 1000):
             if served or self._closed:
@@ -361,7 +363,7 @@ class WaitingProducer(CProducer):
                     self._flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
                     outbox.serve_all()
                     if outbox.in_flight:
-                        outbox.inbox.put(None)  # there may be reports of what the sender has handed over
+                        outbox.wake()  # there may be reports of what the sender has handed over
                 elif len(self):
                     self._serve(slice_ms, all_of_them=True)
                 if outbox.is_inside():

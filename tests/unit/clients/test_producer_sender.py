@@ -282,3 +282,32 @@ def test_what_goes_wrong_while_it_is_told_of_costs_no_message() -> None:
             core.on_delivered(broker, broker.queue.pace.outstanding, sender.clock.now_ms())
     assert cluster.handed == ["orders"] * 3
     assert core.is_empty
+
+
+def test_who_comes_while_a_sender_ends_is_not_left_alone() -> None:
+    """The one that it starts finds the other still there, and ends."""
+    sender, starts = sender_of(Core(0)), []
+    outbox = sender.outbox
+    outbox.start = lambda: starts.append(None)
+
+    def opens() -> bool:
+        outbox.inbox.put("a message that has come just after the look")
+        return True
+
+    sender._opens = opens  # type: ignore[method-assign]
+    producer: Any = SimpleNamespace()
+    sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
+    assert len(starts) == 1
+
+
+def test_callers_do_the_work_until_a_sender_runs_not_only_until_one_is_started() -> None:
+    """One that is started while a caller does it ends at once."""
+    sender = sender_of(Core(0))
+    outbox = sender.outbox
+    outbox.has_no_thread = True
+    outbox.start = lambda: None
+    outbox.wake()
+    assert outbox.needs_help
+    producer: Any = None
+    sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
+    assert not outbox.needs_help
