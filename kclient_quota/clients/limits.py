@@ -65,16 +65,21 @@ class Limit:
     @property
     def unlimited(self) -> bool:
         """Whether it is known that no quota applies."""
-        return self.known and self.byte_rate is None and self.request_percentage is None
+        return self.frees_bytes and self.request_percentage is None
+
+    @property
+    def frees_bytes(self) -> bool:
+        """Whether it is known that nothing limits bytes."""
+        return self.known and self.byte_rate is None
 
     @property
     def only_requests(self) -> bool:
-        """Whether it is known that requests are limited, and not bytes."""
+        """Whether requests are limited, by all that is known, and not bytes."""
         return self.byte_rate is None and self.request_percentage is not None
 
     def is_of_requests(self, throttle_ms: int) -> bool:
         """Whether a throttle is of requests, by all that is known: those are no longer than a window (KIP-124)."""
-        return self.only_requests and throttle_ms <= self.window_ms
+        return self.frees_bytes and self.only_requests and throttle_ms <= self.window_ms
 
 
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)

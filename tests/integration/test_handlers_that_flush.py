@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
+from tests.apart import apart
 
 MESSAGES = 40
 ROUND_TRIP_MS = 200
@@ -123,8 +123,3 @@ def test_a_callback_may_do_so_too_and_does_not_end_the_process(brokers, call):
     apart(producer.flush, 20)  # where no handler can come in
     assert reports == [None] * MESSAGES
     assert producer.close()
-
-
-def apart(call, *args):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call, *args).result()

@@ -4,7 +4,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import confluent_kafka
@@ -13,6 +12,7 @@ import pytest
 from kclient_quota import AIOProducer, Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
+from tests.apart import apart
 
 MESSAGES = 40
 QUOTA = 5_000
@@ -72,12 +72,6 @@ def test_so_do_ours_and_a_close_too(brokers, name, last):
     scene = Scene(brokers, Producer, name, f"{name.replace(' ', '-')}-{last}", **conf)
     apart(delivers_all, scene, last)
     assert scene.producer.close(), "once more, or at last"
-
-
-def apart(call, *args):
-    """In another thread: in the main one, where a signal's handler might raise as well, a slice at a time is waited."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call, *args).result()
 
 
 class Beats:

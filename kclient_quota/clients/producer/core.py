@@ -97,7 +97,7 @@ class ProducerCore:
     ) -> None:
         self.brokers = Brokers(lambda number: new_queue(number, self.limit), routes)
         self.limit = limit
-        self.is_free = limit.known and limit.byte_rate is None
+        self.is_free = limit.frees_bytes
         self._max_delay_ms = max_delay_ms
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
@@ -318,7 +318,7 @@ class ProducerCore:
     def set_limit(self, limit: Limit, now_ms: int) -> None:
         """Follow another limit."""
         before, self.limit = self.limit, limit
-        was_free, self.is_free = self.is_free, limit.known and limit.byte_rate is None
+        was_free, self.is_free = self.is_free, limit.frees_bytes
         is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
         if is_let_go:
             self.throttled_at_ms = None  # that was another quota

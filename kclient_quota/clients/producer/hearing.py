@@ -112,8 +112,7 @@ class Hearing:
         if before.byte_rate != limit.byte_rate or before.known != limit.known:
             self._say("The producer quota of client %r is now %s", limit)
         if before != limit:
-            steps_in = not (limit.unlimited or limit.only_requests)
-            self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=steps_in)
+            self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=not limit.frees_bytes)
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle and waiting times by Kafka's names."""

@@ -43,6 +43,17 @@ def test_a_throttle_of_requests_limits_no_bytes(throttle_ms: int, limited: bool)
     assert (core.brokers.get(1).queue.pace.throttled_for_ms(1) > 0) is limited
 
 
+def test_a_percentage_by_hand_says_nothing_of_bytes() -> None:
+    """Who learns what bytes are limited to takes a throttle for theirs."""
+    by_hand = Limit(None, 5.0, LimitSource.LEARNED)
+    assert not (by_hand.frees_bytes)
+    assert not (by_hand.is_of_requests(500))
+    core = core_of(by_hand)
+    core.on_throttle(1, 500, 0)
+    assert core.is_limited(1)
+    assert core.brokers.get(1).queue.pace.throttled_for_ms(1) == 499
+
+
 def test_what_waits_is_handed_over_first_when_nothing_limits_any_more() -> None:
     """With callers who never pause something would always wait, and nobody go straight to librdkafka."""
     core = core_of(LIMITED)
