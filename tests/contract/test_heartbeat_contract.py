@@ -59,6 +59,7 @@ class Copier:
         self._topic = topic
         self._gather_s = gather_s
         self._next: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
         self._mine: set[int] = set()
         self._consumer = Consumer(
             {
@@ -99,9 +100,12 @@ class Copier:
             self._commit(self._mine)
 
     def _commit(self, partitions: set[int]) -> None:
-        offsets = [TopicPartition(self._topic, part, self._next[part]) for part in partitions if part in self._next]
-        if offsets:
+        # Only what is new: a commit within close() meets the rebalance of another member that closes, as in plain ones.
+        new = {part: self._next[part] for part in partitions if self._next.get(part, 0) > self._committed.get(part, 0)}
+        if new:
+            offsets = [TopicPartition(self._topic, part, offset) for part, offset in new.items()]
             self._consumer.commit(offsets=offsets, asynchronous=False)
+            self._committed.update(new)
 
     def _on_delivery(self, error: Any, _message: Message) -> None:
         if error is not None:

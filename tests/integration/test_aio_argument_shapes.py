@@ -109,7 +109,9 @@ async def differences(classes: Any, state: str, door: str, good: tuple[tuple[str
     found, pair = [], [await made(cls, state) for cls in classes]
     for call in calls(good):
         first, second = [await outcome(client, door, call) for client in pair]
-        if "_TIMED_OUT" in first[1] and first != second:  # once, as a busy machine has plain ones run out of time
+        for _ in range(20):  # a busy machine has plain ones run out of a time of 0 or 10 ms
+            if "_TIMED_OUT" not in first[1] or first == second:
+                break
             first = await outcome(pair[0], door, call)
         if first != second and not (first[0] != "returns" and does_not_fit(second)) and "_TIMED_OUT" not in second[1]:
             found.append(f"{door}{call}: plain {first}, ours {second}")
