@@ -1,21 +1,18 @@
-"""Messages that librdkafka has from the sender, by partition: those of one are reported in order.
+"""Messages that librdkafka has from the sender, by partition, each of which reports in order; and how it gets them."""
 
-And how they are handed over, and what it would report of those that it does not have.
-"""
-
-import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.outbox import Handed
+from kclient_quota.clients.producer.answers import code_of
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.pacing.sending.turns import Place, Waiting
 from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
+    from kclient_quota.clients.producer.outbox import Handed
     from kclient_quota.clients.producer.producer import Producer
 
 NO_PLACE: Final = {
@@ -24,9 +21,6 @@ NO_PLACE: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 """What says that a topic is not what it was."""
-
-MESSAGE_LOST: Final = -1001
-"""librdkafka's offset of what was never stored."""
 
 
 class Gone(NamedTuple):
@@ -118,37 +112,3 @@ def hand_over(producer: "Producer", message: Waiting, partition: int) -> int:
         partition = handed.partition
         producer.hand_to_librdkafka(message.topic, partition, handed)
     return partition
-
-
-def code_of(error: Exception) -> int:
-    """Librdkafka's code for what handing over has raised."""
-    cause = error.args[0] if isinstance(error, KafkaException) else None
-    return cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name
-
-
-def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Message:
-    """What librdkafka would report of a message that it does not have."""
-    return Message(
-        topic=topic,
-        partition=partition,
-        offset=MESSAGE_LOST,
-        key=_encoded(handed.key),
-        value=_encoded(handed.value),
-        error=error,
-        timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
-        latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
-    )
-
-
-def give_back(message: Any) -> None:
-    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
-    message.payload.claim.append(True)
-
-
-def raise_again(error: Exception) -> None:
-    """Raise what was met elsewhere."""
-    raise error
-
-
-def _encoded(text: Any) -> Any:
-    return text.encode() if isinstance(text, str) else text

@@ -11,11 +11,11 @@ import weakref
 from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from kclient_quota.metrics import MetricName
 
 logger = logging.getLogger("kclient_quota")
-
-END_S: Final = 5
-"""How long librdkafka's end may take, once everything has been reported."""
 
 
 class PacedProducer(TakingProducer, TelemetryMethods):
@@ -325,19 +322,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._outbox.serve_all()  # events of the last moment
         self._outbox.raise_kept()
         return is_closed
-
-    def _close_apart(self) -> bool:
-        """Have librdkafka end, which waits for calls that are under way: one may be waiting for this.
-
-        That is a `poll(0)` which a signal's handler has interrupted; nobody can tell.
-        """
-        end = None
-        if not self._outbox.needs_help:  # then no thread can be started
-            with suppress(RuntimeError):
-                end = CallApart("kclient-quota close", self._inside, super().close)
-        if end is None:
-            return bool(self._inside(super().close))
-        return end.wait(END_S) and bool(end.result())
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
         self.close()

@@ -11,21 +11,13 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.lines import (
-    NO_PLACE,
-    Gone,
-    Lines,
-    code_of,
-    give_back,
-    hand_over,
-    raise_again,
-    unsent,
-)
+from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
+from kclient_quota.clients.producer.core import ProducerCore, Sent
+from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, hand_over
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
+from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.sending.turns import Waiting
@@ -85,6 +77,7 @@ class Sender:
         self._one = threading.Lock()
         self._came: deque[Any] = deque()
         self._lines = Lines()
+        self._answers = Answers(outbox, transaction, clock, metrics, worth)
 
     def run(self, me: "weakref.ref[Producer]") -> None:
         """Until the producer is gone, closed, or free."""
@@ -199,11 +192,11 @@ class Sender:
             self._collect(now_ms)
             while self._came:
                 self._take(self._came.popleft(), now_ms)
-            for message in core.admit(now_ms, self._claim, give_back):
-                self._answer(message.payload)
+            for message in core.admit(now_ms, self._answers.claim, give_back):
+                self._answers.say_yes(message.payload)
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
-                self._lose(message, why)
+                self._answers.lose(message, why)
             sends = list(core.sent(now_ms))
         refused = self._hand_all(producer, sends)
         with self.lock:
@@ -261,67 +254,35 @@ class Sender:
             return
         handed: Handed = item.payload
         # Before the queue has it: a caller who has been told that it was not taken must not find it sent.
-        if not self._claim(item):
+        if not self._answers.claim(item):
             return
         # Read once, after it was claimed: whose time runs out meanwhile sees that it is claimed, and waits for the end.
         is_hasty = handed.is_hasty
         wait_ms = self.core.offer(item, now_ms, is_patient=not is_hasty)
         if not wait_ms:
-            self._answer(handed)
+            self._answers.say_yes(handed)
             return
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
-        self._say_no(handed) if is_hasty else give_back(item)
-
-    def _claim(self, message: Waiting) -> bool:
-        """Decide that a message is taken, unless its caller has decided that it is not."""
-        if message.payload.decide():
-            self.outbox.given_up.discard(message.payload)  # of a caller who was interrupted while giving up
-            return True
-        self._forget(message.payload)
-        return False
-
-    def _forget(self, handed: Handed) -> None:
-        """Its caller has given it up: that is not counted twice, and once it is seen not at all."""
-        self.outbox.given_up.discard(handed)
-        self.outbox.finished += 1
-
-    def _answer(self, handed: Handed) -> None:
-        if handed.answered is not None:
-            handed.answered.release()
-            if self.outbox.on_news is not None:
-                self.outbox.on_news()
+        self._answers.say_no(handed) if is_hasty else give_back(item)
 
     def purge(self) -> None:
         """Report all that wait here as purged; those whose callers still wait are left to them."""
         for message in self.core.waiting():
-            if not self._claim(message):
+            if not self._answers.claim(message):
                 continue
             if message.payload.waits:
-                self._say_no(message.payload)
+                self._answers.say_no(message.payload)
             else:
-                self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
+                self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
         for message in self.core.purge():
-            self._fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
+            self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
     def end_transaction(self) -> None:
         """What callers still wait with does not become part of a transaction that is being committed."""
         for message in self.core.waiting():
             message.payload.is_over = True
-            if not self._refuse(message.payload):
+            if not self._answers.refuse(message.payload):
                 self._came.append(message)
-
-    def _refuse(self, handed: Handed) -> bool:
-        """Tell a caller that its message is not taken; whether there was one."""
-        if not (handed.waits and handed.decide()):
-            return False
-        self._say_no(handed)
-        return True
-
-    def _say_no(self, handed: Handed) -> None:
-        self.outbox.finished += 1
-        handed.is_refused = True
-        self._worth.on_full(self.clock.now_ms())
-        self._answer(handed)
 
     # Messages that go ---------------------------------------------------------------------------------------------
 
@@ -354,7 +315,7 @@ class Sender:
                 self.outbox.in_flight -= 1
                 with self.lock:
                     self.core.on_delivered(sent.broker, message.raw_bytes, self.clock.now_ms())
-                self._fail(message, code_of(error), None if isinstance(error, KafkaException) else str(error))
+                self._answers.fail(message, code_of(error), None if isinstance(error, KafkaException) else str(error))
             else:
                 # Reports are taken by this thread alone: not before this.
                 self._lines.of((message.topic, placed)).add(Gone(sent.broker, message, self.clock.now_ms()))
@@ -373,7 +334,7 @@ class Sender:
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
                 handed: Handed = message.payload
                 for error, reported in handed.report.items():
-                    self._report(handed, error, reported)
+                    self._answers.report(handed, error, reported)
                     if error is not None:
                         failed.add(broker)
                         if error.code() in NO_PLACE:
@@ -383,29 +344,3 @@ class Sender:
                 self.core.brokers.doubt(topic)
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)
-
-    def _lose(self, message: Waiting, why: Lost) -> None:
-        """Report a message that has left the queue without being sent, or never got into it."""
-        self.metrics.on_lost(message.lane, why)
-        if why is Lost.DROPPED:
-            self._worth.on_full(self.clock.now_ms())
-        lost = self._transaction.lost
-        told = KafkaError(LOST[why]).str()  # as librdkafka says it, and why
-        self._fail(message, LOST[why], f"{told} (not sent while the quota was waited for: {why.value})")
-        if why is Lost.REPLACED:
-            self._transaction.lost = lost  # the newer one is in the same transaction
-
-    def _fail(self, message: Waiting, code: int, text: str | None = None) -> None:
-        """Report a message that librdkafka does not have, as plain confluent_kafka would."""
-        handed: Handed = message.payload
-        error = KafkaError(code, text) if text else KafkaError(code)
-        reported = unsent(message.topic, max(message.partition, handed.partition), handed, error)
-        self._transaction.lost = error
-        self._report(handed, error, reported)
-        self.outbox.finished += 1
-
-    def _report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
-        if handed.callback is None:
-            self.outbox.silent.append(None)
-        else:
-            self.outbox.reports.append((handed.callback, error, message))

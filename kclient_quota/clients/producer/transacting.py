@@ -215,3 +215,29 @@ class TransactingProducer(WaitingProducer):
             refused.__cause__ = error
             return refused
         return transaction.expire()
+
+    # Delivering in time -------------------------------------------------------------------------------------------
+
+    def _deliver(self, deadline_ms: int | None) -> int:
+        """Deliver, minding an open transaction; returns what is left."""
+        era = self._transaction.open_era
+        left = self._deliver_in_time(deadline_ms)
+        self._transaction.insist(era)
+        return left
+
+    def _deliver_in_time(self, deadline_ms: int | None) -> int:
+        last_ms = self._transaction.last_ms
+        if last_ms is None or self._outbox.is_open:
+            return self._drain(deadline_ms)
+        until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
+        left = self._drain(until_ms, lambda: self._holds_up(last_ms))
+        now_ms = self._clock.now_ms()
+        if left and (now_ms >= last_ms or self._holds_up(last_ms)):
+            self._mind_transaction(last_ms + 1)
+        elif until_ms == deadline_ms:
+            return left
+        return self._drain(deadline_ms) if left else 0
+
+    def _holds_up(self, deadline_ms: int) -> bool:
+        """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
+        return self._throttled_for_ms(max) > deadline_ms - self._clock.now_ms()

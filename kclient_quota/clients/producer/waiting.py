@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import lost_interrupt, may_be_a_handlers, moments, real
+from kclient_quota.clients.calls import CallApart, lost_interrupt, may_be_a_handlers, moments, real
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -33,6 +34,8 @@ BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", d
 """Takes the place of `max.block.ms`, where a caller wants so."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
+END_S: Final = 5
+"""How long librdkafka's end may take, once everything has been reported."""
 IN_C_S: Final = 0.003
 """For how long it is waited within confluent_kafka where a signal's handler may come: brokers nearby have answered by
 then, and a flush has librdkafka send what lingers. (Of one millisecond `rd_kafka_flush` makes none.)"""
@@ -309,30 +312,6 @@ class WaitingProducer(CProducer):
         """Abort the transaction within the application's call; returns what to raise."""
         raise NotImplementedError
 
-    def _deliver(self, deadline_ms: int | None) -> int:
-        """Deliver, minding an open transaction; returns what is left."""
-        era = self._transaction.open_era
-        left = self._deliver_in_time(deadline_ms)
-        self._transaction.insist(era)
-        return left
-
-    def _deliver_in_time(self, deadline_ms: int | None) -> int:
-        last_ms = self._transaction.last_ms
-        if last_ms is None or self._outbox.is_open:
-            return self._drain(deadline_ms)
-        until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
-        left = self._drain(until_ms, lambda: self._holds_up(last_ms))
-        now_ms = self._clock.now_ms()
-        if left and (now_ms >= last_ms or self._holds_up(last_ms)):
-            self._mind_transaction(last_ms + 1)
-        elif until_ms == deadline_ms:
-            return left
-        return self._drain(deadline_ms) if left else 0
-
-    def _holds_up(self, deadline_ms: int) -> bool:
-        """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
-        return self._throttled_for_ms(max) > deadline_ms - self._clock.now_ms()
-
     def _throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
         """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
         with self._sender.lock:
@@ -377,7 +356,7 @@ class WaitingProducer(CProducer):
         finally:
             self._sender.wants_flush = False
 
-    # Its sender -----------------------------------------------------------------------------------------------------
+    # Its sender, and its end ------------------------------------------------------------------------------------------
 
     def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
         """Have the sender do something before anything else that comes, and wait until it has."""
@@ -406,3 +385,16 @@ class WaitingProducer(CProducer):
         self._outbox.inbox.put(None)
         while self._outbox.is_running:
             self._outbox.wait_for_news(0.01)
+
+    def _close_apart(self) -> bool:
+        """Have librdkafka end, which waits for calls that are under way: one may be waiting for this.
+
+        That is a `poll(0)` which a signal's handler has interrupted; nobody can tell.
+        """
+        end = None
+        if not self._outbox.needs_help:  # then no thread can be started
+            with suppress(RuntimeError):
+                end = CallApart("kclient-quota close", self._inside, super().close)
+        if end is None:
+            return bool(self._inside(super().close))
+        return end.wait(END_S) and bool(end.result())

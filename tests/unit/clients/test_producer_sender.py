@@ -182,7 +182,7 @@ def test_what_expires_is_reported_in_librdkafkas_words_first() -> None:
     sender, (waiting, handed) = sender_of(Core(0)), message()
     heard: list[Any] = []
     handed.callback = lambda error, reported: heard.append((error.str(), reported.topic()))
-    sender._lose(waiting, Lost.EXPIRED)
+    sender._answers.lose(waiting, Lost.EXPIRED)
     sender.outbox.serve()
     ((text, topic),) = heard
     assert text.startswith("Local: Message timed out (not sent while")

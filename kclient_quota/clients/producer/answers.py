@@ -1,0 +1,138 @@
+"""What a sender tells its callers: whether their messages are taken, and what has become of those that were.
+
+Answers release a `produce()` that waits; reports go into the outbox, for the application's next `poll()` or `flush()`.
+"""
+
+import time
+from typing import Any, Final
+
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
+
+from kclient_quota.clients.producer.core import Lost
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
+from kclient_quota.clients.producer.transaction import Transaction
+from kclient_quota.clients.throttle_log import WorthLog
+from kclient_quota.clock import Clock
+from kclient_quota.pacing.sending.turns import Waiting
+
+MESSAGE_LOST: Final = -1001
+"""librdkafka's offset of what was never stored."""
+
+
+class Answers:
+    """Of one sender.
+
+    Args:
+        outbox: where its callers are.
+        transaction: hears of messages that fail before librdkafka has them.
+        clock: monotonic milliseconds.
+        metrics: told of what leaves the queue unsent.
+        worth: told of what finds it full.
+    """
+
+    def __init__(
+        self, outbox: Outbox, transaction: Transaction, clock: Clock, metrics: QueueMetrics, worth: WorthLog
+    ) -> None:
+        self._outbox = outbox
+        self._transaction = transaction
+        self._clock = clock
+        self._metrics = metrics
+        self._worth = worth
+
+    # Whether it is taken ------------------------------------------------------------------------------------------
+
+    def claim(self, message: Waiting) -> bool:
+        """Decide that a message is taken, unless its caller has decided that it is not."""
+        outbox, handed = self._outbox, message.payload
+        if handed.decide():
+            outbox.given_up.discard(handed)  # of a caller who was interrupted while giving up
+            return True
+        # Its caller has given it up: that is not counted twice, and once it is seen not at all.
+        outbox.given_up.discard(handed)
+        outbox.finished += 1
+        return False
+
+    def say_yes(self, handed: Handed) -> None:
+        """It is taken; its caller goes on."""
+        if handed.answered is not None:
+            handed.answered.release()
+            if self._outbox.on_news is not None:
+                self._outbox.on_news()
+
+    def say_no(self, handed: Handed) -> None:
+        """It is not, and its caller hears so."""
+        self._outbox.finished += 1
+        handed.is_refused = True
+        self._worth.on_full(self._clock.now_ms())
+        self.say_yes(handed)
+
+    def refuse(self, handed: Handed) -> bool:
+        """Say no to a caller who waits; whether there was one."""
+        if not (handed.waits and handed.decide()):
+            return False
+        self.say_no(handed)
+        return True
+
+    # What has become of it ----------------------------------------------------------------------------------------
+
+    def report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
+        """What librdkafka has reported, for its callback."""
+        if handed.callback is None:
+            self._outbox.silent.append(None)
+        else:
+            self._outbox.reports.append((handed.callback, error, message))
+
+    def fail(self, message: Waiting, code: int, text: str | None = None) -> None:
+        """Report a message that librdkafka does not have, as plain confluent_kafka would."""
+        handed: Handed = message.payload
+        error = KafkaError(code, text) if text else KafkaError(code)
+        reported = unsent(message.topic, max(message.partition, handed.partition), handed, error)
+        self._transaction.lost = error
+        self.report(handed, error, reported)
+        self._outbox.finished += 1
+
+    def lose(self, message: Waiting, why: Lost) -> None:
+        """Report a message that has left the queue without being sent, or never got into it."""
+        self._metrics.on_lost(message.lane, why)
+        if why is Lost.DROPPED:
+            self._worth.on_full(self._clock.now_ms())
+        lost = self._transaction.lost
+        told = KafkaError(LOST[why]).str()  # as librdkafka says it, and why
+        self.fail(message, LOST[why], f"{told} (not sent while the quota was waited for: {why.value})")
+        if why is Lost.REPLACED:
+            self._transaction.lost = lost  # the newer one is in the same transaction
+
+
+def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Message:
+    """What librdkafka would report of a message that it does not have."""
+    return Message(
+        topic=topic,
+        partition=partition,
+        offset=MESSAGE_LOST,
+        key=_encoded(handed.key),
+        value=_encoded(handed.value),
+        error=error,
+        timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
+        latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
+    )
+
+
+def code_of(error: Exception) -> int:
+    """Librdkafka's code for what handing over has raised."""
+    cause = error.args[0] if isinstance(error, KafkaException) else None
+    return cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name
+
+
+def give_back(message: Any) -> None:
+    """It was not taken after all. A caller who looked just now believes it was: and so it will be."""
+    message.payload.claim.append(True)
+
+
+def raise_again(error: Exception) -> None:
+    """Raise what was met elsewhere."""
+    raise error
+
+
+def _encoded(text: Any) -> Any:
+    return text.encode() if isinstance(text, str) else text
