@@ -9,6 +9,7 @@ from kclient_quota.broker.authorizer import Authorizer
 from kclient_quota.broker.log.log_config import LOG_KEYS, OTHER_LOG_KEYS, LogConfig
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.manners import KAFKA, ThrottleManner
+from kclient_quota.broker.quota_key import Change, quota_key
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
@@ -22,7 +23,6 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's `ConfigResource.Type` ids."""
 
 _ANY_CONFIG = LogConfig()
-Change = tuple[str | int | None, ...]
 QuotaEntity = ClientQuotaEntity
 QuotaObserver = Callable[[QuotaEntity, str, float | None], None]
 
@@ -396,14 +396,3 @@ class ClusterState:
     def reserve_producer_ids(self, first_free: int) -> None:
         """Hand out no producer id below `first_free` again (ids read back from disk)."""
         self._next_producer_id = max(self._next_producer_id, first_free)
-
-
-def quota_key(entity: ClientQuotaEntity) -> Change:
-    """An entity as plain values: kind, name, kind, name."""
-    return tuple(part for pair in sorted(entity.wire_entries()) for part in pair)
-
-
-def quota_entity(key: Change) -> ClientQuotaEntity:
-    """The entity of a `quota_key`."""
-    names = [None if name is None else str(name) for name in key[1::2]]
-    return ClientQuotaEntity(dict(zip(map(str, key[::2]), names, strict=True)))

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kclient_quota.broker.cluster_state import Change, ClusterState, Topic
+from kclient_quota.broker.cluster_state import ClusterState, Topic
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.quota_key import Change
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, missing_above
 from kclient_quota.broker.storage.fsync import Everything, Fsync

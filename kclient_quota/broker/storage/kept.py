@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kclient_quota.broker.authorizer import Acl
-from kclient_quota.broker.cluster_state import Change, ClusterState, quota_entity
+from kclient_quota.broker.cluster_state import ClusterState
+from kclient_quota.broker.quota_key import Change, quota_entity
 from kclient_quota.broker.security.scram_credentials import ScramCredential
 
 

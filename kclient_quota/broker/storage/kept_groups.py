@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from kclient_quota.broker.cluster_state import Change, ClusterState
+from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
 from kclient_quota.broker.groups.group_service import GroupService
+from kclient_quota.broker.quota_key import Change
 from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.shares.share_sessions import Place
 from kclient_quota.broker.storage.journal import Journal, Key
