@@ -31,7 +31,7 @@ class Heartbeat:
 
     def __init__(self, max_poll_interval_ms: int, now_ms: int) -> None:
         self.max_poll_interval_ms = max_poll_interval_ms
-        self._unpolled_ms = min(max_poll_interval_ms // 3, UNPOLLED_MS)
+        self.poll_every(UNPOLLED_MS)
         self._touch_ms = min(TOUCH_MS, max(1, max_poll_interval_ms // 10))
         self._polled_at_ms = now_ms
         self._touched_at_ms = now_ms
@@ -51,6 +51,10 @@ class Heartbeat:
             self._touched_at_ms = now_ms
             return Beat.TOUCH
         return Beat.NOTHING
+
+    def poll_every(self, interval_ms: int) -> None:
+        """What a poll takes may be taken so often."""
+        self._unpolled_ms = min(self.max_poll_interval_ms // 3, interval_ms)
 
     def unpolled_ms(self, now_ms: int) -> int:
         """For how long nothing has been polled."""

@@ -219,6 +219,7 @@ class ConsumerCore:
         self._forgotten.clear()
         self._apply_limit(now_ms)
         self._pacer.on_statistics(seen)
+        self.heartbeat.poll_every(self._pacer.unpolled_ms)
         self._count_brokers()
         self._note_messages(int(statistics.get("rxmsgs", 0)), now_ms)
         self._note_stalls(now_ms)

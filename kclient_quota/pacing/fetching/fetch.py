@@ -28,8 +28,11 @@ LEARNING_MS: Final = 2 * CALM_MS
 """How much time the ratio of wire bytes to message bytes is learnt over: two windows."""
 LEAST_RATIO: Final = 0.02
 MOST_RATIO: Final = 50.0
+LEAST_UNPOLLED_MS: Final = 1_000
 UNPOLLED_MS: Final = 5_000
 """A consumer that waits for the quota is polled this often, as rebalances and callbacks must wait no longer."""
+POLLED_PART: Final = 0.02
+"""How much of what its quota allows those polls may take: each takes a message, whether that is owed for or not."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
 
@@ -124,6 +127,14 @@ class FetchPacer:
     def _fits(self, pace: BrokerPace) -> bool:
         byte_rate = pace.rate if pace.share.limit is None else pace.share.limit
         return byte_rate == inf or self._sizes.hold_back(byte_rate)
+
+    @property
+    def unpolled_ms(self) -> int:
+        """For how long whoever waits is not polled: rebalances wait behind a batch's last messages as well."""
+        rate = min(pace.rate for pace in self._paces.values()) * POLLED_PART
+        return (
+            int(min(max(self._message * 1000.0 / rate, LEAST_UNPOLLED_MS), UNPOLLED_MS)) if self.paced else UNPOLLED_MS
+        )
 
     @property
     def paced(self) -> bool:
@@ -287,7 +298,7 @@ class FetchPacer:
             owed_ms = (spare - level) * 1000.0 / min(pace.rate for pace in paces)
             wait_ms = max(owed_ms, float(max(pace.window.least_window_ms for pace in paces)))
             # Whoever waits is polled all the same, to stay in the group, which must let no fetch out either.
-            spare -= self._message * (wait_ms // UNPOLLED_MS)
+            spare -= self._message * (wait_ms // self.unpolled_ms)
         if spare >= self._message:
             return spare
         return self._look(now_ms) if level < 0.0 else 0.0

@@ -18,6 +18,14 @@ def test_a_long_interval_does_not_make_rebalances_wait() -> None:
     assert max(b - a for a, b in itertools.pairwise(polls)) <= 5_000
 
 
+def test_what_a_poll_may_take_says_how_often_that_is_and_the_interval_how_seldom_it_may_be() -> None:
+    heartbeat = Heartbeat(6_000, 0)
+    heartbeat.poll_every(1_000)
+    assert [now_ms for now_ms in range(0, 3_500, 50) if heartbeat.due(now_ms) is Beat.POLL] == [1_000, 2_000, 3_000]
+    heartbeat.poll_every(5_000)
+    assert [now_ms for now_ms in range(3_500, 9_000, 50) if heartbeat.due(now_ms) is Beat.POLL] == [5_000, 7_000]
+
+
 def test_between_polls_the_timer_is_touched_and_not_more_often_than_useful() -> None:
     heartbeat = Heartbeat(300_000, 0)
     beats = [heartbeat.due(now_ms) for now_ms in range(1_000, 4_000, 10)]
