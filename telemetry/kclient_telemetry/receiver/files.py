@@ -40,6 +40,29 @@ class _Names:
         return self._directory / f"telemetry-{self._writer}-{self._files:06}.{self._suffix}"
 
 
+class _Age:
+    """For how long a file has been under way, by what ticks say.
+
+    Pushes are no clock: those read out of a topic may be of last week, when each would have a file of its own, or of a
+    machine whose clock is ahead, when the file would never be complete. Nor may a clock that is put back keep it open.
+    """
+
+    def __init__(self, roll_after_ms: int) -> None:
+        self._roll_after_ms = roll_after_ms
+        self._told_unix_ms: int | None = None
+        self._began_unix_ms = 0
+
+    def begin(self, received_unix_ms: int) -> None:
+        """A push begins a file; when it came counts only where no tick has told the time yet."""
+        self._began_unix_ms = received_unix_ms if self._told_unix_ms is None else self._told_unix_ms
+
+    def is_over(self, now_unix_ms: int) -> bool:
+        """Whether the file is old enough; told at every tick."""
+        self._told_unix_ms = now_unix_ms
+        self._began_unix_ms = min(self._began_unix_ms, now_unix_ms)
+        return now_unix_ms - self._began_unix_ms >= self._roll_after_ms
+
+
 def _under_way(path: Path) -> Path:
     return path.with_name(f"_{path.name}")
 
@@ -50,7 +73,7 @@ class JsonLinesWriter:
     Args:
         directory: made if there is none.
         roll_bytes: a file is complete when it has become this large, or …
-        roll_after_ms: … when its first push is this old.
+        roll_after_ms: … when it has been under way for so long.
 
     Attributes:
         unfinished: pushes in the file under way, which nobody reads if this process dies.
@@ -62,11 +85,10 @@ class JsonLinesWriter:
     ) -> None:
         self._names = _Names(Path(directory), "jsonl")
         self._roll_bytes = roll_bytes
-        self._roll_after_ms = roll_after_ms
+        self._age = _Age(roll_after_ms)
         self._file: int | None = None
         self._path = Path()
         self._size = 0
-        self._began_unix_ms = 0
         self.unfinished = 0
         self.lost = 0
 
@@ -79,7 +101,7 @@ class JsonLinesWriter:
             self._path = self._names.next()
             self._file = os.open(_under_way(self._path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             self._size = 0
-            self._began_unix_ms = push.received_unix_ms
+            self._age.begin(push.received_unix_ms)
         try:
             done = 0
             while done < len(lines):
@@ -95,7 +117,7 @@ class JsonLinesWriter:
 
     def tick(self, now_unix_ms: int) -> None:
         """Complete the file when it is old enough."""
-        if self._file is not None and now_unix_ms - self._began_unix_ms >= self._roll_after_ms:
+        if self._age.is_over(now_unix_ms) and self._file is not None:
             self.close()
 
     def close(self) -> None:
@@ -118,7 +140,7 @@ class ParquetWriter:
     Args:
         directory: made if there is none.
         roll_rows: a file is written when there are this many rows, or …
-        roll_after_ms: … when the first of them is this old, or …
+        roll_after_ms: … when the first of them has been here for so long, or …
         roll_bytes: … when the pushes that they are of have been this large together.
 
     Attributes:
@@ -140,7 +162,7 @@ class ParquetWriter:
         self._schema, self._write_table = _parquet()
         self._names = _Names(Path(directory), "parquet")
         self._roll_rows = roll_rows
-        self._roll_after_ms = roll_after_ms
+        self._age = _Age(roll_after_ms)
         self._roll_bytes = roll_bytes
         self._rows: list[PointRow] = []
         self._bytes = 0
@@ -152,6 +174,8 @@ class ParquetWriter:
         self.unfinished += 1
         self._bytes += push.held_bytes
         for row in rows_of(push):  # one push may have hundreds of thousands
+            if not self._rows:
+                self._age.begin(push.received_unix_ms)
             self._rows.append(row)
             if len(self._rows) >= max(self._roll_rows, ROLL_ROWS):
                 self._write_rows()
@@ -162,7 +186,7 @@ class ParquetWriter:
 
     def tick(self, now_unix_ms: int) -> None:
         """Write a file when the rows are old enough."""
-        if self._rows and now_unix_ms - self._rows[0].received_unix_ms >= self._roll_after_ms:
+        if self._age.is_over(now_unix_ms) and self._rows:
             self.close()
 
     def close(self) -> None:

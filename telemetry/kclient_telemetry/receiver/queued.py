@@ -94,6 +94,7 @@ class QueuedSink:
             log.warning("%d pushes of client telemetry were not written before closing", left)
 
     def _run(self) -> None:
+        self._safely(self._tick)  # what is written first may have waited: whoever counts ages knows the time before
         while not (self._closing.is_set() and self._queue.empty()):
             try:
                 push = self._queue.get(timeout=0.05 if self._closing.is_set() else TICK_MS / 1000)

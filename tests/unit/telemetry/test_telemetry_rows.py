@@ -137,6 +137,44 @@ def test_parquet(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+WRITERS = pytest.mark.parametrize("writer_type", [JsonLinesWriter, ParquetWriter])
+
+
+@WRITERS
+@pytest.mark.parametrize("at_ms", [NOW - 7 * 86_400_000, NOW + 7 * 86_400_000, -1])
+def test_a_file_is_as_old_as_it_has_been_under_way_whatever_its_pushes_say(tmp_path, writer_type, at_ms):
+    push = received((PAYLOADS / "librdkafka-consumer-0.bin").read_bytes(), at_ms=at_ms)
+    writer = writer_type(tmp_path, roll_after_ms=1_000)
+    for round_ms in (0, 5_000):
+        writer.tick(NOW + round_ms)
+        writer.write(push)
+        writer.tick(NOW + round_ms + 999)
+        writer.write(push)
+        assert len(complete(tmp_path)) == round_ms // 5_000
+        writer.tick(NOW + round_ms + 1_000)
+    assert len(complete(tmp_path)) == 2
+
+
+@WRITERS
+def test_a_clock_that_is_put_back_keeps_no_file_open(tmp_path, writer_type):
+    writer = writer_type(tmp_path, roll_after_ms=1_000)
+    writer.write(real("librdkafka-consumer-0"))
+    writer.tick(NOW - 86_400_000)
+    writer.tick(NOW - 86_400_000 + 999)
+    assert complete(tmp_path) == []
+    writer.tick(NOW - 86_400_000 + 1_000)
+    assert len(complete(tmp_path)) == 1
+
+
+@WRITERS
+def test_what_has_long_been_in_a_topic_goes_into_one_file(tmp_path, writer_type):
+    sink = QueuedSink(writer_type(tmp_path))
+    for _ in range(20):
+        sink.accept(real("librdkafka-consumer-0", at_ms=NOW - 10 * 365 * 86_400_000))
+    sink.close(10_000)
+    assert (sink.counters.written, len(complete(tmp_path))) == (20, 1)
+
+
 def test_parquet_is_written_when_what_is_collected_is_large(tmp_path):
     push = real("java-producer-0")
     writer = ParquetWriter(tmp_path, roll_bytes=3 * push.held_bytes)
