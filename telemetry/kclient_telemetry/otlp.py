@@ -149,7 +149,7 @@ def _number(point: PushPoint) -> NumberDataPoint:
         time_unix_nano=point.time_unix_ms * _NANOS_PER_MS,
     )
     if isinstance(point.value, int) and point.value in _INT64_RANGE:
-        data.as_int = point.value
+        data.as_int = int(point.value)  # protobuf refuses True and False, with the whole push
     elif not isinstance(point.value, HistogramValue):
         data.as_double = float(point.value)
     return data

@@ -88,7 +88,8 @@ class Collector:
 
         Args:
             metric: named by Kafka's convention in the push.
-            measure: gives the current value: a number, a `HistogramValue` for histograms; anything else is left out.
+            measure: gives the current value: a number (True and False are 1 and 0), a `HistogramValue` for histograms;
+                anything else is left out.
             kind: SUM and HISTOGRAM for values that only grow.
             unix_ms: the time from which the metric counts.
         """
@@ -142,6 +143,8 @@ class Collector:
         kind, metric = registered.kind, registered.metric
         try:
             value = registered.measure()
+            if isinstance(value, int):
+                float(value)  # a push has no larger numbers: one of them would keep all others from being sent
         except Exception as error:  # noqa: BLE001 # the application's own code; the other metrics are still pushed
             self._complain(
                 metric, error, f"{metric.group}/{metric.name} could not be measured and is left out of this push"

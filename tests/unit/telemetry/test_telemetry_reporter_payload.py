@@ -173,6 +173,23 @@ def test_what_cannot_be_encoded_is_tried_again_an_interval_later(caplog):
     assert value_of(bench.push()) == 1
 
 
+@pytest.mark.parametrize(("value", "pushed"), [(True, 1), (False, 0), (10**400, None), (-(10**400), None)])
+@pytest.mark.parametrize("kind", [MetricKind.GAUGE, MetricKind.SUM])
+def test_a_value_that_no_push_can_hold_keeps_no_other_from_being_pushed(value, pushed, kind):
+    bench = Bench()
+    bench.collector.register_metric_for_subscription(
+        MetricName("is-well", "app-metrics"), lambda: value, kind, unix_ms=UNIX
+    )
+    (resource,) = parse(decompress(bench.ready().push().request.metrics, 4, 1 << 20)).resource_metrics
+    found = {
+        metric.name.rpartition(".")[2]: getattr(metric, metric.WhichOneof("data")).data_points[0].as_int
+        for metric in resource.scope_metrics[0].metrics
+    }
+    assert found.pop("well", None) == pushed
+    assert found == {"events": 1}
+    assert bench.collector.failures == (pushed is None)
+
+
 def test_a_terminating_push_that_cannot_be_encoded_ends_all_the_same():
     bench = Bench().ready()
     name = MetricName("bad", "g", tags=(("topic", "\ud800"),))
