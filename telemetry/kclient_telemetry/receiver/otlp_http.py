@@ -97,7 +97,8 @@ class HttpSender:
 def _http_connection(
     url: SplitResult, proxy: SplitResult | None, tls: TlsFiles, timeout_ms: int
 ) -> http.client.HTTPConnection:
-    host, port = str((proxy or url).hostname), (proxy or url).port
+    # a port is always given: without one http.client looks for it behind the last colon, also of an IPv6 address
+    host, port = str((proxy or url).hostname), (proxy or url).port or (443 if url.scheme == "https" else 80)
     if url.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=timeout_ms / 1000)
     context = ssl.create_default_context(cafile=tls.ca_file)

@@ -225,3 +225,26 @@ def test_endpoints_that_are_none(endpoint):
         HttpSender(endpoint)
     with pytest.raises(ValueError, match="no OTLP/gRPC endpoint"):
         GrpcSender("")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "proxy", "address"),
+    [
+        ("http://[::1]", None, ("::1", 80)),
+        ("http://[2001:db8::a]/otlp", None, ("2001:db8::a", 80)),
+        ("https://[::1]", None, ("::1", 443)),
+        ("http://[::1]:4318", None, ("::1", 4318)),
+        ("http://collector:4318", "http://[2001:db8::1]", ("2001:db8::1", 80)),
+    ],
+)
+def test_an_ipv6_address_without_a_port_is_connected_to(monkeypatch, endpoint, proxy, address):
+    asked = []
+
+    def refuse(where, *_: object, **__: object) -> None:
+        asked.append(where)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("kclient_telemetry.receiver.otlp_http.getproxies", lambda: {"http": proxy} if proxy else {})
+    assert HttpSender(endpoint).send(b"").status is Status.RETRY
+    assert asked == [address]
