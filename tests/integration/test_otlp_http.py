@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import ssl
 import threading
+import time
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -108,6 +109,21 @@ def test_a_push_arrives_with_everything_known_about_its_client(collector):
     assert headers["Content-Type"] == "application/x-protobuf"
     assert headers["Authorization"] == "Bearer x"
     assert exporter.counters.exported == 2
+
+
+def test_closing_does_not_wait_for_an_answer_that_has_begun_and_does_not_end(collector):
+    collector.answers = [(200, {"Content-Length": "9"}, b"begun")] * 2
+    sender = HttpSender(collector.url, timeout_ms=600_000)
+    exporter = OtlpExporter(sender, linger_ms=0)
+    context = ClientTelemetryContext(1_000, AuthorizableRequestContext())
+    data = (PAYLOADS / "librdkafka-consumer-0.bin").read_bytes()
+    FanOut([exporter]).export_metrics(context, ClientTelemetryPayload(UUID(int=9 << 64), False, data))
+    while not collector.requests:
+        time.sleep(0.01)
+    closing = threading.Thread(target=exporter.close, args=(300,), daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
 
 
 def test_the_connection_is_kept(collector, sender):

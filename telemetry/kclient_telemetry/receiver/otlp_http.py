@@ -2,9 +2,11 @@
 
 import gzip
 import http.client
+import socket
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -90,7 +92,11 @@ class HttpSender:
         return _http_outcome(response.status, response.getheader("Retry-After"), kind, answer)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; what another thread still reads from it ends."""
+        # closing alone would wait for that, and a collector may be very slow to finish what it has begun to say
+        if self._connection.sock is not None:
+            with suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
