@@ -95,6 +95,7 @@ class OtlpExporter:
         self._counters = ExportCounters()
         self._changed = threading.Condition()
         self._close_deadline_ms: int | None = None
+        self._is_away = False
         self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
         self._thread.start()
 
@@ -180,7 +181,23 @@ class OtlpExporter:
                 return replace(outcome, status=Status.CLOSED) if is_cut else outcome
             delay_ms = min(delay_ms * 2, self._retry_longest_ms)
             outcome = self._try(body, 1)
+            self._tell(outcome)
+        self._tell(outcome)
         return outcome
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Say once that a collector is away, and once that it is back: pushes may wait for it for a day.
+
+        It is away when a repetition fails, too: what fails once may be no more than a connection that was idle.
+        """
+        is_away = outcome.status is Status.RETRY
+        if is_away is self._is_away or self._closing():
+            return
+        self._is_away = is_away
+        if is_away:
+            log.warning("the collector does not take client telemetry, which waits for it: %s", outcome.detail)
+        else:
+            log.warning("the collector answers again")
 
     def _try(self, body: bytes, retries: int) -> Outcome:
         if self._close_deadline_ms is not None and _now_ms() >= self._close_deadline_ms:

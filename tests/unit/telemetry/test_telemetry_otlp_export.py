@@ -155,6 +155,21 @@ def test_a_collector_that_asks_to_be_left_alone_is_and_loses_nothing(monkeypatch
     assert (exporter.counters.exported, exporter.counters.dropped_expired) == (2, 0)
 
 
+def test_a_collector_that_is_away_is_a_line_and_one_that_is_back(caplog):
+    answers = [RETRY, ACCEPTED, RETRY, RETRY, RETRY, ACCEPTED, ACCEPTED, RETRY, RETRY, REFUSED]
+    sender = Sender(lambda body: answers.pop(0), expected=10)
+    exporter = exporter_with(sender, batch_bytes=1)
+    for body in (b"1", b"2", b"3", b"4"):
+        exporter.accept(Push(body))
+    assert sender.reached.wait(60)
+    exporter.close(60_000)
+    told = [record.message for record in caplog.records]
+    away = "the collector does not take client telemetry, which waits for it: busy"
+    assert told[:3] == [away, "the collector answers again", away]
+    assert told.count(away) == 2
+    assert exporter.counters.exported == 3
+
+
 def test_a_full_queue_drops_and_counts(caplog):
     sender = Sender()
     sender.gate.clear()
