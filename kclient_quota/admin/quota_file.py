@@ -11,6 +11,7 @@ quotas:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ _TOP = ("version", "capacity", "quotas")
 _ENTRY = ("names", "defaults", "set", "remove")
 _TYPES = (USER, CLIENT_ID, IP)
 _SHOWN = 20
+_LAST_OF_FOUR_DIGITS = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,18 @@ def quota_document(
         document["capacity"] = {key: _number(value) for key, value in sorted(capacity.items())}
     document["quotas"] = [_exported(entity, asked[entity]) for entity in sorted(asked, key=order)]
     return document
+
+
+def readable_json(text: str) -> str:
+    """JSON that `parse_quota_file`, which reads it as YAML, reads as JSON does.
+
+    YAML takes three characters that JSON leaves as they are for line ends, and makes blanks of them; others it refuses.
+    """
+    return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) <= _LAST_OF_FOUR_DIGITS else character
 
 
 class _Dumper(yaml.SafeDumper):

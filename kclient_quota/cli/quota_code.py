@@ -1,6 +1,7 @@
 """`kafka-quotas plan|diff|apply|undo|export|reconcile`: quotas as code."""
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from kclient_quota.admin.quota_file import (
     format_quota_file,
     parse_quota_file,
     quota_document,
+    readable_json,
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
@@ -127,8 +129,11 @@ def export(options: argparse.Namespace) -> int:
     """Print a file of what is configured."""
     with QuotaAdmin(configuration(options)) as admin:
         state = unit_quotas(admin, options).state()
+    # quota files are read as UTF-8, whatever a locale or Windows would have; a terminal shows what it can
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     if options.json:
-        print(as_json(quota_document(state.asked, state.sources.capacity, in_order)))
+        print(readable_json(as_json(quota_document(state.asked, state.sources.capacity, in_order))))
     else:
         sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
     return DONE

@@ -324,6 +324,19 @@ def test_two_runs_at_a_time_do_not_mix(run, file, tmp_path):
     run("undo", file)
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_file_is_exported_as_it_is_read_whatever_the_locale(run, file, broker, monkeypatch, options, encoding):
+    for name in ("é", "日本", "😀", "a\x85b", "a\u2028b"):
+        broker.set_quota(client_id=name, producer_byte_rate=1000)
+    exported = io.BytesIO()
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", io.TextIOWrapper(exported, encoding, "backslashreplace", write_through=True))
+        assert quotas.main(["export", *options, "--bootstrap-server", run.server]) == 0
+        file.write_bytes(exported.getvalue())
+    assert run("diff", file, "--prune") == ""
+
+
 LOCKS = """
 import sys, time, pathlib
 from kclient_quota.admin.journal import Journal

@@ -1,7 +1,15 @@
+import json
+
 import pytest
 
 from kclient_quota.admin.plan import asked_after, make_plan
-from kclient_quota.admin.quota_file import QuotaFile, format_quota_file, parse_quota_file
+from kclient_quota.admin.quota_file import (
+    QuotaFile,
+    format_quota_file,
+    parse_quota_file,
+    quota_document,
+    readable_json,
+)
 from kclient_quota.admin.unit_quotas import in_order
 from kclient_quota.admin.units import QuotaUnit, to_write
 from kclient_quota.errors import ConfigError
@@ -159,6 +167,16 @@ def test_what_is_exported_reads_back():
     file = parse_quota_file(text, "exported")
     assert asked_after({}, file) == asked
     assert file.capacity == {"producer_byte_rate": 1000.0}
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_what_is_exported_as_json_reads_back_whatever_the_names(ensure_ascii):
+    odd = '\x00 \t \n \r \x1b \x7f \x80 \x85 \x9f \xa0 é \u2028 \u2029 \ufeff \uffff \\ " \\u0041'
+    names = [*odd.split(" "), "日本"] + ([] if ensure_ascii else ["😀", "\U000e0001"])
+    asked = {of(client_id=f"a{name}b"): {P: 5.0} for name in names}
+    text = json.dumps(quota_document(asked, {}, in_order), ensure_ascii=ensure_ascii, indent=2)
+    assert json.loads(readable_json(text)) == json.loads(text)
+    assert asked_after({}, parse_quota_file(readable_json(text), "exported")) == asked
 
 
 BEFORE = {of(user="u"): {P: 1.0, C: 2.0}, of(user=DEFAULT): {P: 9.0}, of(user="other"): {C: 4.0}}
