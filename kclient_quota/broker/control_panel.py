@@ -9,7 +9,7 @@ from kclient_telemetry.receiver.subscription import INTERVAL_MS, MATCH, METRICS,
 
 from kclient_quota.broker.cluster_state import CLIENT_METRICS, TOPIC, ClusterState
 from kclient_quota.broker.configs.resource_configs import topic_config_problem
-from kclient_quota.broker.configs.topic_names import topic_name_problem
+from kclient_quota.broker.configs.topic_names import MAX_PARTITIONS, topic_name_problem
 from kclient_quota.broker.metrics import broker_metrics
 from kclient_quota.broker.network.endpoints import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL, address_of
 from kclient_quota.broker.request.controls import ControlFunction, SeenRequest
@@ -115,10 +115,10 @@ class ControlPanel(ABC):
         """
         cluster = self._running().cluster
         brokers, problem = len(cluster.brokers), topic_name_problem(name)
-        if problem or partitions < 1 or not 1 <= replication <= brokers:
+        if problem or not 1 <= partitions <= MAX_PARTITIONS or not 1 <= replication <= brokers:
             raise ConfigError(
                 problem
-                or f"topic {name!r}: partitions must be at least 1 (not {partitions}), "
+                or f"topic {name!r}: partitions must be 1 to {MAX_PARTITIONS} (not {partitions}), "
                 f"replication 1 to {brokers} (not {replication})"
             )
         for key, value in (configs or {}).items():

@@ -68,7 +68,7 @@ def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:
         ConfigError: the key is missing or an address is malformed.
     """
     text = conf.get("bootstrap.servers") or conf.get("metadata.broker.list")
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not text.replace(",", " ").strip():
         raise ConfigError('bootstrap.servers is missing; set it to "host:port", several separated by commas')
     return [_address(part.strip()) for part in text.split(",") if part.strip()]
 

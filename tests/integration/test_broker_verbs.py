@@ -235,6 +235,12 @@ def test_a_restarted_broker_has_its_records_on_its_old_port_and_forgets_what_it_
         consumer.close()
 
 
+@pytest.mark.parametrize("partitions", [-1, 0, 100_001, 10**11])
+def test_a_topic_is_no_larger_than_it_may_be_for_clients(partitions):
+    with EmbeddedBroker() as cluster, pytest.raises(ConfigError, match=rf"1 to 100000 \(not {partitions}\)"):
+        cluster.create_topic("t", partitions)
+
+
 def test_a_stopped_broker_is_led_for_by_its_replica():
     with EmbeddedBroker(brokers=2) as cluster:
         cluster.create_topic("t", 1, replication=2)

@@ -1,8 +1,11 @@
-"""Which names Kafka accepts for a topic (`org.apache.kafka.common.internals.Topic`)."""
+"""Which names Kafka accepts for a topic (`org.apache.kafka.common.internals.Topic`), and how large it may be here."""
 
 import re
 
 MAX_NAME_LENGTH = 249
+MAX_PARTITIONS = 100_000
+"""Of one topic: more would take the memory of the machine before anybody could stop it."""
+
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -36,7 +36,7 @@ def test_malformed_addresses(text):
         parse_bootstrap_servers({"bootstrap.servers": text})
 
 
-@pytest.mark.parametrize("conf", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": None}])
+@pytest.mark.parametrize("conf", [{}, *({"bootstrap.servers": text} for text in ("", None, " ", ",", " , ,"))])
 def test_missing_addresses(conf):
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         parse_bootstrap_servers(conf)

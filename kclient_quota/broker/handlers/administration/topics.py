@@ -19,7 +19,7 @@ from uuid import UUID
 from kclient_quota.broker.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from kclient_quota.broker.cluster_state import TOPIC, ClusterState, Partition, Topic
 from kclient_quota.broker.configs.resource_configs import effective_topic_configs, topic_config_problem
-from kclient_quota.broker.configs.topic_names import topic_name_problem
+from kclient_quota.broker.configs.topic_names import MAX_PARTITIONS, topic_name_problem
 from kclient_quota.broker.request.context import AT_ONCE, Context
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.codec import encode_element
@@ -37,7 +37,6 @@ from kclient_quota.wire.schema import ZERO_UUID
 _CONFIGS_SINCE = 5
 _BY_ID_SINCE = 6
 _DEFAULT = -1
-_MAX_PARTITIONS = 100_000
 _DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 _THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
@@ -170,7 +169,7 @@ def _creation_problem(
         return problem
     if assignment:
         return _assignment_problem(cluster, assignment)
-    if not 1 <= partitions <= _MAX_PARTITIONS:
+    if not 1 <= partitions <= MAX_PARTITIONS:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
     return _replication_problem(cluster, replication)
 
@@ -322,7 +321,7 @@ def _growth_problem(
     present = len(topic.partitions)
     if wanted.count == present:
         return ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s)."
-    if not present < wanted.count <= _MAX_PARTITIONS:
+    if not present < wanted.count <= MAX_PARTITIONS:
         message = (
             f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase."
         )
