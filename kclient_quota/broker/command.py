@@ -269,8 +269,8 @@ def _faults(path: Path) -> Mapping[str, Any]:
     import yaml  # noqa: PLC0415
 
     try:
-        described = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+        described = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:  # no file, no text, a date that there is not, no YAML
         raise ConfigError(f"--faults {path}: {error}") from error
     if not isinstance(described, Mapping):
         raise ConfigError(f"--faults {path}: write a mapping with seed and faults")

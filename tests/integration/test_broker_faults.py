@@ -135,8 +135,19 @@ def test_faults_of_a_file(broker, tmp_path, capsys):
         }
     )
     assert produced(broker)[0].code() == KafkaError.INVALID_RECORD
-    for text, message in (("[1]", "write a mapping"), ("faults: [{wait: {}}]", "entry 1: there is no wait")):
+    for text, message in (
+        (b"[1]", "write a mapping"),
+        (b"faults: [{wait: {}}]", "entry 1: there is no wait"),
+        (b"faults: 3", "write a list of faults"),
+        (b"faults: {delay_on: {api: Fetch, delay_ms: 1}}", "write a list of faults"),
+        (b"seed: q", "seed q: write a whole number"),
+        (b"{1: 2, a: 3}", "there is no 1"),
+        (b"faults: [{delay_on: {api: Fetch, delay_ms: x}}]", "entry 1: delay_on"),
+        (b"faults: [{delay_on: {api: Fetch, delay_ms: 5, count: x}}]", "entry 1: delay_on"),
+        (b"\xff\xfe", "invalid start byte"),
+        (b"seed: 2026-02-30", "day is out of range"),
+    ):
         path = tmp_path / "faults.yaml"
-        path.write_text(text)
+        path.write_bytes(text)
         assert main(["--port", "0", "--faults", str(path)]) == 2
         assert message in capsys.readouterr().err

@@ -169,10 +169,15 @@ class Faults:
         """
         unknown = set(described) - {"seed", "faults"}
         if unknown:
-            raise ConfigError(f"faults: there is no {min(unknown)}; use seed and faults")
-        if described.get("seed") is not None:
-            self.seed(int(described["seed"]))
-        for number, entry in enumerate(described.get("faults") or [], 1):
+            raise ConfigError(f"faults: there is no {min(map(str, unknown))}; use seed and faults")
+        seed, entries = described.get("seed"), described.get("faults") or []
+        if not isinstance(seed, int | None):
+            raise ConfigError(f"faults: seed {seed}: write a whole number")
+        if not isinstance(entries, list | tuple):
+            raise ConfigError("faults: write a list of faults, such as [{delay_on: {...}}]")
+        if seed is not None:
+            self.seed(seed)
+        for number, entry in enumerate(entries, 1):
             if not isinstance(entry, Mapping) or len(entry) != 1:
                 raise ConfigError(f"faults, entry {number}: write one name and its choices, such as delay_on: {{...}}")
             ((name, choices),) = entry.items()
