@@ -121,7 +121,8 @@ def _run(admin: "QuotaAdmin", options: argparse.Namespace) -> None:
         admin.delete_client_metrics_subscription(options.name, request_timeout=timeout).result()
         _tell(options, "deleted", options.name, f"Deleted client metrics config for {options.name}.")
     else:
-        name = options.name or _random_name()
+        # an empty name is none to make up: a script's variable that was never set would subscribe to every client
+        name = _random_name() if options.generate_name else options.name
         given = {key: getattr(options, option) for option, key in _VALUES.items()}
         values = {key: value or None for key, value in given.items() if value is not None}
         admin.alter_client_metrics_subscription(name, values, request_timeout=timeout).result()

@@ -1,7 +1,7 @@
 """`kafka-quotas advise`: what a quota comes to, and which one to set."""
 
 import argparse
-import urllib.error
+import http.client
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,5 +162,5 @@ def _text_of(place: str) -> str:
             with urllib.request.urlopen(place, timeout=_URL_TIMEOUT_S) as page:  # noqa: S310 - http and https only
                 return str(page.read().decode())
         return Path(place).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, urllib.error.URLError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # no URL, no text, or no page at all
         raise ConfigError(f"--usage {place}: {error}") from error

@@ -230,6 +230,7 @@ def _samples(push: "ReceivedPush") -> "Iterator[Sample]":
 
 
 def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
+    import http.client  # noqa: PLC0415 - as below
     import urllib.request  # noqa: PLC0415 - loads TLS, slow for --help
 
     try:
@@ -249,7 +250,7 @@ def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
         try:
             with urllib.request.urlopen(url, timeout=_URL_TIMEOUT_S) as page:  # noqa: S310 - http and https only
                 families = list(text_string_to_metric_families(page.read().decode()))
-        except (OSError, ValueError) as error:  # URLError is an OSError
+        except (OSError, ValueError, http.client.HTTPException) as error:  # URLError is an OSError
             raise ClusterError(f"--prometheus {url}: {error}") from error
         _take_page((sample for family in families for sample in family.samples), take)
 

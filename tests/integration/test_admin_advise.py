@@ -4,6 +4,7 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli import quotas
+from tests.raw_answers import answering
 
 
 def run(capsys, *arguments, status=0):
@@ -62,6 +63,10 @@ def test_from_live_metrics(capsys, tmp_path):
         assert found["peak"] == pytest.approx(100_000 / 600, rel=0.1)
         assert found["quota"] >= 1.25 * found["peak"]
     assert "--usage" in run(capsys, f"--usage={tmp_path}/none", status=2)
+    assert "--usage" in run(capsys, "--usage=http://[::1", status=2)
+    for answer in (b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", b""):
+        with answering(answer) as port:
+            assert "--usage" in run(capsys, f"--usage=http://127.0.0.1:{port}", status=2)
 
 
 def test_from_what_the_spark_job_wrote(capsys, tmp_path):

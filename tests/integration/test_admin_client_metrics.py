@@ -69,6 +69,7 @@ def test_a_generated_name(run):
         (["--alter", "--name=a", "--interval=soon"], "milliseconds"),
         (["--alter", "--name=a", "--interval=99"], "Error while executing client metrics command : "),
         (["--alter", "--name=a"], "Error while executing client metrics command : "),
+        (["--alter", "--name=", "--metrics=*"], "a client-metrics subscription needs one"),
         (["--list", "--command-config=/none"], "Error while executing client metrics command : "),
     ],
 )

@@ -26,6 +26,7 @@ from kclient_quota.operate.top import Sample, Top, details, summary, table
 from kclient_quota.operate.topic_receiver import push_of_record
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 from tests.closed_port import closed_port
+from tests.raw_answers import answering
 
 NOW = 1_800_000_000_000
 P, C = "org.apache.kafka.producer.", "org.apache.kafka.consumer."
@@ -285,5 +286,9 @@ def test_sources_that_are_none(capsys):
     with closed_port() as port:
         assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
     assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
+    for answer in (b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"):
+        with answering(answer) as port:
+            assert main(["top", "--prometheus", f"http://127.0.0.1:{port}/metrics", "--once"]) == 1
+        assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
     assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 2
     assert "write http://HOST:PORT/metrics" in capsys.readouterr().err
