@@ -152,6 +152,7 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     from kclient_telemetry.receiver.queued import QueuedSink  # noqa: PLC0415 - as above
 
     from kclient_quota.broker.command import exporters_of  # noqa: PLC0415 - as above
+    from kclient_quota.broker.network.endpoints import address_of  # noqa: PLC0415 - as above
     from kclient_quota.operate.topic_receiver import Sink  # noqa: PLC0415 - as above
 
     sinks: list[Sink] = []
@@ -173,7 +174,7 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
             endpoint = _endpoint(options, closers)
             sinks.append(Sink(endpoint.accept, lambda: (0, 0)))
             closers.append(endpoint.close)
-            say(f"metrics: http://{options.metrics_host}:{endpoint.port}/metrics")
+            say(f"metrics: http://{address_of(options.metrics_host, endpoint.port)}/metrics")
     except (OSError, OverflowError, MissingExtraError) as error:
         for close in closers:
             close(0)

@@ -1,6 +1,7 @@
 """A scrape endpoint for Prometheus."""
 
 import logging
+import socket
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ class PrometheusEndpoint:
     """A sink that serves `GET /metrics`, as text or as OpenMetrics, whichever the scraper asks for.
 
     Args:
-        host: address to listen on.
+        host: address to listen on, of IPv4 or IPv6.
         port: 0 for any free one.
         store: what is served; a new one if None.
         unix_ms: the wall clock.
@@ -69,6 +70,11 @@ class PrometheusEndpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        # looked at when the socket is made; by itself the library takes no other addresses than those of IPv4
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - as it is called
         """A scraper that hangs up is no news; anything else is, but not for standard error."""
