@@ -94,9 +94,10 @@ class HttpSender:
     def close(self) -> None:
         """Close the connection; what another thread still reads from it ends."""
         # closing alone would wait for that, and a collector may be very slow to finish what it has begun to say
-        if self._connection.sock is not None:
+        under_way = self._connection.sock  # which that thread may let go of meanwhile
+        if under_way is not None:
             with suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+                under_way.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
