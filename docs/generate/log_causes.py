@@ -217,6 +217,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the collector refused them for good, or did not answer in any try",
         "look at the status in the message; check the exporter's address, credentials and TLS files",
     ),
+    "the collector does not take client telemetry": (
+        "two exports in a row could not be made, for the reason in the message",
+        "look at the collector, and at the exporter's address, proxy and TLS files; pushes wait, and are tried again",
+    ),
+    "the collector answers again": ("an export was answered after some that were not", "nothing"),
     "%d pushes of client telemetry were not written": (
         "the broker closed before its sink was done",
         "close it later, or a faster sink",
