@@ -27,7 +27,7 @@ def read_command_config(path: Path) -> dict[str, Any]:
         ConfigError: it cannot be read, or holds what a Python client cannot use; the message names the remedy.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows' editors begin a file with a mark of their own
     except (OSError, ValueError) as error:  # no text, or a name that no file can have
         raise ConfigError(f"--command-config {path}: {error}") from error
     return to_librdkafka(dict(parse_properties(text)))
@@ -35,7 +35,7 @@ def read_command_config(path: Path) -> dict[str, Any]:
 
 def parse_properties(text: str) -> Iterator[tuple[str, str]]:
     r"""Keys and values of a Java properties file: `=`, `:` or blanks between them, `#` and `!`, `\` at a line's end."""
-    lines = iter(text.splitlines())
+    lines = iter(re.split(r"\r\n?|\n", text))  # Python knows more ends of lines, which a password may have in it
     for raw in lines:
         line = raw.lstrip()
         if not line or line[0] in "#!":

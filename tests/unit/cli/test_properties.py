@@ -51,6 +51,17 @@ def test_a_file_for_scram_over_tls(tmp_path):
     }
 
 
+def test_a_file_of_a_windows_editor(tmp_path):
+    path = tmp_path / "admin.properties"
+    path.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SASL_SSL\r\nclient.id=me\r\n")
+    assert read_command_config(path) == {"security.protocol": "SASL_SSL", "client.id": "me"}
+
+
+def test_only_javas_ends_of_lines_end_a_line():
+    text = "a=1\x0b2\x0c3\x1c4\x855\u20286\rb=7\r\n\nc=8\\\r\n  9"
+    assert dict(parse_properties(text)) == {"a": "1\x0b2\x0c3\x1c4\x855\u20286", "b": "7", "c": "89"}
+
+
 def test_pem_key_stores_and_librdkafkas_own_keys():
     assert to_librdkafka({"ssl.keystore.type": "PEM", "ssl.keystore.location": "/k.pem"}) == {
         "ssl.certificate.location": "/k.pem",
