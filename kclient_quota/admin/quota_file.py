@@ -11,6 +11,7 @@ quotas:
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -86,7 +87,7 @@ def parse_quota_file(text: str, name: str) -> QuotaFile:
         ConfigError: it is no such file; a line for everything that is wrong, as `name:line: what and how to mend it`.
     """
     try:
-        root = yaml.compose(text, Loader=_LOADER)
+        root = yaml.compose(_without_surrogates(text), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"{name}:{line}: this is no YAML: {error.problem}") from error
@@ -99,6 +100,20 @@ def parse_quota_file(text: str, name: str) -> QuotaFile:
         hidden = len(lines) - _SHOWN
         raise ConfigError("\n".join(lines[:_SHOWN] + ([f"{name}: and {hidden} more"] if hidden > 0 else [])))
     return read
+
+
+def _without_surrogates(text: str) -> str:
+    r"""JSON in ASCII has two escapes, `\ud83d\ude00`, for what YAML has one of another form, and refuses both."""
+    if not text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return text
+    return re.sub(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w", _as_one, text)
+
+
+def _as_one(found: re.Match[str]) -> str:
+    try:
+        return str(json.loads(f'"{found[0]}"')) if found[0].startswith("\\u") else found[0]
+    except ValueError:  # no hexadecimal digits: YAML says where
+        return found[0]
 
 
 class _Reader:
@@ -300,11 +315,17 @@ def _capacity_of(text: str) -> QuotaUnit:
 
 
 def format_quota_file(
-    asked: Configured, capacity: Mapping[str, float], order: Callable[[ClientQuotaEntity], Any]
+    asked: Configured,
+    capacity: Mapping[str, float],
+    order: Callable[[ClientQuotaEntity], Any],
+    *,
+    is_ascii: bool = False,
 ) -> str:
-    """The file that describes what is configured; reading it gives the same back."""
+    """The file that describes what is configured; reading it gives the same back, escaped in ASCII as well."""
     document = quota_document(asked, capacity, order)
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=not is_ascii, default_flow_style=None, width=120
+    )
 
 
 def quota_document(

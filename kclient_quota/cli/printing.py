@@ -35,8 +35,12 @@ def add_output_option(parser: argparse.ArgumentParser, formats: tuple[str, ...] 
 
 def as_json(document: Any) -> str:
     """A document; in ASCII where what it is written to cannot have every character."""
-    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-    return json.dumps(document, indent=2, ensure_ascii=encoding != "utf8")
+    return json.dumps(document, indent=2, ensure_ascii=not is_utf8(sys.stdout))
+
+
+def is_utf8(stream: TextIO) -> bool:
+    """Whether a stream is written in UTF-8; one that does not say is."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def rendered(output: str, text: Callable[[], str], table: Callable[[], str], rows: Callable[[], list[Any]]) -> str:

@@ -1,7 +1,6 @@
 """`kafka-quotas plan|diff|apply|undo|export|reconcile`: quotas as code."""
 
 import argparse
-import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from kclient_quota.admin.quota_file import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
-from kclient_quota.cli.printing import agreed, as_json, notice, painted, rendered, say, warn
+from kclient_quota.cli.printing import agreed, as_json, is_utf8, notice, painted, rendered, say, warn
 from kclient_quota.cli.progress import Progress, progress
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
@@ -129,13 +128,12 @@ def export(options: argparse.Namespace) -> int:
     """Print a file of what is configured."""
     with QuotaAdmin(configuration(options)) as admin:
         state = unit_quotas(admin, options).state()
-    # quota files are read as UTF-8, whatever a locale or Windows would have; a terminal shows what it can
-    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     if options.json:
         print(readable_json(as_json(quota_document(state.asked, state.sources.capacity, in_order))))
     else:
-        sys.stdout.write(format_quota_file(state.asked, state.sources.capacity, in_order))
+        # files are read as UTF-8: where that is not what is written, ASCII is, which is the same everywhere
+        text = format_quota_file(state.asked, state.sources.capacity, in_order, is_ascii=not is_utf8(sys.stdout))
+        sys.stdout.write(text)
     return DONE
 
 

@@ -169,10 +169,22 @@ def test_what_is_exported_reads_back():
     assert file.capacity == {"producer_byte_rate": 1000.0}
 
 
+def test_what_is_exported_in_ascii_reads_back():
+    asked = {of(client_id=f"a{name}b"): {P: 5.0} for name in ("é", "日本", "😀", "\x85", "\u2028", "\\xe9")}
+    text = format_quota_file(asked, {}, in_order, is_ascii=True)
+    assert text.isascii()
+    assert asked_after({}, parse_quota_file(text, "exported")) == asked
+
+
+def test_half_of_a_character_is_no_name():
+    with pytest.raises(ConfigError, match="f:1: this is no YAML"):
+        parse_quota_file('{"version": 1, "quotas": [{"names": {"user": "\\ud83d\\udezz"}}]}', "f")
+
+
 @pytest.mark.parametrize("ensure_ascii", [True, False])
 def test_what_is_exported_as_json_reads_back_whatever_the_names(ensure_ascii):
     odd = '\x00 \t \n \r \x1b \x7f \x80 \x85 \x9f \xa0 é \u2028 \u2029 \ufeff \uffff \\ " \\u0041'
-    names = [*odd.split(" "), "日本"] + ([] if ensure_ascii else ["😀", "\U000e0001"])
+    names = [*odd.split(" "), "日本", "😀", "\U000e0001", "\\ud83d\\ude00", "\\\\ud83d\\ude00"]
     asked = {of(client_id=f"a{name}b"): {P: 5.0} for name in names}
     text = json.dumps(quota_document(asked, {}, in_order), ensure_ascii=ensure_ascii, indent=2)
     assert json.loads(readable_json(text)) == json.loads(text)
