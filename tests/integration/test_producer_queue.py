@@ -131,6 +131,24 @@ def test_no_more_than_five_requests_are_in_flight_however_far_the_broker_is() ->
     assert 2 <= max(in_flight) <= 5
 
 
+def test_hundreds_of_topics_far_away_are_not_asked_about_one_by_one() -> None:
+    """Whatever waits would wait for all of them; plain confluent_kafka asks for all at once."""
+    topics = [f"topic-{number}" for number in range(200)]
+    with Proxies() as proxies, EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
+        proxies.stand_before(broker)
+        proxies[1].delay(to_broker_ms=20, to_client_ms=20)
+        # as many are under way as with plain confluent_kafka, whose answers would be waited for otherwise
+        conf = {"client.id": "app", "producer_byte_rate": 1_000_000, "enable.idempotence": False}
+        producer = made({"bootstrap.servers": proxies.bootstrap_servers, **conf})
+        began = time.monotonic()
+        for number in range(400):
+            producer.produce(topics[number % 200], b"x" * 100)
+        assert producer.flush(60) == 0
+        took_s = time.monotonic() - began
+        producer.close()
+    assert took_s < 4, "200 topics, 40 ms each, are eight seconds"
+
+
 def test_below_four_fifths_of_the_quota_nothing_waits(broker: EmbeddedBroker) -> None:
     """Beside plain confluent_kafka, at the same time on the same machine: a queue that waits does so for a second."""
     took_s: dict[str, list[float]] = {"ours": [], "plain": []}

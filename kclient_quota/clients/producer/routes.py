@@ -67,6 +67,10 @@ class Routes:
         """The route of a topic, or None before its leaders are known."""
         return self._routes.get(topic)
 
+    def old(self, now_ms: int) -> list[str]:
+        """The topics whose leaders are to be asked for again."""
+        return [topic for topic, route in self._routes.items() if now_ms - route.found_at_ms >= ROUTE_MS]
+
     def forget(self, topic: str) -> None:
         """There is no such topic now: librdkafka finds a place for what it is sent, when there is one."""
         if self._routes.pop(topic, None) is not None:
@@ -245,11 +249,16 @@ class Brokers:
 
     def learn_route(self, topic: str, leaders: Mapping[int, int], brokers: int, now_ms: int) -> None:
         """The cluster has so many brokers, and these lead a topic's partitions."""
+        self.learn_routes({topic: leaders}, brokers, now_ms)
+
+    def learn_routes(self, found: Mapping[str, Mapping[int, int]], brokers: int, now_ms: int) -> None:
+        """The same of several topics, after which all that waits is looked through once."""
         self.is_split = self.is_split or brokers > 1
-        if leaders:
-            self.routes.learn(topic, leaders, now_ms)
-        else:
-            self.routes.forget(topic)
+        for topic, leaders in found.items():
+            if leaders:
+                self.routes.learn(topic, leaders, now_ms)
+            else:
+                self.routes.forget(topic)
         self._move(now_ms)
 
     def doubt(self, topic: str) -> None:

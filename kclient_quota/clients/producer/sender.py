@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
 from kclient_quota.clients.producer.core import ProducerCore, Sent
+from kclient_quota.clients.producer.finding import RouteFinder
 from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, hand_over
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
@@ -37,7 +38,6 @@ IDLE_MS: Final = 500
 """How long to sleep when there is nothing to do: how soon a producer that is gone is noticed."""
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
-METADATA_MS: Final = 500
 
 
 class Sender:
@@ -78,6 +78,7 @@ class Sender:
         self._came: deque[Any] = deque()
         self._lines = Lines()
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
+        self._routes = RouteFinder(core, clock, lock)
 
     def run(self, me: "weakref.ref[Producer]") -> None:
         """Until the producer is gone, closed, or free."""
@@ -162,7 +163,7 @@ class Sender:
         self._empty_inbox()
         with self.lock:
             self.hear(self.clock.now_ms())
-        self._find_routes(producer)
+        self._routes.find(producer, {item.topic for item in self._came if isinstance(item, Waiting)})
         wait_ms = self._pass_on(producer)
         if self.core.is_spare_due or (self.core.is_free and not self.outbox.is_open):
             # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied. They
@@ -230,21 +231,6 @@ class Sender:
             self.outbox.notices.popleft()(self.core, now_ms)
 
     # Messages that come -------------------------------------------------------------------------------------------
-
-    def _find_routes(self, producer: "Producer") -> None:
-        """Ask which partitions there are, and who leads them, of topics that are new or were asked for long ago."""
-        for topic in {item.topic for item in self._came if isinstance(item, Waiting)}:
-            if not self.core.brokers.wants_route(topic, self.clock.now_ms()):
-                continue
-            try:
-                metadata = producer.ask_librdkafka(topic, METADATA_MS / 1000)
-            except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
-                logger.debug("Who leads %s is not known: %s", topic, error)
-                continue
-            found = metadata.topics.get(topic)
-            leaders = {} if found is None else {number: part.leader for number, part in found.partitions.items()}
-            with self.lock:
-                self.core.brokers.learn_route(topic, leaders, len(metadata.brokers), self.clock.now_ms())
 
     def _take(self, item: Any, now_ms: int) -> None:
         """A message, or something to do."""

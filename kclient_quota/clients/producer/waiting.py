@@ -84,8 +84,8 @@ class WaitingProducer(CProducer):
         """Serve its events, and have it send without lingering."""
         return super().flush(timeout_s)
 
-    def ask_librdkafka(self, topic: str, timeout_s: float) -> Any:
-        """A topic's metadata."""
+    def ask_librdkafka(self, topic: str | None, timeout_s: float) -> Any:
+        """Metadata of a topic, or of all."""
         return super().list_topics(topic, timeout_s)
 
     def hand_to_librdkafka(self, topic: str, partition: int, handed: Handed) -> None:

@@ -1,0 +1,67 @@
+"""How a producer's sender finds out where messages go: it asks librdkafka, and waits for the answer."""
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.routes import ROUTE_MS
+from kclient_quota.clock import Clock
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.producer.producer import Producer
+
+logger = logging.getLogger("kclient_quota")
+
+METADATA_MS: Final = 500
+"""How long one answer may take, and about how long a step may wait for answers: nothing is sent meanwhile."""
+MOST_SINGLE: Final = 10
+"""Of so many topics each is asked for by itself, which takes one way to a broker and back each; of more, all topics of
+the cluster at once: ten thousand partitions take a tenth of a second."""
+
+
+class RouteFinder:
+    """Asks which partitions there are, and who leads them, of topics that are new or were asked for long ago.
+
+    Args:
+        core: told of the answers.
+        clock: monotonic milliseconds.
+        lock: held while it is.
+    """
+
+    def __init__(self, core: ProducerCore, clock: Clock, lock: Any) -> None:
+        self._core = core
+        self._clock = clock
+        self._lock = lock
+        self._list_from_ms = 0
+
+    def find(self, producer: "Producer", topics: Collection[str]) -> None:
+        """Ask about those of these topics that it is time for."""
+        brokers, now_ms = self._core.brokers, self._clock.now_ms()
+        wanted = [topic for topic in topics if brokers.wants_route(topic, now_ms)]
+        if not wanted:
+            return
+        # Asked for all at once they are all old at once, though only some have messages just now.
+        either = {*wanted, *brokers.routes.old(now_ms)}
+        if len(either) > MOST_SINGLE and now_ms >= self._list_from_ms:
+            if self._ask(producer, None, either):
+                return
+            self._list_from_ms = now_ms + ROUTE_MS  # there may be too many for one answer
+        for topic in wanted:
+            if self._clock.now_ms() - now_ms >= METADATA_MS or not self._ask(producer, topic, [topic]):
+                return  # the others when they are asked for again; meanwhile librdkafka finds a place for them
+
+    def _ask(self, producer: "Producer", topic: str | None, about: Collection[str]) -> bool:
+        """Ask for one topic or, None, for all; whether there was an answer, of which it is learnt about some."""
+        try:
+            metadata = producer.ask_librdkafka(topic, METADATA_MS / 1000)
+        except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
+            logger.debug("Who leads %s is not known: %s", topic or "any topic", error)
+            return False
+        found = {}
+        for name in about:
+            known = metadata.topics.get(name)
+            found[name] = {} if known is None else {number: part.leader for number, part in known.partitions.items()}
+        with self._lock:
+            self._core.brokers.learn_routes(found, len(metadata.brokers), self._clock.now_ms())
+        return True

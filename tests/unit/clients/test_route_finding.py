@@ -1,0 +1,103 @@
+"""Where messages of many topics go is found without the sender's standing still for it."""
+
+import threading
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kclient_quota.clients.producer.finding import METADATA_MS, MOST_SINGLE, RouteFinder
+from kclient_quota.clients.producer.routes import ROUTE_MS
+from kclient_quota.testing.clock import ManualClock
+from tests.unit.clients.producer_world import LIMITED, core_of
+
+WAY_MS = 40
+"""To the broker and back."""
+
+
+class Cluster:
+    """Far away; has some topics, and may be slow to say which."""
+
+    def __init__(self, clock: ManualClock, topics: Collection[str], listing_ms: int = WAY_MS) -> None:
+        self.clock = clock
+        self.topics = topics
+        self.listing_ms = listing_ms
+        self.asked: list[str | None] = []
+
+    def ask_librdkafka(self, topic: str | None, timeout_s: float) -> Any:
+        self.asked.append(topic)
+        takes_ms = self.listing_ms if topic is None else WAY_MS
+        self.clock.sleep_ms(min(takes_ms, int(timeout_s * 1000)))
+        if takes_ms > timeout_s * 1000:
+            raise TimeoutError
+        answered = self.topics if topic is None else [topic]
+        partitions = {0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=2)}
+        known = {name: SimpleNamespace(partitions=partitions) for name in answered if name in self.topics}
+        return SimpleNamespace(topics=known, brokers=[1, 2])
+
+
+def world(count: int, listing_ms: int = WAY_MS) -> tuple[RouteFinder, Any, ManualClock, list[str], Any]:
+    clock, topics = ManualClock(0), [f"topic-{number}" for number in range(count)]
+    cluster: Any = Cluster(clock, topics, listing_ms)
+    core = core_of(LIMITED)
+    return RouteFinder(core, clock, threading.RLock()), cluster, clock, topics, core.brokers
+
+
+def test_many_topics_take_one_answer_and_so_they_do_half_a_minute_later() -> None:
+    finder, cluster, clock, topics, brokers = world(300)
+    finder.find(cluster, topics)
+    assert cluster.asked == [None]
+    assert clock.now_ms() == WAY_MS
+    assert all(brokers.routes.get(topic).leaders == (1, 2) for topic in topics)
+    assert brokers.is_split
+    clock.sleep_ms(ROUTE_MS)
+    for topic in topics:  # messages of one topic after the other come
+        finder.find(cluster, [topic])
+    assert cluster.asked == [None, None]
+
+
+@pytest.mark.parametrize("count", [1, MOST_SINGLE])
+def test_of_a_few_topics_each_is_asked_for_and_not_what_else_a_cluster_may_have(count: int) -> None:
+    finder, cluster, _, topics, brokers = world(count)
+    finder.find(cluster, topics)
+    assert cluster.asked == topics
+    assert all(brokers.routes.get(topic) for topic in topics)
+
+
+def test_topics_that_are_not_there_are_asked_for_again_once_a_second_all_at_once() -> None:
+    finder, cluster, clock, topics, brokers = world(300)
+    cluster.topics = topics[:1]
+    for _ in range(90):
+        finder.find(cluster, topics)
+        clock.sleep_ms(30)
+    assert cluster.asked == [None] * 3
+    assert [brokers.routes.get(topic) is not None for topic in topics[:2]] == [True, False]
+
+
+def test_where_there_are_too_many_topics_for_one_answer_a_step_waits_for_some_at_a_time() -> None:
+    finder, cluster, clock, topics, brokers = world(300, listing_ms=60_000)
+    finder.find(cluster, topics)
+    assert cluster.asked[0] is None
+    assert clock.now_ms() <= 2 * METADATA_MS
+    longest_ms = 0
+    while any(brokers.routes.get(topic) is None for topic in topics):
+        began_ms = clock.now_ms()
+        finder.find(cluster, topics)
+        longest_ms = max(longest_ms, clock.now_ms() - began_ms)
+        clock.sleep_ms(10)
+        assert clock.now_ms() < ROUTE_MS
+    assert longest_ms <= METADATA_MS + WAY_MS
+    assert cluster.asked.count(None) == 1
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_once_and_not_for_every_topic() -> None:
+    finder, cluster, clock, topics, _ = world(MOST_SINGLE)
+
+    def ask(_topic: str | None, timeout_s: float) -> Any:
+        clock.sleep_ms(int(timeout_s * 1000))
+        raise TimeoutError
+
+    cluster.ask_librdkafka = ask
+    finder.find(cluster, topics)
+    assert clock.now_ms() == METADATA_MS
