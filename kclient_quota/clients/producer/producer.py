@@ -345,10 +345,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
 
     def metrics(self) -> "dict[MetricName, float]":
         """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
-        return self._hearing.metrics()
+        return {} if self._outbox.is_forked else self._hearing.metrics()  # a thread of the parent's may hold the lock
 
     def quota_state(self) -> "dict[int, BrokerQuotaState]":
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
+        if self._outbox.is_forked:
+            return {}
         sender, now_ms = self._sender, self._clock.now_ms()
         with sender.lock:
             if not self._outbox.is_running:

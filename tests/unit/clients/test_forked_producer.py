@@ -1,5 +1,7 @@
 """What a child process finds that uses its parent's producer: librdkafka's threads are the parent's."""
 
+import threading
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -49,3 +51,27 @@ def test_transactions_are_the_parents(door):
     with pytest.raises(KafkaException, match="before the process was forked") as raised:
         DOORS[door](child)
     assert raised.value.args[0].code() == KafkaError._STATE
+
+
+@pytest.mark.parametrize("door", ["metrics", "quota_state"])
+def test_who_looks_at_it_does_not_wait_for_a_lock_that_a_thread_of_the_parents_held(door):
+    """Such as an exporter of metrics in each of gunicorn's workers: nobody there would ever let go of the lock."""
+    child = forked(**{"transactional.id": None})
+    locks = [child._hearing._lock, child._sender.lock]
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with locks[0], locks[1]:
+            held.set()
+            done.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    found = []
+    looker = threading.Thread(target=lambda: found.append(getattr(child, door)()), daemon=True)
+    looker.start()
+    looker.join(5)
+    done.set()
+    holder.join()
+    assert found == [{}]
