@@ -88,16 +88,22 @@ class Lines:
 
     def __init__(self) -> None:
         self._lines: dict[Place, Line] = {}
+        self._busy: dict[Place, Line] = {}
 
     def of(self, place: Place) -> Line:
-        """Those of one."""
+        """That of one, which is looked at from now on."""
         found = self._lines.get(place)
         if found is None:
             found = self._lines[place] = Line()
+        self._busy[place] = found
         return found
 
     def __iter__(self) -> Iterator[tuple[Place, Line]]:
-        return iter(self._lines.items())
+        """Those that anything is under way in: of thousands of partitions mostly few, and each step looks at them."""
+        for place, line in list(self._busy.items()):
+            yield place, line
+            if not line.gone:
+                del self._busy[place]
 
 
 def hand_over(producer: "Producer", message: Waiting, partition: int) -> int:

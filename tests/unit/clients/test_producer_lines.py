@@ -193,3 +193,19 @@ def test_a_topic_that_is_gone_is_asked_for_again_and_has_no_partitions_meanwhile
     message = Waiting("t", -1, EACH, T0, SimpleNamespace(key=b"k"))
     brokers.of(message, T0)
     assert message.partition == -1
+
+
+def test_of_thousands_of_partitions_only_those_are_looked_at_that_anything_is_under_way_in():
+    """Every step looks: with twenty thousand partitions that took longer than all else that it does."""
+    world = World()
+    for number in range(1_000):
+        arrived(world.hand(("here", number), T0))
+    left = world.hand(GONE, T0)
+    assert world.collect(T0 + 5) == [True] * 1_000
+    assert [place for place, _ in world.lines] == [GONE]
+    arrived(left)
+    assert world.collect(T0 + 10) == [True]
+    assert list(world.lines) == []
+    arrived(world.hand(HERE, T0 + 20))
+    assert world.collect(T0 + 25) == [True]
+    assert world.pace.outstanding == 0
