@@ -210,3 +210,28 @@ def test_that_its_topic_is_gone_is_told_whoever_fetches(cluster: EmbeddedBroker)
             errors.append(message.error().code())
     consumer.close()
     assert errors == [KafkaError.UNKNOWN_TOPIC_OR_PART]
+
+
+def test_credentials_that_are_renewed_are_those_of_whoever_fetches() -> None:
+    with EmbeddedBroker(topics={"orders": 1}, users={"old": "secret", "new": "other"}) as cluster:
+        login = {
+            "bootstrap.servers": cluster.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "old",
+            "sasl.password": "secret",
+        }
+        reader = Reader(cluster, **login)
+        consumer = reader.consumer
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        # With the quota of now, and once more with another that is fetched in larger pieces or in smaller ones.
+        for limit in (1_000_000, None):
+            reader.quota.limit = limit
+            before = consumer._fetcher
+            reader.until(lambda before=before: consumer._fetcher is not before)
+            consumer.set_sasl_credentials("new", "other")
+            begun = len(cluster.requests)
+            cluster.kill_connections()
+            reader.until(lambda begun=begun: any(seen.api_key == 1 for seen in cluster.requests[begun:]))
+            assert {seen.principal for seen in cluster.requests[begun:] if seen.api_key == 1} == {"new"}
+        consumer.close()

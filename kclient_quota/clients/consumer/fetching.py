@@ -111,6 +111,13 @@ class Fetching(CConsumer):
         source: Any = super() if self._fetcher is None else self._fetcher
         (source.pause if is_paused else source.resume)(partitions)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka's; whoever fetches logs in with these, too."""
+        super().set_sasl_credentials(username, password)
+        self._fetcher_conf = {**self._fetcher_conf, "sasl.username": username, "sasl.password": password}
+        if self._fetcher is not None:
+            self._fetcher.set_sasl_credentials(username, password)
+
     # Following the group -------------------------------------------------------------------------------------------
 
     def _begin_at(self, partitions: list[TopicPartition]) -> None:
