@@ -316,6 +316,23 @@ def test_a_pause_within_a_batch(reader: Reader) -> None:
     assert reader.seen == {0: list(range(EACH)), 1: list(range(EACH))}
 
 
+def test_a_pause_within_a_batch_while_some_before_it_are_held(reader: Reader) -> None:
+    consumer = reader.consumer
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    reader.until(lambda: len(reader.seen[0]) >= 20)
+    while not consumer._held:
+        consumer._take(5, 0.5)
+    done = reader.then(lambda: consumer.pause([FIRST]))
+    while not done:
+        consumer._take(5, 0.5)
+    assert consumer.poll(0.2) is None
+    assert consumer.position([FIRST])[0].offset == len(reader.seen[0])
+    consumer.resume([FIRST])
+    reader.until(lambda: len(reader.seen[0]) >= EACH)
+    assert consumer.poll(0.2) is None
+    assert reader.seen[0] == list(range(EACH))
+
+
 @pytest.mark.parametrize("to", [OFFSET_BEGINNING, OFFSET_END])
 def test_sizes_that_change_right_after_a_seek(servers: str, reader: Reader, to: int) -> None:
     consumer = reader.consumer

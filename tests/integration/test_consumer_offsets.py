@@ -211,6 +211,19 @@ def test_what_is_held_of_a_paused_partition_waits_for_resume(broker: EmbeddedBro
     consumer.close()
 
 
+@pytest.mark.parametrize("cls", [PlainConsumer, Consumer], ids=["plain", "ours"])
+def test_a_pause_before_partitions_are_assigned_for_the_first_time_is_passed_over(
+    broker: EmbeddedBroker, topic: str, cls: type
+) -> None:
+    consumer = consumer_of(broker, topic, cls)
+    consumer.subscribe([topic], on_assign=lambda consumer, partitions: consumer.pause(partitions))
+    offsets: dict[int | None, list[int | None]] = {0: [], 1: []}
+    for message in receive(consumer, 200):
+        offsets[message.partition()].append(message.offset())
+    assert offsets == {0: list(range(100)), 1: list(range(100))}
+    consumer.close()
+
+
 def test_a_full_buffer_pauses_fetching_and_loses_nothing(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,32 +14,49 @@ Partition = tuple[str, int]
 class HeldMessages:
     """A bounded queue. What it hands over is gone by one assignment, so that an interrupt finds all or nothing done.
 
+    What had been prefetched when a quota came is held as well, some hundred thousand messages: nothing that is done for
+    each call looks at all of them.
+
     Attributes:
-        messages: what is held, after what has been handed over since `forget_handed`.
+        messages: what is held, after what has been handed over lately.
         first: index of the first one that is held.
-        ready: index up to which messages may be handed over one by one, as none is of a partition that is paused.
+        noted: index up to which `forget_handed` was told of.
+        ready: index up to which messages may be handed over one by one.
+        aside: what is held of partitions that are paused.
         gone: partitions that went away, were begun anew or paused, since somebody has cleared it.
     """
 
-    __slots__ = ("first", "gone", "messages", "ready")
+    __slots__ = ("aside", "first", "gone", "messages", "noted", "ready")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.first = 0
+        self.noted = 0
         self.ready = 0
+        self.aside: list[Message] = []
         self.gone: set[Partition] = set()
 
     def __len__(self) -> int:
+        return self.there + len(self.aside)
+
+    @property
+    def there(self) -> int:
+        """How many could be handed over."""
         return len(self.messages) - self.first
 
     @property
     def full(self) -> bool:
         """Whether no more should be taken before some have been handed over."""
-        return len(self) >= MOST_MESSAGES or sum(map(len, self.messages[self.first :])) >= MOST_BYTES
+        return len(self) >= MOST_MESSAGES or sum(map(len, self._all)) >= MOST_BYTES
+
+    @property
+    def _all(self) -> list[Message]:
+        return self.aside + self.messages[self.first :]
 
     def add(self, messages: Iterable[Message]) -> None:
         """Hold these, in the order in which they came."""
-        self.messages, self.ready = [*self.messages, *messages], 0
+        self.ready = 0
+        self.messages += list(messages)  # at its end: a copy of all would be made a hundred times a second
 
     def add_unless_gone(self, messages: list[Message]) -> set[Partition]:
         """Hold those whose partition is not `gone`; returns the partitions of the others."""
@@ -53,41 +70,51 @@ class HeldMessages:
 
     def put_back(self, messages: list[Message]) -> None:
         """Hold these before everything else, as if they had not been handed over."""
-        self.messages, self.first, self.ready = messages + self.messages[self.first :], 0, 0
+        self._begin(messages + self.messages[self.first :], self.aside)
+
+    def set_aside(self, partitions: Collection[Partition]) -> None:
+        """Hand over nothing of these partitions until they are brought back, but what librdkafka tells of them."""
+        there = self.messages[self.first :]
+        kept = [message for message in there if not _is_of(message, partitions)]
+        if len(kept) < len(there):
+            aside = self.aside + [message for message in there if _is_of(message, partitions)]
+            self.messages, self.ready, self.aside = self.messages[: self.first] + kept, 0, aside
+
+    def bring_back(self, partitions: Collection[Partition]) -> None:
+        """Hand over what was set aside of these partitions, before everything else."""
+        back = [message for message in self.aside if _is_of(message, partitions)]
+        if back:
+            aside = [message for message in self.aside if not _is_of(message, partitions)]
+            messages = self.messages[: self.first] + back + self.messages[self.first :]
+            self.messages, self.ready, self.aside = messages, 0, aside
+
+    def handed(self) -> list[Message]:
+        """What has been handed over since `forget_handed`."""
+        return self.messages[self.noted : self.first]
 
     def forget_handed(self) -> None:
-        """Keep no longer what has been handed over."""
-        self.messages, self.first, self.ready = self.messages[self.first :], 0, 0
+        """Keep no longer what has been handed over; as long as much more is held, only tell no longer of it."""
+        if self.there <= max(MOST_MESSAGES, self.first):
+            self._begin(self.messages[self.first :], self.aside)
+        else:
+            self.noted, self.ready = self.first, 0
 
-    def count(self, paused: Collection[Partition] = ()) -> int:
-        """How many could be handed over, passing over partitions that the application has paused."""
-        return len(self.peek(len(self.messages), paused)) if paused else len(self)
-
-    def peek(self, count: int, paused: Collection[Partition] = ()) -> list[Message]:
+    def peek(self, count: int) -> list[Message]:
         """What `take` would hand over."""
-        there = self.messages[self.first :]
-        return [message for message in there if not (paused and _is_paused(message, paused))][:count]
+        return self.messages[self.first : self.first + count]
 
-    def take(self, count: int, paused: Collection[Partition] = ()) -> list[Message]:
-        """Hand over up to `count`, passing over partitions that the application has paused."""
-        if not paused:
-            end = min(self.first + count, len(self.messages))
-            taken = self.messages[self.first : end]
-            # From here on there is no call after which Python would look for signals.
-            self.first = end
-            return taken
-        taken = []
-        kept: list[Message] = []
-        for message in self.messages[self.first :]:
-            passed_over = len(taken) == count or _is_paused(message, paused)
-            (kept if passed_over else taken).append(message)
-        self.messages, self.first, self.ready = kept, 0, 0
+    def take(self, count: int) -> list[Message]:
+        """Hand over up to `count`."""
+        end = min(self.first + count, len(self.messages))
+        taken = self.messages[self.first : end]
+        # From here on there is no call after which Python would look for signals.
+        self.first = end
         return taken
 
     def first_offsets(self) -> dict[Partition, tuple[int, int | None]]:
         """The first offset that is held of each partition, with its leader epoch."""
         first: dict[Partition, tuple[int, int | None]] = {}
-        for message in self.messages[self.first :]:
+        for message in self._all:
             offset = message.offset()
             if message.error() is None and offset is not None:
                 first.setdefault(partition_of(message), (offset, message.leader_epoch()))
@@ -95,16 +122,20 @@ class HeldMessages:
 
     def next_offsets(self) -> dict[Partition, int]:
         """The offset after the last one of each partition, whether it is held or has just been handed over."""
-        there = (message for message in self.messages if message.error() is None)
+        there = (message for message in self.messages + self.aside if message.error() is None)
         return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
         """Forget what is held of these partitions, of all where none are named; returns its bytes."""
-        gone = None if partitions is None else set(map(key_of, partitions))
-        there = self.messages[self.first :]
-        kept = [] if gone is None else [message for message in there if partition_of(message) not in gone]
-        self.messages, self.first, self.ready = kept, 0, 0
-        return sum(map(len, there)) - sum(map(len, kept))
+        there = self._all
+        gone = {partition_of(message) for message in there} if partitions is None else set(map(key_of, partitions))
+        kept = [message for message in self.messages[self.first :] if partition_of(message) not in gone]
+        self._begin(kept, [message for message in self.aside if partition_of(message) not in gone])
+        return sum(map(len, there)) - sum(map(len, self._all))
+
+    def _begin(self, messages: list[Message], aside: list[Message]) -> None:
+        """Hold these and no others."""
+        self.messages, self.first, self.noted, self.ready, self.aside = messages, 0, 0, 0, aside
 
 
 class ReceivedOffsets:
@@ -182,5 +213,5 @@ def partition_of(message: Message) -> Partition:
     return topic or "", -1 if partition is None else partition
 
 
-def _is_paused(message: Message, paused: Collection[Partition]) -> bool:
-    return message.error() is None and partition_of(message) in paused
+def _is_of(message: Message, partitions: Collection[Partition]) -> bool:
+    return message.error() is None and partition_of(message) in partitions

@@ -129,10 +129,10 @@ class Receiving(Recovering):
         began = monotonic()
         self._settle()
         self._serve_if_due(began)
-        quick = began < self._serve_at and not self._held
+        quick = began < self._serve_at and not self._held.there
         self._ahead = min(2 * self._ahead, MOST_AHEAD) if quick and self._reads_ahead else 1
         there = self._gather(1, began + timeout if timeout >= 0 else ENDLESS, self._ahead)
-        if not there or self._paused or self._interceptors:
+        if not there or self._interceptors:
             messages = self._hand_over(there and 1, began)
             return messages[0] if messages else None
         now = monotonic()
@@ -170,7 +170,7 @@ class Receiving(Recovering):
         while True:
             self._hear()
             left_s = max(0.0, deadline - monotonic())
-            there = self._held.count(self._paused)
+            there = self._held.there
             if there >= count or not (left_s or is_first):
                 return there
             is_first = False
@@ -231,7 +231,7 @@ class Receiving(Recovering):
 
     def _serve_if_due(self, now: float) -> None:
         """Held messages are no reason to let callbacks and rebalances wait; takes another one when there is one."""
-        if self._held and now >= self._serve_at:
+        if self._held.there and now >= self._serve_at:
             if self._ask() == 0:
                 self._take(1, 0.0)
             else:
@@ -242,8 +242,8 @@ class Receiving(Recovering):
         """`count` messages that are held."""
         self._idle.polled(began, monotonic())
         self._resume_ours()
-        intercepted = self._intercept(self._held.peek(count, self._paused)) if self._interceptors else None
-        messages = self._held.take(count, self._paused)
+        intercepted = self._intercept(self._held.peek(count)) if self._interceptors else None
+        messages = self._held.take(count)
         # Nothing is called from here on.
         self._last = messages[:]
         return messages if intercepted is None else intercepted
@@ -319,15 +319,17 @@ class Receiving(Recovering):
         if not self._is_open:
             super().pause(partitions)
         self._pause_source(partitions, is_paused=True)
-        self._held.ready = 0
         self._paused.update(map(key_of, partitions))
+        self._held.set_aside(self._paused)
         self._no_more_of(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Receive of them again."""
         if not self._is_open or not _are_partitions(partitions):
             super().resume(partitions)  # which says what is wrong
-        self._paused.difference_update((part.topic, part.partition) for part in partitions)
+        named = set(map(key_of, partitions))
+        self._paused -= named
+        self._held.bring_back(named)
         ours = {(part.topic, part.partition) for part in self._paused_by_us}
         mine = [part for part in partitions if (part.topic, part.partition) not in ours]
         self._pause_source(mine, is_paused=False)

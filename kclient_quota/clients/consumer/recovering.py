@@ -35,8 +35,8 @@ class Recovering(Fetching):
     def _note_handed(self) -> None:
         """Note what was returned, before anything else is done with its partitions."""
         held = self._held
-        if held.first:
-            self._received.note(held.messages[: held.first])
+        if held.first > held.noted:
+            self._received.note(held.handed())
             held.forget_handed()
         if self._last:
             self._received.note(self._last)
@@ -60,10 +60,23 @@ class Recovering(Fetching):
         position of such a partition was stored before those, and the next member of the group begins there.
         """
         if messages:
+            if self._paused:
+                self._note_running(messages)
             dropped = self._held.add_unless_gone(messages)
             if dropped:
                 self._read_anew(dropped, messages)
         self._in_doubt = 0
+
+    def _note_running(self, messages: list[Message]) -> None:
+        """What librdkafka gives is not paused: it passes over a pause of partitions that it has never had assigned.
+
+        What was paused while these were being taken was so after them; the next ones tell.
+        """
+        given = {partition_of(message) for message in messages if message.error() is None}
+        running = (given & self._paused) - self._held.gone
+        if running:
+            self._held.bring_back(running)
+            self._paused -= running
 
     def _recover(self) -> None:
         """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
@@ -89,12 +102,13 @@ class Recovering(Fetching):
 
         Nobody knows which of these came after that, and librdkafka's position may be behind those that came before.
         """
-        received = self._received.offsets()
+        # Of what was paused, what is held is handed over once it is resumed.
+        expected = {**self._received.offsets(), **self._held.next_offsets()}
         for part in super().assignment():
             key = key_of(part)
             if key not in dropped:
                 continue
-            offset = received.get(key)
+            offset = expected.get(key)
             if offset is None:
                 offset = self._first_offset(part)
                 if offset < 0 and offset != OFFSET_BEGINNING and key not in self._starts:

@@ -134,26 +134,30 @@ def test_a_buffer_is_full_of_messages_or_of_bytes(count: int, size: int, full: b
 def test_what_may_be_handed_over_one_by_one_is_found_anew_after_every_change() -> None:
     held = HeldMessages()
     for change in (
-        lambda: held.add([message(0, 1), message(0, 2), message(0, 3)]),
+        lambda: held.add([message(0, 1), message(0, 2), message(0, 3), message(1, 1)]),
         lambda: held.put_back([message(0, 0)]),
-        lambda: held.take(1, {("t", 5)}),
-        held.forget_handed,
+        lambda: (held.take(1), held.forget_handed()),
+        lambda: held.set_aside({("t", 1)}),
+        lambda: held.bring_back({("t", 1)}),
         lambda: held.drop([TopicPartition("t", 5)]),
     ):
         held.ready = 7
         change()
         assert (held.first, held.ready) == (0, 0)
-    assert [each.offset() for each in held.messages] == [1, 2, 3]
+    assert [(each.partition(), each.offset()) for each in held.messages] == [(1, 1), (0, 1), (0, 2), (0, 3)]
 
 
 def test_a_take_and_a_count_pass_over_what_is_paused() -> None:
     held = HeldMessages()
     held.add([message(0, 1), message(1, 1), message(1, 2), message(0, 2)])
-    paused = {("t", 0)}
-    assert (held.count(), held.count(paused)) == (4, 2)
-    assert [(each.partition(), each.offset()) for each in held.peek(1, paused)] == [(1, 1)]
-    assert [(each.partition(), each.offset()) for each in held.take(1, paused)] == [(1, 1)]
-    assert [(each.partition(), each.offset()) for each in held.messages] == [(0, 1), (1, 2), (0, 2)]
+    before = held.there
+    held.set_aside({("t", 0)})
+    assert (before, held.there) == (4, 2)
+    assert [(each.partition(), each.offset()) for each in held.peek(1)] == [(1, 1)]
+    assert [(each.partition(), each.offset()) for each in held.take(1)] == [(1, 1)]
+    held.forget_handed()
+    held.bring_back({("t", 0)})
+    assert [(each.partition(), each.offset()) for each in held.messages] == [(0, 1), (0, 2), (1, 2)]
     assert held.next_offsets() == {("t", 0): 3, ("t", 1): 3}
 
 

@@ -27,15 +27,61 @@ def test_messages_come_out_in_order_and_the_first_offset_of_each_partition_is_kn
 def test_paused_partitions_wait_and_keep_their_place() -> None:
     held = HeldMessages()
     held.add([_message(0, 1), _message(1, 1), _message(0, 2), _message(1, 2)])
-    assert [(m.partition(), m.offset()) for m in held.take(10, {("t", 0)})] == [(1, 1), (1, 2)]
+    held.set_aside({("t", 0)})
+    assert [(m.partition(), m.offset()) for m in held.take(10)] == [(1, 1), (1, 2)]
+    held.bring_back({("t", 0)})
     assert [(m.partition(), m.offset()) for m in held.take(10)] == [(0, 1), (0, 2)]
+
+
+def test_what_is_set_aside_is_held_all_the_same() -> None:
+    held = HeldMessages()
+    held.add([_message(0, 1), _message(1, 1), _message(0, 2), _message(2, 5)])
+    assert [message.offset() for message in held.take(1)] == [1]
+    held.set_aside({("t", 0), ("t", 2), ("u", 1)})
+    assert (len(held), held.there, held.handed()[0].offset()) == (3, 1, 1)
+    assert held.first_offsets() == {("t", 0): (2, 3), ("t", 1): (1, 3), ("t", 2): (5, 3)}
+    assert held.next_offsets() == {("t", 0): 3, ("t", 1): 2, ("t", 2): 6}
+    held.forget_handed()
+    held.set_aside({("t", 1)})
+    assert (len(held), held.there, held.take(9)) == (3, 0, [])
+    held.bring_back({("t", 0)})
+    assert [message.partition() for message in held.take(9)] == [0]
+    assert held.drop([TopicPartition("t", 2)]) == len(_message(2, 5))
+    assert held.first_offsets() == {("t", 1): (1, 3)}
+    assert held.drop() == len(_message(1, 1))
+    assert not held
+
+
+def test_it_is_full_of_what_is_set_aside_too() -> None:
+    held = HeldMessages()
+    held.add([_message(0, 1, size=8_000_000)])
+    held.set_aside({("t", 0)})
+    assert held.full
+
+
+def test_of_very_many_only_what_is_asked_for_is_looked_at() -> None:
+    held = HeldMessages()
+    held.add(_message(0, offset) for offset in range(10 * MOST_MESSAGES))
+    everything = held.messages
+    handed: list[int | None] = []
+    for _ in range(100):
+        held.take(1)
+        handed += [message.offset() for message in held.handed()]
+        held.forget_handed()
+        held.add([_message(0, 0)])
+    assert handed == list(range(100))
+    assert held.messages is everything, "a copy would be made for every call"
+    held.take(8 * MOST_MESSAGES)
+    held.forget_handed()
+    assert len(held.messages) == len(held), "what has been handed over is let go"
 
 
 def test_events_have_no_offset_to_hold_back_and_are_not_paused() -> None:
     held = HeldMessages()
     held.add([_at_end(0), _message(0, 9)])
     assert held.first_offsets() == {("t", 0): (9, 3)}
-    assert held.take(10, {("t", 0)})[0].error() is not None
+    held.set_aside({("t", 0)})
+    assert held.take(10)[0].error() is not None
     assert len(held) == 1
 
 
