@@ -175,6 +175,32 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
             call()
 
 
+def test_the_end_of_a_partition_is_told_once_whoever_fetches(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster, **{"enable.partition.eof": True})
+    consumer = reader.consumer
+    at = {0: 0, 1: EACH - 50, 2: EACH}
+    consumer.assign([TopicPartition("orders", number, offset) for number, offset in at.items()])
+    ends: list[int | None] = []
+    reader.quota.limit = 1_000_000
+    end = time.monotonic() + 60
+    while consumer._fetcher is None or len(ends) < PARTITIONS:
+        assert time.monotonic() < end, (ends, at)
+        for message in consumer.consume(1, 0.1):
+            if message.error() is None:
+                assert message.offset() == at[message.partition() or 0]
+                at[message.partition() or 0] += 1
+            else:
+                assert (message.error().code(), message.offset()) == (KafkaError._PARTITION_EOF, EACH)
+                ends.append(message.partition())
+    assert at == dict.fromkeys(range(PARTITIONS), EACH)
+    assert consumer.consume(1, 1) == []
+    # Whoever comes there once more is told once more.
+    consumer.seek(TopicPartition("orders", 1, EACH - 1))
+    assert [message.error() is None for message in consumer.consume(2, 5)] == [True, False]
+    consumer.close()
+    assert sorted(ends, key=str) == [0, 1, 2]
+
+
 def test_what_is_wrong_with_a_partition_is_told_once_whoever_fetches(cluster: EmbeddedBroker) -> None:
     reader = Reader(cluster, **{"auto.offset.reset": "error"})
     consumer = reader.consumer

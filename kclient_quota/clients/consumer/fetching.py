@@ -25,6 +25,7 @@ from confluent_kafka import (
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.config import is_true
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
@@ -64,6 +65,7 @@ class Fetching(CConsumer):
     _is_cooperative = False
     _times_assigned = 0
     _reset = "latest"
+    _tells_ends = False
 
     def _prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client.
@@ -76,6 +78,7 @@ class Fetching(CConsumer):
         self._fetcher_events = events
         self._fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
         self._reset = str(conf.get("auto.offset.reset", self._reset)).lower()
+        self._tells_ends = is_true(conf.get("enable.partition.eof", False))
         strategy = str(conf.get("partition.assignment.strategy", ""))
         self._is_cooperative = "cooperative" in strategy or str(conf.get("group.protocol", "")).lower() == "consumer"
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 MOST_MESSAGES: Final = 1_000
 MOST_BYTES: Final = 8_000_000
@@ -125,6 +125,10 @@ class HeldMessages:
         there = (message for message in self.messages + self.aside if message.error() is None)
         return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
 
+    def ends(self) -> dict[Partition, int]:
+        """The ends of partitions that are told of by what is held (`enable.partition.eof`)."""
+        return {partition_of(message): message.offset() or 0 for message in self._all if _is_end(message)}
+
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
         """Forget what is held of these partitions, of all where none are named; returns its bytes."""
         there = self._all
@@ -150,6 +154,8 @@ class ReceivedOffsets:
 
     def __init__(self) -> None:
         self._next: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}  # that the application has been told of
+        self._ends_again: dict[Partition, int] = {}  # that another client is going to tell of once more
         self._batches: list[list[Message]] = []
         self._count = 0
         self._bytes = 0
@@ -184,6 +190,8 @@ class ReceivedOffsets:
                 offset = message.offset()
                 if message.error() is None and offset is not None:
                     self._next[partition_of(message)] = offset + 1
+                elif _is_end(message):
+                    self._ends[partition_of(message)] = offset or 0
         self._batches, self._count, self._bytes = [], 0, 0
         return self._next
 
@@ -191,6 +199,8 @@ class ReceivedOffsets:
         """Partitions are read from these offsets, or from wherever librdkafka finds where they are none."""
         self.offsets()
         for part in partitions:
+            self._ends.pop(key_of(part), None)
+            self._ends_again.pop(key_of(part), None)
             if part.offset >= 0:
                 self._next[key_of(part)] = part.offset
             else:
@@ -200,6 +210,25 @@ class ReceivedOffsets:
         """Nothing is assigned any more."""
         self.offsets()
         self._next.clear()
+        self._ends.clear()
+        self._ends_again.clear()
+
+    def ends_come_again(self, held: Mapping[Partition, int]) -> None:
+        """Another client fetches from now on, and tells of ends that the first one has told of.
+
+        Args:
+            held: those that the application has yet to be told of.
+        """
+        self.offsets()
+        self._ends_again = {**self._ends, **held}
+
+    def without_ends_again(self, messages: list[Message]) -> list[Message]:
+        """What another client gives, but for ends that are known: who counts ends has each of them once."""
+        if not self._ends_again:
+            return messages
+        known = [self._ends_again.pop(partition_of(message), None) for message in messages]
+        given = zip(messages, known, strict=True)
+        return [message for message, end in given if end != message.offset() or not _is_end(message)]
 
 
 def key_of(part: TopicPartition) -> Partition:
@@ -215,3 +244,8 @@ def partition_of(message: Message) -> Partition:
 
 def _is_of(message: Message, partitions: Collection[Partition]) -> bool:
     return message.error() is None and partition_of(message) in partitions
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name

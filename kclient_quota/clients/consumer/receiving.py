@@ -258,7 +258,7 @@ class Receiving(Recovering):
         """What was returned has been received."""
         self._note_handed()
         if self._received.is_due:
-            if self._held or self._in_doubt:
+            if self._held or self._in_doubt or self._tells_ends:
                 self._received.offsets()
             else:
                 self._received.replace(self._positions(super().assignment()))
@@ -292,6 +292,7 @@ class Receiving(Recovering):
         expected = {**self._received.offsets(), **self._held.next_offsets()}
         # The other client knows no position before it has handed something over, be that after all that is held.
         self._sought.update({key: (at, None) for key, at in expected.items() if self._starts.get(key) != at})
+        self._received.ends_come_again(self._held.ends() if self._tells_ends else {})
         self._fetch_in(sizes, expected)
         self._listener.is_split = self._goes_round = True
 

@@ -59,6 +59,7 @@ class Recovering(Fetching):
         librdkafka calls back in the midst of a batch, and gives what it had put into it before all the same. But the
         position of such a partition was stored before those, and the next member of the group begins there.
         """
+        messages = self._received.without_ends_again(messages)
         if messages:
             if self._paused:
                 self._note_running(messages)

@@ -142,3 +142,22 @@ def test_what_came_of_a_partition_that_went_away_meanwhile_is_not_held() -> None
     held.gone.clear()
     assert held.add_unless_gone(pulled[:2]) == set()
     assert len(held) == 2
+
+
+def test_an_end_that_was_told_is_not_told_again_by_another_client_unless_it_is_reached_again() -> None:
+    held, received = HeldMessages(), ReceivedOffsets()
+    received.note([_message(0, 8), _at_end(0), _at_end(1), _at_end(3)])
+    held.add([_message(2, 8), _at_end(2)])
+    assert held.ends() == {("t", 2): 9}
+    received.ends_come_again(held.ends())
+    received.begin([TopicPartition("t", 1, 4)])
+    later = [_at_end(0), _at_end(1), _at_end(2), _message(3, 9), _at_end(3), _message(0, 9), _at_end(0)]
+    given = received.without_ends_again(later)
+    assert [(message.partition(), message.error() is None) for message in given] == [
+        *[(1, False), (3, True), (3, False)],
+        *[(0, True), (0, False)],
+    ]
+    assert received.without_ends_again(later) is later
+    received.ends_come_again({})
+    received.forget()
+    assert received.without_ends_again(later) is later
