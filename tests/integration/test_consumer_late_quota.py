@@ -1,5 +1,6 @@
 """A quota that comes, changes and goes while a consumer reads: another client fetches, nothing is lost or doubled."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -173,6 +174,38 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
     for call in (consumer.poll, consumer.consume, consumer.assignment):
         with pytest.raises(RuntimeError, match="Consumer closed"):
             call()
+
+
+def test_statistics_tell_of_who_fetches(cluster: EmbeddedBroker) -> None:
+    told: list[dict[str, Any]] = []
+    reader = Reader(
+        cluster,
+        **{
+            "stats_cb": lambda text: told.append(json.loads(text)),
+            "statistics.interval.ms": 200,
+            "auto.commit.interval.ms": 100,
+            "queued.min.messages": 100,
+        },
+    )
+    consumer = reader.consumer
+    consumer.subscribe(["orders"])
+    reader.until(lambda: reader.received >= 10)
+    reader.quota.limit = 1_000_000
+
+    def has_fetched() -> bool:
+        time.sleep(0.005)
+        return consumer._fetcher is not None
+
+    reader.until(has_fetched)
+    reader.until(lambda: reader.received == EACH * PARTITIONS)
+
+    def is_told() -> bool:
+        partitions = told[-1]["topics"].get("orders", {}).get("partitions", {})
+        lags = [partition["consumer_lag"] for number, partition in partitions.items() if number != "-1"]
+        return lags == [0] * PARTITIONS and told[-1]["rxmsgs"] >= reader.received
+
+    reader.until(is_told, 10)
+    consumer.close()
 
 
 def test_the_end_of_a_partition_is_told_once_whoever_fetches(cluster: EmbeddedBroker) -> None:
