@@ -14,7 +14,7 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.answers import Answers
 from kclient_quota.errors import ConfigError, QuotaThrottledError
 from kclient_quota.pacing.sending.turns import Waiting
 from tests.integration.made_producers import Reports, made, over_produce, stuck
@@ -70,14 +70,14 @@ def test_raise_does_not_wait(broker: EmbeddedBroker) -> None:
 
 def test_raise_raises_on_a_busy_machine_too(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     producer, _ = throttled(broker, **{"quota.backoff": "raise"})
-    claim = Sender._claim
+    claim = Answers.claim
 
-    def late(sender: Sender, message: Waiting) -> bool:
+    def late(answers: Answers, message: Waiting) -> bool:
         """As of a thread that does not get its turn."""
         time.sleep(0.05)
-        return claim(sender, message)
+        return claim(answers, message)
 
-    monkeypatch.setattr(Sender, "_claim", late)
+    monkeypatch.setattr(Answers, "claim", late)
     retry_after_ms = []
     for _ in range(20):
         try:
