@@ -34,6 +34,7 @@ class RouteFinder:
         self._clock = clock
         self._lock = lock
         self._list_from_ms = 0
+        self._asked_ms: dict[str, int] = {}
 
     def find(self, producer: "Producer", topics: Collection[str]) -> None:
         """Ask about those of these topics that it is time for."""
@@ -47,9 +48,12 @@ class RouteFinder:
             if self._ask(producer, None, either):
                 return
             self._list_from_ms = now_ms + ROUTE_MS  # there may be too many for one answer
-        for topic in wanted:
-            if self._clock.now_ms() - now_ms >= METADATA_MS or not self._ask(producer, topic, [topic]):
-                return  # the others when they are asked for again; meanwhile librdkafka finds a place for them
+        # Those asked for longest ago come first: some that are never found would take all the time, every time.
+        for topic in sorted(wanted, key=lambda each: self._asked_ms.get(each, 0)):
+            if self._clock.now_ms() - now_ms >= METADATA_MS:
+                return  # the others when it is time for them again; meanwhile librdkafka finds a place for them
+            self._asked_ms[topic] = self._clock.now_ms()
+            self._ask(producer, topic, [topic])
 
     def _ask(self, producer: "Producer", topic: str | None, about: Collection[str]) -> bool:
         """Ask for one topic or, None, for all; whether there was an answer, of which it is learnt about some."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.clients.producer.finding import METADATA_MS, MOST_SINGLE, RouteFinder
-from kclient_quota.clients.producer.routes import ROUTE_MS
+from kclient_quota.clients.producer.routes import ASK_AGAIN_MS, ROUTE_MS
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
 
@@ -101,3 +101,35 @@ def test_a_broker_that_does_not_answer_is_waited_for_once_and_not_for_every_topi
     cluster.ask_librdkafka = ask
     finder.find(cluster, topics)
     assert clock.now_ms() == METADATA_MS
+
+
+def test_a_topic_that_cannot_be_asked_for_keeps_no_other_from_being() -> None:
+    """Such as one whose name librdkafka refuses."""
+    finder, cluster, _, topics, brokers = world(2)
+    ask = cluster.ask_librdkafka
+
+    def refuse(topic: str | None, timeout_s: float) -> Any:
+        if topic == "x" * 600:
+            raise RuntimeError
+        return ask(topic, timeout_s)
+
+    cluster.ask_librdkafka = refuse
+    finder.find(cluster, ["x" * 600, *topics])
+    assert all(brokers.routes.get(topic) for topic in topics)
+
+
+def test_topics_that_are_not_there_keep_no_other_from_being_found_where_time_is_short() -> None:
+    """Within one step there is time for two topics, whichever they are."""
+    finder, cluster, clock, topics, brokers = world(3)
+    cluster.topics = topics[2:]
+    ask = cluster.ask_librdkafka
+
+    def ask_slowly(topic: str | None, timeout_s: float) -> Any:
+        clock.sleep_ms(METADATA_MS // 2)
+        return ask(topic, timeout_s)
+
+    cluster.ask_librdkafka = ask_slowly
+    for _ in range(2):
+        finder.find(cluster, topics)
+        clock.sleep_ms(ASK_AGAIN_MS)
+    assert brokers.routes.get(topics[2]) is not None
