@@ -325,7 +325,11 @@ class FetchPacer:
     def _grant_big(self, most: float, now_ms: int) -> tuple[float, int]:
         """Grant what lets no fetch out before its batch fits."""
         threshold = self._threshold
+        fits_ms = max(0, max(pace.fits_at_ms(now_ms) for pace in self._paces.values()) - now_ms)
         spare = self._queued - threshold
+        if not self._fetching:
+            # Until then it is polled all the same, which must let no fetch out either.
+            spare -= self._message * (fits_ms // self.unpolled_ms)
         if spare > 0.0:
             return min(most, spare), 0
         if self._fetching and not self._empty:
@@ -334,8 +338,7 @@ class FetchPacer:
         if self._fetching and batch - self._message >= threshold:
             # The next message is the first of a batch that is still long enough to hold back the fetch after it.
             return 1.0, 0
-        fits_at_ms = max(pace.fits_at_ms(now_ms) for pace in self._paces.values())
-        return 1.0, max(0, fits_at_ms - now_ms)
+        return 1.0, fits_ms
 
     @property
     def _empty(self) -> bool:

@@ -155,12 +155,18 @@ class World:
             self._serve()
             if not self.queue:
                 return
-            node, size = self.queue.popleft()
-            self.queued_bytes -= size
-            self.taken_at_ms.append(self.now_ms)
-            self._left -= size + RECORD_BYTES
-            self.pacer.on_messages(size + RECORD_BYTES, 1)
-            self._taken[node] = self._taken.get(node, 0) + size + RECORD_BYTES
+            self._left -= self._take_one() + RECORD_BYTES
+
+    def _take_one(self) -> int:
+        """The size of the next message, or 0 where there is none."""
+        if not self.queue:
+            return 0
+        node, size = self.queue.popleft()
+        self.queued_bytes -= size
+        self.taken_at_ms.append(self.now_ms)
+        self.pacer.on_messages(size + RECORD_BYTES, 1)
+        self._taken[node] = self._taken.get(node, 0) + size + RECORD_BYTES
+        return size
 
     def _serve(self) -> None:
         events, self._events = self._events, []

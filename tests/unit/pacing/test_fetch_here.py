@@ -126,6 +126,37 @@ def test_what_librdkafka_has_to_tell_is_no_message() -> None:
     assert pacer.message_bytes == pytest.approx(MESSAGE, rel=0.02)
 
 
+class Polled(World):
+    """Polled while it waits, as consumers are."""
+
+    polled_at_ms = 0
+
+    def _serve(self) -> None:
+        super()._serve()
+        self.polled_at_ms = self.now_ms
+
+    def _take(self) -> None:
+        if self.now_ms - self.polled_at_ms >= self.pacer.unpolled_ms:
+            self._serve()
+            self._take_one()
+        super()._take()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "message"), [(100_000, 400_000, 1_000), (100_000, 400_000, 5_000), (50_000, 100_000, 1_000)]
+)
+def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits(
+    byte_rate: float, batch: int, message: int, by_hand: bool
+) -> None:
+    quota = Quota(byte_rate)
+    sizes = FetchSizes(1, QUEUE, by_hand=True) if by_hand else None
+    world = Polled([Broker(1, quota, batch, message)], byte_rate, sizes=sizes)
+    world.run(125_000)
+    assert not [at for at, _ in world.brokers[0].throttles if at > SETTLED_MS]
+    assert quota.utilisation(20_000, world.now_ms) > 0.72
+
+
 @pytest.mark.parametrize(
     ("size", "queued", "every_ms"),
     [(1_000, 200, 1_000), (1_900, 100, 1_000), (4_000, 50, 2_000), (20_000, 10, 5_000)],
