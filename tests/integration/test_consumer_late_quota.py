@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
@@ -293,4 +293,38 @@ def test_credentials_that_are_renewed_are_those_of_whoever_fetches() -> None:
             cluster.kill_connections()
             reader.until(lambda begun=begun: any(seen.api_key == 1 for seen in cluster.requests[begun:]))
             assert {seen.principal for seen in cluster.requests[begun:] if seen.api_key == 1} == {"new"}
+        consumer.close()
+
+
+@pytest.mark.parametrize("how", ["assign", "subscribe"])
+def test_what_comes_after_the_end_where_it_was_begun_is_received(how: str) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as cluster:
+        reader = Reader(cluster, **{"auto.offset.reset": "latest"})
+        consumer = reader.consumer
+        parts = [TopicPartition("orders", number, OFFSET_END) for number in range(PARTITIONS)]
+        if how == "assign":
+            consumer.assign(parts)
+        else:
+            consumer.subscribe(["orders"])
+
+        def is_begun() -> bool:
+            return len(consumer.assignment()) == PARTITIONS and all(
+                consumer.get_watermark_offsets(part, cached=True)[1] == 0 for part in parts
+            )
+
+        reader.until(is_begun)
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for number in range(PARTITIONS):
+            producer.produce("orders", b"x", partition=number)
+        assert producer.flush(30) == 0
+        # Fetches tell of an end after what nobody may read yet.
+        reader.until(lambda: all(consumer.get_watermark_offsets(part, cached=True)[1] == 1 for part in parts))
+        end = time.monotonic() + 2.5
+        reader.until(lambda: time.monotonic() > end)
+        reader.quota.limit = 1_000_000
+        reader.until(lambda: consumer._fetcher is not None)
+        producer.commit_transaction(30)
+        reader.until(lambda: reader.received == PARTITIONS, 10)
         consumer.close()

@@ -9,6 +9,7 @@ sizes change.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -64,6 +65,7 @@ class Fetching(CConsumer):
     _paused: set[Partition]
     _is_cooperative = False
     _times_assigned = 0
+    _begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
     _reset = "latest"
     _tells_ends = False
 
@@ -129,6 +131,7 @@ class Fetching(CConsumer):
         self._note_starts(partitions)
 
     def _note_starts(self, partitions: list[TopicPartition]) -> None:
+        self._begun_s = time.time()
         for part in partitions:
             if part.offset in {OFFSET_INVALID, OFFSET_STORED}:
                 self._starts.pop(key_of(part), None)
@@ -183,12 +186,13 @@ class Fetching(CConsumer):
 
     # Changing sizes ------------------------------------------------------------------------------------------------
 
-    def _fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int]) -> None:
+    def _fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int], told: Mapping[str, Any]) -> None:
         """Have a client with these sizes fetch from now on.
 
         Args:
             sizes: of its fetches and its queue.
             expected: the offsets to go on from, where any are known.
+            told: the last statistics of the client that fetches now.
         """
         assigned = super().assignment()
         sizes_of_now = FetchSizes(1, 1).conf
@@ -204,7 +208,7 @@ class Fetching(CConsumer):
                 "stats_cb": self._fetcher_events,
             }
         )
-        unread = self._unread(assigned, expected)
+        unread = self._unread(assigned, expected, told)
         starts = {**unread, **expected}
         fetcher = made_apart(conf)
         for part in assigned:
@@ -221,9 +225,17 @@ class Fetching(CConsumer):
         elif assigned:
             super().pause(assigned)
 
-    def _unread(self, assigned: list[TopicPartition], expected: Mapping[Partition, int]) -> dict[Partition, int]:
+    def _unread(
+        self, assigned: list[TopicPartition], expected: Mapping[Partition, int], told: Mapping[str, Any]
+    ) -> dict[Partition, int]:
         """Where partitions are to be begun of which nothing has been received yet."""
         starts = dict(self._starts)
+        # Statistics made before partitions were begun would tell of what was read of them before that.
+        if told.get("time", 0) > self._begun_s:
+            for part in assigned:
+                key = key_of(part)
+                if key not in expected and starts.get(key, OFFSET_END) == OFFSET_END:
+                    starts.update(_next_fetch(told, key))
         unread = [part for part in assigned if key_of(part) not in expected]
         at_end = [part for part in unread if starts.get(key_of(part)) == OFFSET_END]
         rest = [part for part in unread if key_of(part) not in starts]
@@ -233,8 +245,17 @@ class Fetching(CConsumer):
             except KafkaException:
                 logger.debug("What is committed could not be asked for")
         for part in at_end:
-            # It was begun at its end, of which another client would see another one.
+            # It was begun at its end, of which another client would see another one. What fetches have told of it
+            # since may be ahead of what they have brought, and is second best: as long as no statistics tell more.
             marks = self.get_watermark_offsets(part, cached=True)
             if marks is not None and marks[1] >= 0:
                 starts[key_of(part)] = marks[1]
         return starts
+
+
+def _next_fetch(told: Mapping[str, Any], key: Partition) -> dict[Partition, int]:
+    """From where a partition is fetched next, by statistics; empty where they do not tell."""
+    topic, number = key
+    partition = told.get("topics", {}).get(topic, {}).get("partitions", {}).get(str(number), {})
+    offset = partition.get("next_offset", OFFSET_INVALID)
+    return {key: offset} if offset >= 0 and partition.get("fetch_state") == "active" else {}

@@ -45,6 +45,7 @@ class Listener:
         events: what has been noted and not heard.
         fetcher_events: what a second client has said that fetches in this one's place.
         is_split: whether there is one.
+        told: the last statistics of whoever fetches, decoded.
         in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
     """
 
@@ -57,6 +58,7 @@ class Listener:
         self.in_callback = False
         self.fetcher_events: deque[Any] = deque()
         self.is_split = False
+        self.told: Mapping[str, Any] = {}
         self._log = log
         self._end_key = end_key({})
         self._fetched: Mapping[str, Any] = {}  # the last statistics of the second client
@@ -134,14 +136,15 @@ class Listener:
         if self.is_split:
             self.core.heartbeat.on_poll(now_ms)
         else:
-            self.core.on_statistics(json.loads(text), now_ms)
+            self.told = json.loads(text)
+            self.core.on_statistics(self.told, now_ms)
         self._log.on_time(now_ms)
         self.tell()
         if self.telemetry is not None:
             self.telemetry.on_statistics(text)
 
     def _on_fetcher(self, text: str) -> None:
-        self._fetched = json.loads(text)
+        self._fetched = self.told = json.loads(text)
         self.core.on_statistics(self._fetched, self.clock.now_ms())
         self.tell()
 

@@ -293,7 +293,7 @@ class Receiving(Recovering):
         # The other client knows no position before it has handed something over, be that after all that is held.
         self._sought.update({key: (at, None) for key, at in expected.items() if self._starts.get(key) != at})
         self._received.ends_come_again(self._held.ends() if self._tells_ends else {})
-        self._fetch_in(sizes, expected)
+        self._fetch_in(sizes, expected, self._listener.told)
         self._listener.is_split = self._goes_round = True
 
     def _review(self) -> None:
