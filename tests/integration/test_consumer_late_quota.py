@@ -328,3 +328,21 @@ def test_what_comes_after_the_end_where_it_was_begun_is_received(how: str) -> No
         producer.commit_transaction(30)
         reader.until(lambda: reader.received == PARTITIONS, 10)
         consumer.close()
+
+
+def test_ends_that_were_known_stay_known_when_another_client_fetches(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster)
+    consumer = reader.consumer
+    parts = [TopicPartition("orders", number, 0) for number in range(PARTITIONS)]
+    consumer.assign(parts)
+
+    def ends() -> list[int]:
+        return [consumer.get_watermark_offsets(part, cached=True)[1] for part in parts]
+
+    reader.until(lambda: ends() == [EACH] * PARTITIONS)
+    consumer.pause(parts)
+    reader.quota.limit = 1_000_000
+    reader.until(lambda: consumer._fetcher is not None)
+    # Nothing is fetched of what is paused: the other client never hears of an end.
+    assert ends() == [EACH] * PARTITIONS
+    consumer.close()

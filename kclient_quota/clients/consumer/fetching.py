@@ -109,8 +109,12 @@ class Fetching(CConsumer):
     def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka's: first offset and the one after the last; `cached=True` says what fetches have told."""
         named = {**dict(zip(("timeout", "cached"), args, strict=False)), **kwargs}
-        source: Any = super() if self._fetcher is None or not named.get("cached") else self._fetcher
-        return source.get_watermark_offsets(partition, *args, **kwargs)
+        if self._fetcher is not None and named.get("cached"):
+            marks: Any = self._fetcher.get_watermark_offsets(partition, *args, **kwargs)
+            if marks is not None and marks[1] >= 0:
+                return marks
+        # The other client has heard of no end yet: what was told before it fetched still stands, as it would with one.
+        return super().get_watermark_offsets(partition, *args, **kwargs)
 
     def _pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
         source: Any = super() if self._fetcher is None else self._fetcher
@@ -244,10 +248,11 @@ class Fetching(CConsumer):
                 at_end += [part for part in super().committed(rest, COMMITTED_S) if part.offset < 0]
             except KafkaException:
                 logger.debug("What is committed could not be asked for")
+        source: Any = super() if self._fetcher is None else self._fetcher
         for part in at_end:
             # It was begun at its end, of which another client would see another one. What fetches have told of it
             # since may be ahead of what they have brought, and is second best: as long as no statistics tell more.
-            marks = self.get_watermark_offsets(part, cached=True)
+            marks = source.get_watermark_offsets(part, cached=True)
             if marks is not None and marks[1] >= 0:
                 starts[key_of(part)] = marks[1]
         return starts
