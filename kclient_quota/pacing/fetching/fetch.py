@@ -392,9 +392,7 @@ class FetchPacer:
         """One pace for every broker that leads an assigned partition."""
         for node in nodes - self._paces.keys():
             heir = self._paces.pop(ONLY, None)
-            self._paces[node] = (
-                heir if heir is not None else BrokerPace(self._limit, FetchWindow(*self._window), now_ms)
-            )
+            self._paces[node] = heir or BrokerPace(self._limit, FetchWindow(*self._window), now_ms)
             self._dealt_at_ms = now_ms - DEALT_MS
         if nodes:
             for node in self._paces.keys() - nodes - {ONLY}:
