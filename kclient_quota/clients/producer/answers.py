@@ -53,19 +53,19 @@ class Answers:
         outbox.finished += 1
         return False
 
-    def say_yes(self, handed: Handed) -> None:
-        """It is taken; its caller goes on."""
+    def answer(self, handed: Handed) -> None:
+        """Its caller goes on, and sees what was decided."""
         if handed.answered is not None:
             handed.answered.release()
             if self._outbox.on_news is not None:
                 self._outbox.on_news()
 
     def say_no(self, handed: Handed) -> None:
-        """It is not, and its caller hears so."""
+        """It is not taken, and its caller hears so."""
         self._outbox.finished += 1
         handed.is_refused = True
         self._worth.on_full(self._clock.now_ms())
-        self.say_yes(handed)
+        self.answer(handed)
 
     def refuse(self, handed: Handed) -> bool:
         """Say no to a caller who waits; whether there was one."""

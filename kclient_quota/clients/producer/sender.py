@@ -194,7 +194,7 @@ class Sender:
             while self._came:
                 self._take(self._came.popleft(), now_ms)
             for message in core.admit(now_ms, self._answers.claim, give_back):
-                self._answers.say_yes(message.payload)
+                self._answers.answer(message.payload)
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._answers.lose(message, why)
@@ -246,7 +246,7 @@ class Sender:
         is_hasty = handed.is_hasty
         wait_ms = self.core.offer(item, now_ms, is_patient=not is_hasty)
         if not wait_ms:
-            self._answers.say_yes(handed)
+            self._answers.answer(handed)
             return
         handed.retry_after_ms, handed.broker_id = self.core.retry(item, now_ms)
         self._answers.say_no(handed) if is_hasty else give_back(item)
