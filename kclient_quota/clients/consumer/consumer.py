@@ -272,7 +272,7 @@ def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions
 
 def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
-    consumer._note_starts([])
+    consumer._note_begin()
     times_assigned = consumer._times_assigned
     if call is not None:
         consumer._listener.call_back(call, consumer, partitions)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.told_statistics import as_of_one, end_key
+from kclient_quota.clients.consumer.told_statistics import ToldAsOne
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.throttle_log import ThrottleLog
@@ -60,8 +60,7 @@ class Listener:
         self.is_split = False
         self.told: Mapping[str, Any] = {}
         self._log = log
-        self._end_key = end_key({})
-        self._fetched: Mapping[str, Any] = {}  # the last statistics of the second client
+        self._told_as_one = ToldAsOne({})
         self._tell_statistics: Callable[[str], Any] | None = None
         self._tell_throttle: Callable[[Any], Any] | None = None
 
@@ -74,9 +73,11 @@ class Listener:
         """
         out = dict(conf)
         ours_ms = CALM_STATISTICS_MS if self.core.limit.unlimited else STATISTICS_MS
-        out["statistics.interval.ms"], self._tell_statistics = schedule(conf, ours_ms, self.clock)
+        self._told_as_one = ToldAsOne(conf)
+        theirs = conf.get("stats_cb")
+        wanted = {**conf, "stats_cb": partial(self._told_as_one.tell, theirs)} if callable(theirs) else conf
+        out["statistics.interval.ms"], self._tell_statistics = schedule(wanted, ours_ms, self.clock)
         self._tell_throttle = conf.get("throttle_cb")
-        self._end_key = end_key(conf)
         out["stats_cb"] = out["throttle_cb"] = self.events.append
         out.update(refused_callbacks(conf))
         if interceptors or callable(conf.get("on_commit")):
@@ -97,8 +98,6 @@ class Listener:
                 had_statistics = True
                 self._attend(self._on_statistics, event)
                 theirs = self._tell_statistics
-                if theirs is not None and self.is_split:
-                    event = json.dumps(as_of_one(json.loads(event), self._fetched, self._end_key))
             else:
                 self._attend(self._on_throttle, event)
                 theirs = self._tell_throttle
@@ -144,8 +143,8 @@ class Listener:
             self.telemetry.on_statistics(text)
 
     def _on_fetcher(self, text: str) -> None:
-        self._fetched = self.told = json.loads(text)
-        self.core.on_statistics(self._fetched, self.clock.now_ms())
+        self._told_as_one.fetcher = self.told = json.loads(text)
+        self.core.on_statistics(self.told, self.clock.now_ms())
         self.tell()
 
     def _on_throttle(self, event: Any) -> None:

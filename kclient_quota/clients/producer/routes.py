@@ -247,12 +247,8 @@ class Brokers:
         self._asked[topic] = now_ms
         return True
 
-    def learn_route(self, topic: str, leaders: Mapping[int, int], brokers: int, now_ms: int) -> None:
-        """The cluster has so many brokers, and these lead a topic's partitions."""
-        self.learn_routes({topic: leaders}, brokers, now_ms)
-
     def learn_routes(self, found: Mapping[str, Mapping[int, int]], brokers: int, now_ms: int) -> None:
-        """The same of several topics, after which all that waits is looked through once."""
+        """The cluster has so many brokers, and these lead topics' partitions; looks through what waits, once."""
         self.is_split = self.is_split or brokers > 1
         for topic, leaders in found.items():
             if leaders:

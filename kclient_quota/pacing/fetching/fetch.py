@@ -132,9 +132,9 @@ class FetchPacer:
     def unpolled_ms(self) -> int:
         """For how long whoever waits is not polled: rebalances wait behind a batch's last messages as well."""
         rate = min(pace.rate for pace in self._paces.values()) * POLLED_PART
-        return (
-            int(min(max(self._message * 1000.0 / rate, LEAST_UNPOLLED_MS), UNPOLLED_MS)) if self.paced else UNPOLLED_MS
-        )
+        if rate == inf:
+            return UNPOLLED_MS
+        return int(min(max(self._message * 1000.0 / rate, LEAST_UNPOLLED_MS), UNPOLLED_MS))
 
     @property
     def paced(self) -> bool:

@@ -128,7 +128,7 @@ def test_a_long_throttle_is_waited_for_outside_the_queue_a_short_one_inside() ->
 
 def test_keys_go_where_librdkafka_would_send_them_and_others_to_whoever_is_idle() -> None:
     core = core_of(LIMITED)
-    core.brokers.learn_route("orders", {0: 1, 1: 2, 2: 3}, 3, 0)
+    core.brokers.learn_routes({"orders": {0: 1, 1: 2, 2: 3}}, 3, 0)
     for number in range(60):
         core.offer(message(100, 0), 0)
         core.offer(message(100, 0, key=f"{number}"), 0)
@@ -146,7 +146,7 @@ def test_keys_go_where_librdkafka_would_send_them_and_others_to_whoever_is_idle(
 
 def test_what_may_go_anywhere_is_spread_evenly_over_partitions_of_one_broker() -> None:
     core = core_of(LIMITED)
-    core.brokers.learn_route("orders", {0: 1, 1: 1, 2: 1}, 1, 0)
+    core.brokers.learn_routes({"orders": {0: 1, 1: 1, 2: 1}}, 1, 0)
     bytes_of = dict.fromkeys(range(3), 0)
     for now_ms in range(0, 30_000, 20):
         core.offer(message(1_000, now_ms), now_ms)
@@ -162,7 +162,7 @@ def test_a_topic_is_asked_for_once_and_again_when_it_is_old_but_not_under_a_thro
     assert core.brokers.wants_route("orders", 0)
     assert not core.brokers.wants_route("orders", 500)
     assert core.brokers.wants_route("orders", 1_000)
-    core.brokers.learn_route("orders", {0: 1}, 1, 1_000)
+    core.brokers.learn_routes({"orders": {0: 1}}, 1, 1_000)
     assert not core.brokers.wants_route("orders", 1_000 + ROUTE_MS - 1)
     core.on_throttle(1, 5_000, ROUTE_MS)
     assert not core.brokers.wants_route("orders", ROUTE_MS + 2_000)
@@ -215,11 +215,11 @@ def test_what_waits_goes_over_to_who_leads_its_partition_now(known: bool) -> Non
     partition = Partitioner().partition("a", 2)
     assert partition is not None
     if known:
-        brokers.learn_route("orders", {partition: 1, 1 - partition: 1}, 2, 0)
+        brokers.learn_routes({"orders": {partition: 1, 1 - partition: 1}}, 2, 0)
     before = [message(1_000, 0, key="a") for _ in range(200)]
     for each in before:
         core.offer(each, 0)
-    brokers.learn_route("orders", {partition: 2 if known else 1, 1 - partition: 1}, 2, 0)
+    brokers.learn_routes({"orders": {partition: 2 if known else 1, 1 - partition: 1}}, 2, 0)
     after = [message(1_000, 0, key="a") for _ in range(50)]
     for each in after:
         core.offer(each, 0)
@@ -232,12 +232,12 @@ def test_what_waits_goes_over_to_who_leads_its_partition_now(known: bool) -> Non
 
 def test_deadlines_go_along() -> None:
     core = core_of(LIMITED)
-    core.brokers.learn_route("orders", {0: 1, 1: 1}, 2, 0)
+    core.brokers.learn_routes({"orders": {0: 1, 1: 1}}, 2, 0)
     late = message(20_000, 0, partition=0)
     core.offer(message(60_000, 0, partition=0), 0)
     late.expires_at_ms = 500
     core.offer(late, 0)
-    core.brokers.learn_route("orders", {0: 2, 1: 1}, 2, 0)
+    core.brokers.learn_routes({"orders": {0: 2, 1: 1}}, 2, 0)
     assert [(each.payload is late.payload, why) for each, why in core.lost(600)] == [(True, Lost.EXPIRED)]
     assert [each.raw_bytes for _, each in leave(core, 600, 5_000)] == [60_000]
     assert core.is_empty

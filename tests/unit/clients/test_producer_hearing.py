@@ -110,7 +110,7 @@ def test_throttling_is_logged_when_it_starts_and_when_it_ends(caplog: pytest.Log
 def test_a_coordinators_throttle_goes_to_the_broker_at_its_address() -> None:
     hearing, clock, outbox = made(LIMITED)
     core = core_of(LIMITED)
-    core.brokers.learn_route("orders", {0: 1, 1: 2}, 2, clock.now_ms())
+    core.brokers.learn_routes({"orders": {0: 1, 1: 2}}, 2, clock.now_ms())
     hearing.on_statistics(statistics(node=2))
     hearing.on_throttle(throttle(5_000, -1, "host:9092/bootstrap"))
     hand(outbox, core, clock.now_ms())

@@ -182,12 +182,12 @@ def test_what_is_to_go_there_only_or_is_refused_for_something_else_is_refused(as
 
 def test_a_topic_that_is_gone_is_asked_for_again_and_has_no_partitions_meanwhile():
     brokers = core_of(LIMITED).brokers
-    brokers.learn_route("t", {0: 1, 1: 1}, 1, T0)
+    brokers.learn_routes({"t": {0: 1, 1: 1}}, 1, T0)
     assert not brokers.wants_route("t", T0 + 1_000)
     brokers.doubt("t")
     brokers.doubt("unheard of")
     assert brokers.wants_route("t", T0 + 1_001)
-    brokers.learn_route("t", {}, 1, T0 + 1_002)
+    brokers.learn_routes({"t": {}}, 1, T0 + 1_002)
     assert brokers.routes.get("t") is None
     assert "t" not in brokers.routes.partitions
     message = Waiting("t", -1, EACH, T0, SimpleNamespace(key=b"k"))

@@ -33,7 +33,7 @@ def sent_by(now_ms: int, sender: ProducerCore) -> int:
 
 def test_noise_after_letters_is_told_from_letters_before_anything_of_it_is_delivered() -> None:
     sender = core()
-    sender.brokers.learn_route("orders", {0: 1}, 1, 0)
+    sender.brokers.learn_routes({"orders": {0: 1}}, 1, 0)
     now_ms = 0
     for _ in range(200):
         now_ms += 100
@@ -59,7 +59,7 @@ def test_noise_after_letters_is_told_from_letters_before_anything_of_it_is_deliv
 
 def test_what_is_known_to_be_our_own_doing_later_is_given_up_to_nobody() -> None:
     sender = core()
-    sender.brokers.learn_route("orders", {0: 1}, 1, 0)
+    sender.brokers.learn_routes({"orders": {0: 1}}, 1, 0)
     now_ms, raw = 0, 0
     while now_ms < 20_000 or not raw:
         now_ms += 100
@@ -82,7 +82,7 @@ def test_what_is_known_to_be_our_own_doing_later_is_given_up_to_nobody() -> None
 
 def test_who_is_to_come_again_is_told_when_what_was_sent_ahead_is_paid_back() -> None:
     sender = core()
-    sender.brokers.learn_route("orders", {0: 1}, 1, 0)
+    sender.brokers.learn_routes({"orders": {0: 1}}, 1, 0)
     large = message(1_000_000, 1_000, partition=0)
     assert not sender.offer(large, 1_000, is_patient=False)
     assert list(sender.sent(1_000))

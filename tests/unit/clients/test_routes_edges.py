@@ -128,7 +128,7 @@ def test_each_queue_is_made_for_its_broker() -> None:
 def test_one_broker_more_is_a_cluster_of_several_for_good() -> None:
     several = brokers()
     for count, is_split in ((0, False), (1, False), (2, True), (1, True)):
-        several.learn_route("orders", {}, count, 0)
+        several.learn_routes({"orders": {}}, count, 0)
         assert several.is_split is is_split
     assert several.routes.get("orders") is None
 
@@ -142,7 +142,7 @@ def test_leaders_are_asked_for_again_after_half_a_minute_and_after_a_second_with
         True, False, False, True, False, True
     ]  # fmt: skip
     assert some.wants_route("bills", 12_000)
-    some.learn_route("orders", {0: 1}, 1, 20_000)
+    some.learn_routes({"orders": {0: 1}}, 1, 20_000)
     assert ROUTE_MS == 30_000
     assert [some.wants_route("orders", at) for at in (20_000, 49_999, 50_000, 50_999, 51_000)] == [
         False, False, True, False, True
@@ -169,7 +169,7 @@ def test_a_message_goes_to_the_leader_of_its_partition() -> None:
     some = brokers(1, 2)
     assert placed(some, partition=1) == (NO_BROKER, 1)
     assert placed(some, key="a") == (NO_BROKER, ANY_PARTITION)
-    some.learn_route("orders", {0: 1, 1: 2, 2: NO_BROKER}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 2, 2: NO_BROKER}}, 2, 0)
     assert [placed(some, partition=number) for number in range(5)] == [
         (1, 0), (2, 1), (NO_BROKER, 2), (NO_BROKER, 3), (NO_BROKER, 4)
     ]  # fmt: skip
@@ -185,7 +185,7 @@ def offered(broker: Broker, *sizes: int) -> None:
 
 def test_a_message_that_may_go_anywhere_goes_to_whoever_would_take_it_first() -> None:
     some = brokers(1, 2)
-    some.learn_route("orders", {0: 1, 1: 2}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
     assert placed(some) == (1, ANY_PARTITION)
     some.get(1).queue.pace.granted = 1
     assert placed(some) == (2, ANY_PARTITION)  # as soon, but it has had less
@@ -226,7 +226,7 @@ def test_those_that_wait_for_room_are_not_looked_at_again_for_each_that_comes(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = core_of(LIMITED)
-    core.brokers.learn_route("orders", {number: number + 1 for number in range(count)}, count, 0)
+    core.brokers.learn_routes({"orders": {number: number + 1 for number in range(count)}}, count, 0)
     monkeypatch.setattr(Before, "__iter__", None)
     monkeypatch.setattr(Broker, "waiting", None)
     waits = [core.offer(message(1_000, 0), 0) for _ in range(100)]
@@ -238,7 +238,7 @@ def test_those_that_wait_for_room_are_not_looked_at_again_for_each_that_comes(
 def test_where_there_is_no_choice_nobody_asks_how_busy_a_broker_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Broker, "busy", None)
     some = brokers(1, 2)
-    some.learn_route("orders", {0: 2, 1: 2}, 2, 0)
+    some.learn_routes({"orders": {0: 2, 1: 2}}, 2, 0)
     assert placed(some) == (2, ANY_PARTITION)
 
 
@@ -249,7 +249,7 @@ def test_what_leaves_together_goes_where_it_must_or_to_the_partition_that_has_ha
         return some.partition_of(some.get(broker), Grant(topic, partition, [], 40, 100, ""))
 
     assert goes(ANY_PARTITION) == ANY_PARTITION  # nobody knows who leads it
-    some.learn_route("orders", {0: 2, 1: 1, 2: 1}, 2, 0)
+    some.learn_routes({"orders": {0: 2, 1: 1, 2: 1}}, 2, 0)
     assert [goes(0), goes(1)] == [0, 1]
     assert [goes(ANY_PARTITION) for _ in range(3)] == [1, 2, 1]
     assert goes(ANY_PARTITION, broker=2) == 0
@@ -276,12 +276,12 @@ def before(broker: Broker, *them: Waiting) -> None:
 
 def test_what_may_go_anywhere_waits_on_where_it_is_as_long_as_that_broker_leads_any() -> None:
     some = brokers(1, 2)
-    some.learn_route("orders", {0: 1, 1: 2}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
     some.get(1).queue.offer(message(500, 0))
     before(some.get(1), message(700, 0))
-    some.learn_route("orders", {0: 2, 1: 1}, 2, 1)
+    some.learn_routes({"orders": {0: 2, 1: 1}}, 2, 1)
     assert where(some) == {1: [(500, ANY_PARTITION), (700, ANY_PARTITION)]}
-    some.learn_route("orders", {0: 2, 1: 2}, 2, 2)
+    some.learn_routes({"orders": {0: 2, 1: 2}}, 2, 2)
     assert where(some) == {2: [(500, ANY_PARTITION), (700, ANY_PARTITION)]}
 
 
@@ -291,9 +291,9 @@ def test_what_waited_for_nobody_goes_to_those_that_lead_once_they_are_known() ->
     for size in (500, 300):
         only.queue.offer(message(size, 0))
     before(only, message(700, 0), message(900, 0, partition=1))
-    some.learn_route("orders", {0: 1, 1: 1}, 1, 0)
+    some.learn_routes({"orders": {0: 1, 1: 1}}, 1, 0)
     assert where(some) == {NO_BROKER: [(500, -1), (300, -1), (700, -1), (900, 1)]}
-    some.learn_route("orders", {0: 1, 1: 2}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
     found: Any = where(some)
     assert NO_BROKER not in found
     assert sorted(one for them in found.values() for one in them) == [(300, -1), (500, -1), (700, -1), (900, 1)]
@@ -303,13 +303,13 @@ def test_what_waited_for_nobody_goes_to_those_that_lead_once_they_are_known() ->
 
 def test_what_has_a_partition_moves_with_its_leader_in_order_and_what_has_not_moved_stays_itself() -> None:
     some = brokers(1, 2)
-    some.learn_route("orders", {0: 1, 1: 1}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 1}}, 2, 0)
     one = some.get(1)
     stays = message(100, 0, partition=0)
     for each in (message(200, 0, partition=1), stays, message(300, 0, partition=1)):
         one.queue.offer(each)
     before(one, message(400, 0, partition=1), message(500, 0, partition=0), message(600, 0, partition=1))
-    some.learn_route("orders", {0: 1, 1: 2}, 2, 0)
+    some.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
     assert where(some) == {1: [(100, 0), (500, 0)], 2: [(200, 1), (300, 1), (400, 1), (600, 1)]}
     assert list(one.queue) == [stays]
     assert some.get(2).queue.raw_bytes == 500

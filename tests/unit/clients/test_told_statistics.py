@@ -1,8 +1,9 @@
 """Statistics of two clients, told as those of one."""
 
+import json
 from typing import Any
 
-from kclient_quota.clients.consumer.told_statistics import as_of_one, end_key
+from kclient_quota.clients.consumer.told_statistics import ToldAsOne, as_of_one, end_key
 
 
 def topics(**partition: Any) -> dict[str, Any]:
@@ -58,3 +59,13 @@ def test_who_reads_what_is_not_committed_may_come_further() -> None:
         told = as_of_one({"topics": topics(stored_offset=9)}, {"topics": topics(**ends)}, end_key(conf))
         lags.append(told["topics"]["orders"]["partitions"]["0"]["consumer_lag"])
     assert lags == [1, 3, 1]
+
+
+def test_the_application_hears_of_one_client_as_it_was_told_and_of_two_as_of_one() -> None:
+    heard: list[str] = []
+    told = ToldAsOne({})
+    told.tell(heard.append, '{"rx":  1}')
+    told.fetcher = {"rx": 2}
+    told.tell(heard.append, '{"rx":  1}')
+    assert heard[0] == '{"rx":  1}'
+    assert json.loads(heard[1])["rx"] == 3
