@@ -16,6 +16,8 @@ SIZE = 1_000
 PER_BATCH = (4, 10, 16, 22, 28)
 """Messages of a batch: sizes that nothing asked for at once fits."""
 PARTITIONS = 3
+BURST_S = 11
+"""Seconds' worth of the quota that a broker lets through at once. A busy machine learns its limit later."""
 SETTLED_S = 15
 """When whoever has to learn its limit has been throttled for its first burst, and fetches what the quota allows."""
 LATER_S = 20
@@ -42,7 +44,7 @@ def throws_away_next_to_nothing(cluster: Any, quota: int, source: str) -> None:
     """A learner overdraws at first, and has much cut off then; afterwards nobody does."""
     name = named("lost")
     cluster.create_topic(name, PARTITIONS)
-    fill_unevenly(cluster, name, quota * (SETTLED_S + MEASURED_S + 8))
+    fill_unevenly(cluster, name, quota * (BURST_S + SETTLED_S + LATER_S + MEASURED_S))
     cluster.set_quota(client_id=name, consumer_byte_rate=quota)
     consumer = consumer_of(cluster, name, name, **{"quota.limit.source": source})
     read(consumer, SETTLED_S)
