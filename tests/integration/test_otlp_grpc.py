@@ -176,3 +176,33 @@ def test_tls_with_a_private_authority_both_ways_and_credentials_in_the_url(servi
         stranger.close()
     finally:
         server.stop(None).wait(60)
+
+
+def test_certificates_that_are_renewed_on_the_disk_are_used(service, tmp_path):
+    """A channel connects with those that it was made with, for ever."""
+    tls = authority_and_certificate(tmp_path)
+
+    def served(port=0):
+        ca, certificate, key = (Path(name).read_bytes() for name in (tls.ca_file, tls.certificate_file, tls.key_file))
+        server = grpc.server(ThreadPoolExecutor(max_workers=2))
+        add_MetricsServiceServicer_to_server(service, server)
+        credentials = grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
+        bound = server.add_secure_port(f"127.0.0.1:{port}", credentials)
+        server.start()
+        return server, bound
+
+    server, port = served()
+    sender = settings_of(PATIENT, f"grpcs://127.0.0.1:{port}", tls=tls).sender()
+    try:
+        assert sender.send(b"").status is Status.ACCEPTED
+        server.stop(None).wait(60)
+        authority_and_certificate(tmp_path)
+        server, _ = served(port)
+        Path(tls.ca_file).rename(tmp_path / "moved away")
+        assert sender.send(b"").status is Status.RETRY
+        (tmp_path / "moved away").rename(tls.ca_file)
+        assert sender.send(b"").status is Status.RETRY
+        assert sender.send(b"").status is Status.ACCEPTED
+    finally:
+        sender.close()
+        server.stop(None).wait(60)

@@ -257,6 +257,35 @@ def test_mutual_tls(tmp_path):
         server.stop()
 
 
+def test_certificates_that_are_renewed_on_the_disk_are_used(tmp_path):
+    """Those of a day are: the sender went on with its first ones, and a collector with new ones got nothing more."""
+    files = authority_and_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def serve_renewed():
+        context.load_cert_chain(files.certificate_file, files.key_file)
+        context.load_verify_locations(files.ca_file)
+
+    serve_renewed()
+    server = Collector(context)
+    sender = HttpSender(server.url, tls=files, timeout_ms=60_000)
+    try:
+        assert sender.send(b"before").status is Status.ACCEPTED
+        server.answers = [(None, {}, b"")]  # the connection ends
+        authority_and_certificate(tmp_path)
+        serve_renewed()
+        whole = Path(files.ca_file).read_bytes()
+        Path(files.ca_file).write_bytes(b"half of it")
+        assert [sender.send(b"x").status for _ in range(2)] == [Status.RETRY, Status.RETRY]
+        Path(files.ca_file).write_bytes(whole)
+        assert sender.send(b"after").status is Status.ACCEPTED
+        assert server.requests[-1][2] == b"after"
+    finally:
+        sender.close()
+        server.stop()
+
+
 def test_credentials_of_a_url_become_a_header(collector):
     sender = HttpSender(f"http://me:se%40cret@127.0.0.1:{collector.port}", timeout_ms=60_000)
     assert sender.send(b"x").status is Status.ACCEPTED

@@ -1,6 +1,7 @@
 """One OTLP export over gRPC: bytes out, outcome back."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,6 +47,7 @@ class GrpcSender:
         endpoint: `host:port`, or a URL whose scheme says whether TLS is used.
         headers: sent as metadata with every export.
         tls: use TLS with these files; None: only for an `https://` endpoint, with the system's authorities.
+            Files that are renewed are used when the collector is not reached with those before.
         compress: gzip the messages.
         timeout_ms: of every export.
     """
@@ -66,14 +68,11 @@ class GrpcSender:
             tls = TlsFiles()
         address = url.netloc.rpartition("@")[2]
         headers = {**authorization_of(url), **(headers or {})}
-        compression = grpc.Compression.Gzip if compress else grpc.Compression.NoCompression
-        self._channel = (
-            grpc.insecure_channel(address, compression=compression)
-            if tls is None
-            else grpc.secure_channel(address, _credentials(tls), compression=compression)
-        )
-        # The body is encoded already; what comes back is decoded by us.
-        self._export = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)
+        self._address = address
+        self._tls = tls
+        self._compression = grpc.Compression.Gzip if compress else grpc.Compression.NoCompression
+        self._version = tls.version() if tls else ()
+        self._open()
         self._metadata = tuple((key.lower(), value) for key, value in headers.items())
         self._timeout_s = timeout_ms / 1000
 
@@ -83,8 +82,31 @@ class GrpcSender:
             answer = self._export(body, timeout=self._timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             delay_ms = _retry_delay_ms(error.trailing_metadata() or ())
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._use_renewed_files()
             return Outcome(_status(error, delay_ms), f"gRPC {error.code().name} {error.details()}", delay_ms)
         return accepted(answer)
+
+    def _open(self) -> None:
+        self._channel = (
+            grpc.insecure_channel(self._address, compression=self._compression)
+            if self._tls is None
+            else grpc.secure_channel(self._address, _credentials(self._tls), compression=self._compression)
+        )
+        # The body is encoded already; what comes back is decoded by us.
+        self._export = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)
+
+    def _use_renewed_files(self) -> None:
+        """Certificates of a day are renewed on the disk; a channel connects for ever with those it was made with."""
+        if self._tls is None:
+            return
+        with suppress(OSError):  # just being written: the next failure sees to it
+            version = self._tls.version()
+            if version != self._version:
+                former = self._channel
+                self._open()
+                self._version = version
+                former.close()
 
     def close(self) -> None:
         """Close the channel."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -43,12 +44,13 @@ class HttpSender:
     Args:
         endpoint: `http://` or `https://` URL; without a path it gets `/v1/metrics`; `user:password@` becomes a header.
         headers: sent with every export, as `Authorization`.
-        tls: for https.
+        tls: for https; files that are renewed are used from the next connection on.
         compress: gzip the bodies.
         timeout_ms: of connecting and of every read.
 
     Raises:
         ValueError: the endpoint is no http or https URL with a host.
+        OSError: a file of `tls` cannot be read.
     """
 
     def __init__(
@@ -73,10 +75,15 @@ class HttpSender:
         if proxy is not None and url.scheme == "http":  # asked for the whole URL; of https it gets a tunnel
             self._path = f"http://{url.netloc.rpartition('@')[2]}{self._path}"
             self._headers |= _proxy_headers(proxy)
-        self._connection = _http_connection(url, proxy, tls or TlsFiles(), timeout_ms)
+        self._tls = tls if tls and url.scheme == "https" else TlsFiles()
+        self._connect = partial(_http_connection, url, proxy, self._tls, timeout_ms)
+        self._version = self._tls.version()
+        self._connection = self._connect()
 
     def send(self, body: bytes) -> Outcome:
         """POST `body`."""
+        if self._connection.sock is None:
+            self._use_renewed_files()
         try:
             self._connection.request(
                 "POST", self._path, gzip.compress(body, 1) if self._compress else body, self._headers
@@ -90,6 +97,14 @@ class HttpSender:
             return Outcome(Status.RETRY, f"{type(error).__name__}: {error}")
         kind = response.getheader("Content-Type", "").partition(";")[0].strip().lower()
         return _http_outcome(response.status, response.getheader("Retry-After"), kind, answer)
+
+    def _use_renewed_files(self) -> None:
+        """Certificates of a day are renewed on the disk; whoever connects with those of yesterday is turned away."""
+        with suppress(OSError, ValueError):  # just being written: the next connection sees to it
+            version = self._tls.version()
+            if version != self._version:
+                self._connection = self._connect()
+                self._version = version
 
     def close(self) -> None:
         """Close the connection; what another thread still reads from it ends."""

@@ -3,6 +3,7 @@
 import base64
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import SplitResult, unquote
 
@@ -10,6 +11,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 DEFAULT_TIMEOUT_MS = 10_000
+
+FilesVersion = tuple[tuple[int, int, int], ...]
 
 
 class Status(Enum):
@@ -46,6 +49,15 @@ class TlsFiles:
     ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
+
+    def version(self) -> FilesVersion:
+        """Which files they are now: another answer when one has been written anew, or has another in its place.
+
+        Raises:
+            OSError: one is not there, or may not be read.
+        """
+        found = [Path(name).stat() for name in (self.ca_file, self.certificate_file, self.key_file) if name]
+        return tuple((file.st_ino, file.st_mtime_ns, file.st_size) for file in found)
 
 
 class Sender(Protocol):
