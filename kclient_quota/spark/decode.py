@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 """What a push may inflate to; Kafka's own bound is `telemetry.max.bytes`, 1 MiB."""
 
+TYPES: Final = {
+    "value": "binary",
+    "compression_type": "int",
+    **{known: ddl(pa.schema([TABLE.field(name)])).split()[-1] for name, known in KNOWN_AS.items()},
+}
+"""Columns that pushes may have, and their types in Spark's words."""
+
 _AT_ONCE: Final = 2_000
 _UNPACKED: Final = int(CompressionType.NONE)
 
@@ -47,11 +54,9 @@ def decode(pushes: "DataFrame", shape: Shape = ALL) -> "DataFrame":
             `measures.PUSHED` all that `usage` needs of a stream, and faster still.
     """
     given = set(pushes.columns)
-    types = {"value": "binary", "compression_type": "int"}
-    types |= {known: ddl(pa.schema([TABLE.field(name)])).split()[-1] for name, known in KNOWN_AS.items()}
     columns = [
         (F.col(name) if name in given else F.lit(None)).cast(kind).alias(name)
-        for name, kind in types.items()
+        for name, kind in TYPES.items()
         if name in given or name == "value"
     ]
     return pushes.select(*columns).mapInArrow(partial(_decode_batches, shape=shape), ddl(shape.decoded))

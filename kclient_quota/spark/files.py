@@ -6,16 +6,17 @@ The same for a batch and for a stream; a stream takes up files as they get their
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
+from pyspark.sql.types import DataType, StructType
 
 from kclient_quota.errors import ConfigError
-from kclient_quota.spark.decode import decode
+from kclient_quota.spark.decode import TYPES, decode
 from kclient_quota.spark.decoding.point_rows import ALL, COORDINATOR, NODE, NODE_PREFIX, USER_PREFIX, Shape
 from kclient_quota.spark.decoding.schema import KNOWN_AS, LETTER, RECEIVED_MS, SENDER, SERIES, TABLE, UNTIMELY, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 FORMATS: Final = ("jsonl", "parquet", "pushes")
 """Points as JSON lines; points as Parquet; Parquet of pushes as they came (`value`, and what `decode` takes beside)."""
@@ -24,6 +25,7 @@ _NANOS: Final = {"start_ms": "start_unix_nano", "time_ms": "time_unix_nano"}
 _MILLIS: Final = {nanos: millis for millis, nanos in _NANOS.items()}
 _SERIES: Final = tuple(_NANOS.get(name, name) for name in SERIES.names if name != "row")
 _CORRUPT: Final = "_corrupt_record"
+_NO_FILES: Final = "UNABLE_TO_INFER_SCHEMA"
 
 
 def read_files(
@@ -55,12 +57,30 @@ def read_files(
     if kind == "jsonl":
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
         return _named(reader.schema(f"{_file_ddl()}, {_CORRUPT} string").json(path), shape.clock_tolerance_ms)
-    schema = spark.read.parquet(path).schema
-    _check(schema, ["value"] if kind == "pushes" else list(_SERIES), path)
-    if kind == "pushes" and schema["value"].dataType.typeName() != "binary":
-        raise ConfigError(f"{path}: the column value is no binary of pushes; give the --format that wrote the files")
-    frame = reader.schema(schema).parquet(path)
+    frame = reader.schema(_parquet_schema(spark, path, kind)).parquet(path)
     return decode(frame, shape) if kind == "pushes" else _named(frame, shape.clock_tolerance_ms)
+
+
+def _parquet_schema(spark: "SparkSession", path: str, kind: str) -> "StructType":
+    """The columns that there are, and those that there may be.
+
+    Spark looks into one file only: where a receiver of before knew less of clients than today's, what newer files say
+    beside would be passed over, or not, by the files' names.
+    """
+    known = DataType.fromDDL(
+        ", ".join(f"{name} {type_}" for name, type_ in TYPES.items()) if kind == "pushes" else _file_ddl()
+    )
+    assert isinstance(known, StructType)
+    try:
+        found = spark.read.parquet(path).schema
+    except AnalysisException as error:
+        if error.getCondition() != _NO_FILES:
+            raise
+        return known
+    _check(found, ["value"] if kind == "pushes" else list(_SERIES), path)
+    if kind == "pushes" and found["value"].dataType.typeName() != "binary":
+        raise ConfigError(f"{path}: the column value is no binary of pushes; give the --format that wrote the files")
+    return StructType([*found, *(field for field in known if field.name not in found.fieldNames())])
 
 
 def _check(schema: "StructType", wanted: list[str], path: str) -> None:
@@ -83,7 +103,7 @@ def _named(frame: "DataFrame", tolerance_ms: int | None) -> "DataFrame":
         given[name] = F.expr(f"{nanos} div 1000000") if nanos else F.col(name)
     for name in SENDER:
         if name not in {"broker", "group_id"}:
-            given[name] = _known(frame, name)
+            given[name] = _known(name)
     given["user"] = _without(USER_PREFIX, given["user"])
     given["group_id"] = F.col("resource")["group_id"]
     given["broker"] = _broker()
@@ -110,13 +130,10 @@ def _event_ms(time_ms: "Column", received_ms: "Column", tolerance_ms: int | None
     return F.when(is_near, time_ms).otherwise(received_ms)
 
 
-def _known(frame: "DataFrame", name: str) -> "Column":
+def _known(name: str) -> "Column":
     known = KNOWN_AS[name]
-    kind = TABLE.field(name).type
-    beside = (
-        F.col(known) if known in frame.columns else F.lit(None).cast(ddl(pa.schema([TABLE.field(name)])).split()[-1])
-    )
-    return F.coalesce(beside, F.col("resource")[known]) if kind == pa.string() else beside
+    beside = F.col(known)
+    return F.coalesce(beside, F.col("resource")[known]) if TABLE.field(name).type == pa.string() else beside
 
 
 def _without(prefix: str, text: "Column") -> "Column":

@@ -13,6 +13,8 @@ from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark.decode import points
+from kclient_quota.spark.files import FORMATS, read_files
 from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
@@ -70,6 +72,23 @@ def test_files_that_are_no_parquet(spark, tmp_path):
     plan = {"job": "usage", "source": str(tmp_path / "lines"), "output": str(tmp_path / "out")}
     said = failure(spark, ClusterError, **plan, source_format="parquet")
     assert "x.parquet" in said
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_nothing_is_there_yet(spark, tmp_path, kind):
+    (tmp_path / "empty").mkdir()
+    assert read_files(spark, str(tmp_path / "empty"), kind, is_stream=True).isStreaming
+    assert points(read_files(spark, str(tmp_path / "empty"), kind)).isEmpty()
+
+
+@pytest.mark.parametrize(("older", "newer"), [("0.parquet", "1.parquet"), ("1.parquet", "0.parquet")])
+def test_files_of_before_hide_no_column_of_newer_ones(spark, tmp_path, older, newer):
+    """Spark asks one file for its columns, the first by name."""
+    known, told = steady(1, client_id="told"), steady(1)
+    write(tmp_path / "pushes", [{"value": row["value"]} for row in told], older)
+    write(tmp_path / "pushes", known, newer)
+    found = points(read_files(spark, str(tmp_path / "pushes"), "pushes"))
+    assert {row.client_id for row in found.select("client_id").distinct().collect()} == {None, "told"}
 
 
 def test_a_missing_quota_file(spark, plan):
