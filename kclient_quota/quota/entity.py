@@ -136,11 +136,14 @@ def desanitize(name: str) -> str:
 
 
 class _Number(Enum):
-    """Kafka's ConfigDef types of quotas: the largest value and the word in messages; DOUBLE is anything."""
+    """Kafka's ConfigDef types of quotas: the largest value; DOUBLE is anything.
+
+    Quotas are doubles, and Java's largest long is none: it counts as the next one, with which many write "no limit".
+    """
 
     DOUBLE = None
-    LONG = 9_223_372_036_854_775_807
-    INT = 2_147_483_647
+    LONG = 2**63
+    INT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +244,8 @@ def quota_problem(kinds: Iterable[str], key: str, value: float, *, ours: bool = 
     if known.number is _Number.DOUBLE:
         return None
     if value > known.number.value:
-        return f"Proposed value for {key} is too large for a {known.number.name}."
+        article = "an" if known.number is _Number.INT else "a"
+        return f"Proposed value for {key} is too large for {article} {known.number.name}."
     if abs(value % 1.0) > _FRACTION:
         return f"{key} cannot be a fractional value."
     return None

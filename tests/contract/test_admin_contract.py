@@ -137,6 +137,8 @@ def test_108_alterations(admin):
         (of(user="u"), {"bad": 1.0}, "Invalid configuration key bad"),
         (of(user="u"), {"producer_byte_rate": 10000.5}, "cannot be a fractional value"),
         (of(user="u"), {"producer_byte_rate": 0.0}, "must be greater than 0"),
+        (of(user="u"), {"producer_byte_rate": 1e19}, "is too large for a LONG"),
+        (of(ip="1.2.3.4"), {"connection_creation_rate": 1e10}, "is too large for an INT"),
         (of(user="u", ip="1.2.3.4"), {"producer_byte_rate": 1.0}, "Invalid quota entity combination"),
     ],
 )
@@ -144,6 +146,12 @@ def test_109_what_is_refused(admin, entity, ops, words):
     with pytest.raises(ClusterError, match=words) as caught:
         alter(admin, {entity: ops})
     assert caught.value.error_code == 42
+
+
+def test_the_largest_long_is_a_quota_as_those_who_want_no_limit_write_it(admin):
+    no_limit = {of(user="u"): {"producer_byte_rate": float(2**63 - 1), "consumer_byte_rate": float(2**63 - 1)}}
+    alter(admin, no_limit)
+    described(admin, no_limit)
 
 
 def test_109_a_type_that_nobody_knows(admin):

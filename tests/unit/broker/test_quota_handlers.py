@@ -56,7 +56,6 @@ def test_quotas_are_set_described_and_removed(cluster, version):
         ([("user", "")], {"producer_byte_rate": 1.0}, "Empty user not supported"),
         ([("", "x")], {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: "),
         ([("user", "u")], {"bad": 1.0}, "Invalid configuration key bad"),
-        ([("user", "u")], {"bad": None}, "Invalid configuration key bad"),
         ([("user", "u")], {"producer_byte_rate": 10000.5}, "producer_byte_rate cannot be a fractional value."),
         ([("user", "u")], {"producer_byte_rate": -1.0}, "Quota producer_byte_rate must be greater than 0"),
         ([("ip", "1.2.3.4")], {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
@@ -81,6 +80,30 @@ def test_an_entity_named_twice_is_refused_and_others_are_altered_all_the_same(cl
         (0, None),
     ]
     assert list(cluster.state.quotas) == [ClientQuotaEntity({"user": "b"})]
+
+
+def test_the_same_entity_in_another_order_is_named_twice_too(cluster):
+    both = [("user", "u"), ("client-id", "c")]
+    response = cluster.send(
+        AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequest.EntryData(
+                    entity=[AlterClientQuotasRequest.EntityData(entity_type=k, entity_name=n) for k, n in named],
+                    ops=[AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=value, remove=False)],
+                )
+                for named, value in ((both, 1.0), (both[::-1], 2.0))
+            ]
+        )
+    )
+    (entry,) = response.entries
+    said = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=c, user=u})"
+    assert (entry.error_code, entry.error_message) == (ErrorCode.INVALID_REQUEST, said)
+    assert cluster.state.quotas == {ClientQuotaEntity(dict(both)): {"producer_byte_rate": 1.0}}
+
+
+def test_whatever_key_is_removed_is_not_there_afterwards(cluster):
+    assert alter(cluster, [("user", "u")], bad=None) == (0, None)
+    assert cluster.state.quotas == {}
 
 
 # Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatch*: who is set, and how many a filter finds

@@ -8,16 +8,16 @@ from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, N
 @pytest.mark.parametrize(
     ("key", "kind", "most", "word"),
     [
-        ("producer_byte_rate", "user", 2**63 - 1, "LONG"),
-        ("consumer_byte_rate", "client-id", 2**63 - 1, "LONG"),
-        ("connection_creation_rate", "ip", 2**31 - 1, "INT"),
+        ("producer_byte_rate", "user", 2**63, "a LONG"),
+        ("consumer_byte_rate", "client-id", 2**63, "a LONG"),
+        ("connection_creation_rate", "ip", 2**31 - 1, "an INT"),
     ],
 )
 def test_whole_numbers_up_to_javas_largest(key: str, kind: str, most: int, word: str) -> None:
-    for value in (1, 2, 3, 1_023, 1_025, most - 1, most):
+    for value in (1, 2, 3, 1_023, 1_025, most - 1, most):  # as a double Java's largest long is 2**63
         assert quota_problem([kind], key, value) is None
     for value in (most + 1, most + 2):
-        assert quota_problem([kind], key, value) == f"Proposed value for {key} is too large for a {word}."
+        assert quota_problem([kind], key, value) == f"Proposed value for {key} is too large for {word}."
     for value in (1.5, 2.25, 0.5, 0.000_002, 3.999_998):
         assert quota_problem([kind], key, value) == f"{key} cannot be a fractional value."
     assert quota_problem([kind], key, 1e-6) is None  # a millionth is taken for none
@@ -35,8 +35,8 @@ def test_any_number_above_zero(key: str) -> None:
 
 def test_the_keys_and_what_they_count() -> None:
     assert {key.name: (key.unit, key.number.name, key.number.value, key.ours) for key in QUOTA_KEYS.values()} == {
-        "producer_byte_rate": ("bytes per second", "LONG", 2**63 - 1, False),
-        "consumer_byte_rate": ("bytes per second", "LONG", 2**63 - 1, False),
+        "producer_byte_rate": ("bytes per second", "LONG", 2**63, False),
+        "consumer_byte_rate": ("bytes per second", "LONG", 2**63, False),
         "request_percentage": ("percent of one thread", "DOUBLE", None, False),
         "controller_mutation_rate": ("partitions per second", "DOUBLE", None, False),
         "request_rate": ("requests per second", "DOUBLE", None, True),

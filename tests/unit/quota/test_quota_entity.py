@@ -93,7 +93,7 @@ def test_hosts_are_asked_for():
             ["ip"],
             "connection_creation_rate",
             2**31,
-            "Proposed value for connection_creation_rate is too large for a INT.",
+            "Proposed value for connection_creation_rate is too large for an INT.",
         ),
         (["ip"], "connection_creation_rate", 100, None),
         (["user", "client-id"], "request_percentage", 12.3, None),

@@ -26,11 +26,13 @@ _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = {USER, CLIENT_ID, IP}
 _DENIED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _IP_ALONE = (
-    "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter "
+    "Invalid entity filter component combination. IP filter component should not be used with user or clientId filter "
     "component."
 )
 
 Component = DescribeClientQuotasRequest.ComponentData
+Altered = tuple[tuple[tuple[str, str | None], ...], ErrorCode, str | None]
+"""Whose quotas, and what came of it."""
 
 
 # -- DescribeClientQuotas
@@ -62,7 +64,7 @@ def _filter_problem(components: list[Component], kinds: set[str]) -> tuple[Error
     for component in components:
         kind = component.entity_type
         if not kind:
-            return ErrorCode.INVALID_REQUEST, "Unexpected empty filter component entity type"
+            return ErrorCode.INVALID_REQUEST, "Invalid empty entity type."
         if kind in seen:
             return ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
         if kind not in kinds:
@@ -77,9 +79,9 @@ def _filter_problem(components: list[Component], kinds: set[str]) -> tuple[Error
 
 
 def _match_problem(component: Component) -> str | None:
-    kind, match = component.entity_type, component.match
+    match = component.match
     if component.match_type == _EXACT:
-        return f"Request specified MATCH_TYPE_EXACT for {kind}, but no name." if match is None else None
+        return "Request specified MATCH_TYPE_EXACT, but set match string to null." if match is None else None
     names = {_DEFAULT: "MATCH_TYPE_DEFAULT", _SPECIFIED: "MATCH_TYPE_SPECIFIED"}
     if component.match_type not in names:
         return f"Unknown match type {component.match_type}"
@@ -119,24 +121,24 @@ def _entry(entity: QuotaEntity, values: dict[str, float]) -> DescribeClientQuota
 @handler(AlterClientQuotasRequest, min_version=0, max_version=1)
 async def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Alter each entity on its own: the first error decides for it, the others are altered all the same."""
-    results: dict[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str | None]] = {}
+    results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     for entry in request.entries:
         await context.turn_after(1 + len(entry.ops))
         named = tuple((data.entity_type, data.entity_name) for data in entry.entity)
+        who = frozenset(named)  # an entity is the same in whatever order its types are named
         keys = [op.key for op in entry.ops]
-        if named in results or len(set(keys)) < len(keys):
-            results[named] = (ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_shown(named)}")
+        if who in results or len(set(keys)) < len(keys):
+            results[who] = named, ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_shown(named)}"
             continue
-        results[named] = error, _ = _alteration_problem(context.cluster.manner, named, entry)
+        error, message = _alteration_problem(context.cluster.manner, named, entry)
+        results[who] = named, error, message
         if error is ErrorCode.NONE and not request.validate_only:
             _apply(context, ClientQuotaEntity(dict(named)), entry)
-    return AlterClientQuotasResponse(entries=await context.in_turns(list(results.items()), _altered))
+    return AlterClientQuotasResponse(entries=await context.in_turns(list(results.values()), _altered))
 
 
-def _altered(
-    result: tuple[tuple[tuple[str, str | None], ...], tuple[ErrorCode, str | None]],
-) -> AlterClientQuotasResponse.EntryData:
-    named, (error, message) = result
+def _altered(result: Altered) -> AlterClientQuotasResponse.EntryData:
+    named, error, message = result
     return AlterClientQuotasResponse.EntryData(
         error_code=error,
         error_message=message,
@@ -158,8 +160,8 @@ def _alteration_problem(
 def _ops_problem(entry: AlterClientQuotasRequest.EntryData) -> str | None:
     kinds = [data.entity_type for data in entry.entity]
     for op in entry.ops:
-        # a removal needs no value, but a key that exists
-        problem = quota_problem(kinds, op.key, 1.0 if op.remove else op.value)
+        # Kafka looks at what is set alone: whatever key is removed, it is not there afterwards
+        problem = None if op.remove else quota_problem(kinds, op.key, op.value)
         if problem:
             return problem
     return None
