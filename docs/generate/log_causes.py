@@ -217,6 +217,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the collector refused them for good, or did not answer in any try",
         "look at the status in the message; check the exporter's address, credentials and TLS files",
     ),
+    "%d points are lost, of an export that was taken": (
+        "the collector does not want them, for the reason in the message if it gives one: points that are too old, too "
+        "many series; told of the first such export, and of every thousandth",
+        "look at the collector's limits; subscribe to fewer metrics",
+    ),
     "the collector does not take client telemetry": (
         "two exports in a row could not be made, for the reason in the message",
         "look at the collector, and at the exporter's address, proxy and TLS files; pushes wait, and are tried again",

@@ -16,6 +16,7 @@ from kclient_quota.cli.quota_options import DONE, configuration
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.configs import ResourceType, describe_configs, window_of
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.wire.error_codes import error_name
 
 _THREADS = ("num.io.threads", "num.network.threads")
 _URL_TIMEOUT_S = 10
@@ -105,7 +106,7 @@ def _asked(options: argparse.Namespace) -> _Setting:
         metadata = admin.describe_cluster([options.topic], request_timeout=options.timeout).result()
         if options.topic in metadata.topic_errors:
             code = metadata.topic_errors[options.topic]
-            raise ClusterError(f"topic {options.topic} was not described: error {code}", error_code=code)
+            raise ClusterError(f"topic {options.topic} was not described: {error_name(code)}", error_code=code)
         leaders = dict.fromkeys(metadata.brokers, 0)
         for leader in metadata.leaders.values():
             if leader in leaders:

@@ -113,6 +113,8 @@ def run(options: argparse.Namespace) -> int:
         notice(f"{left} pushes were not handed on, they are read again next time")
     if refused := receiver.refused():
         notice(f"{refused} pushes are lost: the collector does not want them, or did not answer for a day")
+    if points_refused := receiver.points_refused():
+        notice(f"{points_refused} points are lost: the collector took their pushes, but does not want them")
     told = receiver.received
     counts = {
         "records": told.records,
@@ -120,10 +122,11 @@ def run(options: argparse.Namespace) -> int:
         "unreadable": told.unreadable,
         "not handed on": left,
         "refused": refused,
+        "points refused": points_refused,
     }
     rows = {what.replace(" ", "_"): number for what, number in counts.items()}
     say(json.dumps(rows) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
-    is_handed_on = not (receiver.lost() or refused) and (stopped.is_set() or not left)
+    is_handed_on = not (receiver.lost() or refused or points_refused) and (stopped.is_set() or not left)
     return 0 if is_whole and is_handed_on else 1
 
 
@@ -160,7 +163,8 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     try:
         for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
             waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
-            sinks.append(Sink(exporter.accept, waiting, partial(_not_taken, exporter), refused))
+            points_refused = partial(_points_refused, exporter)
+            sinks.append(Sink(exporter.accept, waiting, partial(_not_taken, exporter), refused, points_refused))
             closers.append(exporter.close)
         for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
             directory = getattr(options, option)
@@ -232,6 +236,10 @@ def _not_taken(exporter: "OtlpExporter") -> int:
 def _refused(exporter: "OtlpExporter") -> int:
     counters = exporter.counters
     return counters.dropped_refused + counters.dropped_expired - counters.undelivered
+
+
+def _points_refused(exporter: "OtlpExporter") -> int:
+    return exporter.counters.rejected_points
 
 
 def _waiting_to_be_written(sink: "QueuedSink", files: "JsonLinesWriter | ParquetWriter") -> tuple[int, int]:

@@ -51,12 +51,14 @@ class Sink:
         waiting: how many pushes it has not dealt with yet, and about how many bytes they take.
         lost: how many it was given and could not deal with; asked after `waiting`.
         refused: how many whoever it hands them on to does not want; these are not tried again.
+        points_refused: how many points of pushes that were taken.
     """
 
     accept: Callable[[ReceivedPush], None]
     waiting: Callable[[], tuple[int, int]]
     lost: Callable[[], int] = lambda: 0
     refused: Callable[[], int] = lambda: 0
+    points_refused: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True)
@@ -189,6 +191,10 @@ class TopicReceiver:
     def refused(self) -> int:
         """How many pushes whoever sinks hand them on to did not want."""
         return sum(sink.refused() for sink in self._sinks)
+
+    def points_refused(self) -> int:
+        """How many points of pushes that were taken they did not want."""
+        return sum(sink.points_refused() for sink in self._sinks)
 
     def _take(self, message: Any) -> bool:
         error = message.error()

@@ -101,6 +101,7 @@ def test_what_a_collector_that_is_away_has_not_got_is_a_failure(cluster, capsys,
         "unreadable": 0,
         "not_handed_on": PUSHES,
         "refused": 0,
+        "points_refused": 0,
     }
     assert f"{PUSHES} pushes were not handed on, they are read again next time" in err
     everything_comes_again(cluster, tmp_path)
@@ -120,8 +121,33 @@ def test_what_a_collector_refuses_is_counted_and_no_success(cluster, capsys):
         assert main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1")) == 1
         server.shutdown()
     out, err = capsys.readouterr()
-    assert out == f"{PUSHES} records, {PUSHES} pushes, 0 unreadable, 0 not handed on, {PUSHES} refused\n"
+    counts = f"{PUSHES} records, {PUSHES} pushes, 0 unreadable, 0 not handed on, {PUSHES} refused, 0 points refused"
+    assert out == f"{counts}\n"
     assert f"{PUSHES} pushes are lost: the collector does not want them" in err
+
+
+def test_points_that_a_collector_does_not_want_of_what_it_takes_are_no_success(cluster, capsys):
+    """All of them may be too old, say: it takes every export, and keeps nothing."""
+    posted = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"partialSuccess": {"rejectedDataPoints": "7", "errorMessage": "too old"}}')
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        assert main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1")) == 1
+        server.shutdown()
+    out, err = capsys.readouterr()
+    assert out.endswith(f" 0 not handed on, 0 refused, {7 * len(posted)} points refused\n")
+    assert f"{7 * len(posted)} points are lost: the collector took their pushes, but does not want them" in err
 
 
 def read(url):

@@ -20,6 +20,7 @@ RETRY_FIRST_MS = 500
 RETRY_LONGEST_MS = 30_000
 GIVE_UP_AFTER_MS = 300_000
 LONGEST_ASKED_MS = 3_600_000
+_TELL_EVERY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class OtlpExporter:
         self._changed = threading.Condition()
         self._close_deadline_ms: int | None = None
         self._is_away = False
+        self._partly_taken = 0
         self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
         self._thread.start()
 
@@ -122,7 +124,7 @@ class OtlpExporter:
                 self._queue.append(body)
                 if len(self._queue) == 1 or self._worth_sending():
                     self._changed.notify_all()
-        if full and counters.dropped_queue_full % 1_000 == 0:
+        if full and counters.dropped_queue_full % _TELL_EVERY == 0:
             log.warning("client telemetry is dropped: %d bytes already wait for the collector", counters.queued_bytes)
 
     def close(self, timeout_ms: int) -> None:
@@ -241,6 +243,11 @@ class OtlpExporter:
                 queued_bytes=counters.queued_bytes - sum(map(len, batch)),
                 undelivered=counters.undelivered + pushes * (outcome.status is Status.CLOSED),
             )
+        if outcome.rejected_points:
+            if self._partly_taken % _TELL_EVERY == 0:  # of some collectors it is so with every export
+                points, why = outcome.rejected_points, outcome.detail
+                log.warning("%d points are lost, of an export that was taken: %s", points, why)
+            self._partly_taken += 1
         if outcome.status is Status.CLOSED:
             log.warning("%d pushes of client telemetry were not delivered before closing: %s", pushes, outcome.detail)
         elif outcome.status is not Status.ACCEPTED:

@@ -185,12 +185,15 @@ def test_a_full_queue_drops_and_counts(caplog):
     assert exporter.counters.exported == 2
 
 
-def test_points_a_collector_rejects_are_counted():
+def test_points_a_collector_rejects_are_counted_and_told_of(caplog):
     sender = Sender(lambda body: Outcome(Status.ACCEPTED, "3 too old", rejected_points=3))
-    exporter = exporter_with(sender)
-    exporter.accept(Push(b"x"))
+    exporter = exporter_with(sender, batch_bytes=1)
+    for _ in range(5):
+        exporter.accept(Push(b"x"))
     exporter.close(60_000)
-    assert (exporter.counters.rejected_points, exporter.counters.exported) == (3, 1)
+    assert (exporter.counters.rejected_points, exporter.counters.exported) == (15, 5)
+    told = [record.message for record in caplog.records]
+    assert told == ["3 points are lost, of an export that was taken: 3 too old"]
 
 
 def test_closing_is_bounded_and_nothing_is_taken_afterwards():
