@@ -45,7 +45,9 @@ def test_asked_of_a_cluster(capsys):
         assert by_name["cluster gives all clients together at most"] == 200
         assert by_name["burst after 8 s of idleness without a throttle, per broker"] == 800
         assert "--topic is missing" in run(capsys, server, status=2)
-        assert "topic nothing was not described: UNKNOWN_TOPIC_OR_PARTITION (3)" in run(capsys, server, "--topic=nothing", status=1)
+        assert "topic nothing was not described: UNKNOWN_TOPIC_OR_PARTITION (3)" in run(
+            capsys, server, "--topic=nothing", status=1
+        )
 
 
 def test_from_live_metrics(capsys, tmp_path):
