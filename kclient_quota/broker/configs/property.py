@@ -23,6 +23,8 @@ class Property:
         least: smallest value of a number.
         is_dynamic: whether it may be altered while the broker runs.
         has_default: False where Kafka has none.
+        most: largest value of a number, or None.
+        words: what a text, or each of a list, has to be one of; empty: anything.
     """
 
     default: str
@@ -30,6 +32,8 @@ class Property:
     least: int = 0
     is_dynamic: bool = False
     has_default: bool = True
+    most: int | None = None
+    words: tuple[str, ...] = ()
 
 
 def value_problem(key: str, value: str, known: Property) -> str | None:
@@ -44,4 +48,16 @@ def value_problem(key: str, value: str, known: Property) -> str | None:
             return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
         if number < known.least:
             return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
+        if known.most is not None and number > known.most:
+            return f"Invalid value {value} for configuration {key}: Value must be no more than {known.most}"
+    if known.words:
+        return _word_problem(key, value, known)
     return None
+
+
+def _word_problem(key: str, value: str, known: Property) -> str | None:
+    given = [word.strip() for word in value.split(",") if word.strip()] if known.type == LIST else [value]
+    wrong = next((word for word in given if word not in known.words), None)
+    if wrong is None:
+        return None
+    return f"Invalid value {wrong} for configuration {key}: String must be one of: {', '.join(known.words)}"

@@ -35,10 +35,13 @@ from kclient_quota.broker.configs.group_properties import (
 )
 from kclient_quota.broker.configs.kafka_properties import TOLD_WHEN_SET
 from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
-from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TIMESTAMP_TYPES, TOPIC_PROPERTIES
+from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TOPIC_PROPERTIES
 from kclient_quota.wire.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+_NO_TIERS = (
+    "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+)
 _VERBS = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 FROM_TOPIC, FROM_BROKER, FROM_BROKER_DEFAULT, FROM_STATIC, FROM_DEFAULT = range(1, 6)
@@ -249,8 +252,8 @@ def topic_config_problem(key: str, value: str | None) -> str | None:
         return f"Unknown topic config name: {key}"
     if value is None:
         return f"Null value not supported for topic configs: {key}"
-    if key == "message.timestamp.type" and value not in TIMESTAMP_TYPES:
-        return f"Invalid value {value} for configuration {key}: String must be one of: {', '.join(TIMESTAMP_TYPES)}"
+    if (key, value) == ("remote.storage.enable", "true"):
+        return _NO_TIERS
     return value_problem(key, value, known)
 
 

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
 from kclient_quota.broker.log.log_config import LOG_KEYS
 
+COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+"""Of a topic."""
+
 TOPIC_PROPERTIES: Mapping[str, Property] = {
-    "cleanup.policy": Property("delete", LIST),
-    "compression.gzip.level": Property("-1", INT, -7),
-    "compression.lz4.level": Property("9", INT, -7),
-    "compression.type": Property("producer", STRING),
-    "compression.zstd.level": Property("3", INT, -7),
+    "cleanup.policy": Property("delete", LIST, words=("compact", "delete")),
+    "compression.gzip.level": Property("-1", INT, -1, most=9),
+    "compression.lz4.level": Property("9", INT, 1, most=17),
+    "compression.type": Property("producer", STRING, words=COMPRESSIONS),
+    "compression.zstd.level": Property("3", INT, -131_072, most=22),
     "delete.retention.ms": Property("86400000", LONG),
     "file.delete.delay.ms": Property("60000", LONG),
     "flush.messages": Property("9223372036854775807", LONG, 1),
@@ -24,8 +27,8 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "max.message.bytes": Property("1048588", INT),
     "message.timestamp.after.max.ms": Property("3600000", LONG),
     "message.timestamp.before.max.ms": Property("9223372036854775807", LONG),
-    "message.timestamp.type": Property("CreateTime", STRING),
-    "min.cleanable.dirty.ratio": Property("0.5", DOUBLE),
+    "message.timestamp.type": Property("CreateTime", STRING, words=("CreateTime", "LogAppendTime")),
+    "min.cleanable.dirty.ratio": Property("0.5", DOUBLE, most=1),
     "min.compaction.lag.ms": Property("0", LONG),
     "min.insync.replicas": Property("1", INT, 1),
     "preallocate": Property("false", BOOLEAN),
@@ -43,5 +46,3 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
 
 BROKER_KEY_OF = {**LOG_KEYS, "min.insync.replicas": "min.insync.replicas"}
 """Topic keys whose default a broker's own configuration gives."""
-
-TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")

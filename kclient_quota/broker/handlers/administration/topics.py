@@ -8,7 +8,8 @@ THROTTLING_QUOTA_EXCEEDED, older ones delayed. Any broker answers, there is no c
 Versions: CreateTopics 3 KIP-219; 4 defaults by -1 (KIP-464); 5 flexible, configurations in the answer (KIP-525);
 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 topic ids. DeleteTopics 2 KIP-219; 4 flexible; 5 messages, KIP-599; 6 by id.
 CreatePartitions 1 KIP-219; 2 flexible; 3 KIP-599.
-Gaps: `timeout_ms` has no meaning, as everything is done at once.
+Gaps: `timeout_ms` has no meaning, as everything is done at once; names may differ in `.` and `_` alone; a topic
+may have 100,000 partitions, of which Kafka makes 10,000 in one request.
 """
 
 from collections import Counter
@@ -39,6 +40,9 @@ _BY_ID_SINCE = 6
 _DEFAULT = -1
 _DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+_NO_REPLICAS = "Replication factor must be larger than 0, or -1 to use the default value."
+_EXCESSIVE = (ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+_METADATA = "__cluster_metadata"
 _THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 Told = Any
@@ -57,7 +61,7 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
     may_create_any = context.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
     defaults: list[Told] = []
-    for topic in request.topics:
+    for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name
         await context.turn_after(max(1, topic.num_partitions))
         if not (may_create_any or context.may(AclOperation.CREATE, ResourceType.TOPIC, topic.name)):
             results.append(_not_created(topic.name, _DENIED))
@@ -162,16 +166,36 @@ def _creation_problem(
     partitions: int,
     replication: int,
 ) -> Problem:
-    name_problem = topic_name_problem(wanted.name)
-    if name_problem:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem
-    if (problem := _existence_problem(cluster, wanted.name))[0]:
+    if (problem := _name_problem(wanted.name))[0] or (problem := _existence_problem(cluster, wanted.name))[0]:
         return problem
     if assignment:
-        return _assignment_problem(cluster, assignment)
-    if not 1 <= partitions <= MAX_PARTITIONS:
+        return _given_problem(wanted) or _assignment_problem(cluster, assignment)
+    if partitions < 1:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+    if partitions > MAX_PARTITIONS:
+        return _EXCESSIVE
     return _replication_problem(cluster, replication)
+
+
+def _name_problem(name: str) -> Problem:
+    if problem := topic_name_problem(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, problem
+    if name == _METADATA:
+        return ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA} is prohibited."
+    return _FINE
+
+
+def _given_problem(wanted: CreateTopicsRequest.CreatableTopic) -> Problem | None:
+    """What is wrong with how an assignment is given, whatever it is."""
+    for what, number in (("replication factor", wanted.replication_factor), ("numPartitions", wanted.num_partitions)):
+        if number != _DEFAULT:
+            message = f"A manual partition assignment was specified, but {what} was not set to -1."
+            return ErrorCode.INVALID_REQUEST, message
+    (index, times), *_ = Counter(entry.partition_index for entry in wanted.assignments).most_common(1)
+    if times > 1:
+        message = f"Found multiple manual partition assignments for partition {index}"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
+    return None
 
 
 def _existence_problem(cluster: ClusterState, name: str) -> Problem:
@@ -182,7 +206,7 @@ def _existence_problem(cluster: ClusterState, name: str) -> Problem:
 
 def _replication_problem(cluster: ClusterState, replication: int) -> Problem:
     if replication < 1:
-        return ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 for the default."
+        return ErrorCode.INVALID_REPLICATION_FACTOR, _NO_REPLICAS
     if replication > len(cluster.brokers):
         message = (
             f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} "
@@ -196,7 +220,7 @@ def _assignment_problem(cluster: ClusterState, assignment: dict[int, list[int]])
     if sorted(assignment) != list(range(len(assignment))):
         return (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "partitions should be a consecutive 0-based integer sequence.",
+            "partitions should be a consecutive 0-based integer sequence",
         )
     sizes = {len(replicas) for replicas in assignment.values()}
     for replicas in assignment.values():
@@ -321,7 +345,9 @@ def _growth_problem(
     present = len(topic.partitions)
     if wanted.count == present:
         return ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s)."
-    if not present < wanted.count <= MAX_PARTITIONS:
+    if wanted.count > MAX_PARTITIONS:
+        return _EXCESSIVE
+    if wanted.count < present:
         message = (
             f"The topic {topic.name} currently has {present} partition(s); {wanted.count} would not be an increase."
         )
