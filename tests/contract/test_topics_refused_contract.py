@@ -1,10 +1,10 @@
-"""What Kafka refuses of topics that are to be made, on both brokers, in the same words."""
+"""What Kafka refuses of topics that are to be made or configured, on both brokers, in the same words."""
 
 import pytest
 
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.wire.connection import Connection, ConnectionSettings
-from kclient_quota.wire.messages import CreateTopicsRequest
+from kclient_quota.wire.messages import CreateTopicsRequest, IncrementalAlterConfigsRequest
 
 Topic = CreateTopicsRequest.CreatableTopic
 
@@ -25,10 +25,14 @@ def asked(name, partitions=1, replication=1, assignment=(), **configs):
     )
 
 
-def answers(cluster, *topics):
+def sent(cluster, request):
     host, port = cluster.bootstrap_servers.split(",")[0].rsplit(":", 1)
     with Connection(ConnectionSettings(host, int(port)), SYSTEM_CLOCK).open() as connection:
-        response = connection.send(CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=True))
+        return connection.send(request)
+
+
+def answers(cluster, *topics):
+    response = sent(cluster, CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=True))
     return [(topic.error_code, topic.error_message) for topic in response.topics]
 
 
@@ -81,3 +85,20 @@ def test_a_topic_that_is_named_twice_has_one_answer(cluster, unique):
 )
 def test_topics_that_can(cluster, unique, configs):
     assert answers(cluster, asked(unique("topic"), **configs)) == [(0, None)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "words"),
+    [
+        (2, "retention.ms", "Default topic resources are not allowed."),
+        (32, "consumer.session.timeout.ms", "Default group resources are not allowed."),
+    ],
+)
+def test_topics_and_groups_have_no_default_configuration_of_this_kind(cluster, kind, key, words):
+    altered = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind,
+        resource_name="",
+        configs=[IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=0, value="50000")],
+    )
+    (answer,) = sent(cluster, IncrementalAlterConfigsRequest(resources=[altered], validate_only=False)).responses
+    assert (answer.error_code, answer.error_message) == (42, words)

@@ -39,6 +39,7 @@ from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TOPIC_P
 from kclient_quota.wire.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+_WITHOUT_DEFAULT = {TOPIC: "topic", GROUP: "group"}
 _NO_TIERS = (
     "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 )
@@ -232,6 +233,9 @@ def alter(
     keys = [key for key, _, _ in operations]
     if len(set(keys)) < len(keys):
         raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if not name and resource_type in _WITHOUT_DEFAULT:
+        words = f"Default {_WITHOUT_DEFAULT[resource_type]} resources are not allowed."
+        raise ResourceError(ErrorCode.INVALID_REQUEST, words)
     if resource_type == BROKER_LOGGER:
         _check_broker(cluster, name or "-")
         _alter_loggers(operations, validate_only=validate_only)
