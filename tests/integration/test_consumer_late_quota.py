@@ -176,6 +176,22 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
             call()
 
 
+def test_what_the_application_had_assigned_begins_where_the_group_says_when_that_assigns_it(
+    cluster: EmbeddedBroker,
+) -> None:
+    reader = Reader(cluster, 1_000_000, **{"enable.auto.commit": False})
+    consumer = reader.consumer
+    reader.next[1] = EACH - 20
+    consumer.assign([TopicPartition("orders", 1, EACH - 20)])
+    reader.until(lambda: reader.next[1] == EACH)
+    reader.quota.limit = 30_000_000
+    reader.until(lambda: consumer._fetcher is not None)
+    consumer.subscribe(["orders"])
+    reader.next = dict.fromkeys(range(PARTITIONS), 0)
+    reader.until(lambda: min(reader.next.values()) > 0)
+    consumer.close()
+
+
 def test_statistics_tell_of_who_fetches(cluster: EmbeddedBroker) -> None:
     told: list[dict[str, Any]] = []
     reader = Reader(

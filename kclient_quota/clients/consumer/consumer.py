@@ -189,6 +189,21 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._note_starts([partition])
         self._resume_ours()
 
+    def _begin_for_group(self, partitions: list[TopicPartition]) -> None:
+        """The group says where these begin, whatever the application has said when it assigned them by itself.
+
+        librdkafka tells nobody that what was assigned so is gone when the group's partitions take its place.
+        """
+        self._note_handed()
+        self._held.drop(partitions)
+        begun = [TopicPartition(part.topic, part.partition) for part in partitions]
+        self._received.begin(begun)
+        self._note_starts(begun)
+        for part in begun:
+            self._sought.pop(key_of(part), None)
+            self._stored.pop(key_of(part), None)
+        self._release(begun)
+
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
         self._note_handed()
@@ -272,7 +287,7 @@ def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions
 
 def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
-    consumer._note_begin()
+    consumer._begin_for_group(partitions)
     times_assigned = consumer._times_assigned
     if call is not None:
         consumer._listener.call_back(call, consumer, partitions)
