@@ -284,6 +284,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the synchronous `Producer` is called in an `async def`",
         "`AIOProducer`, whose waits are awaited, or `quota.backoff=raise`: [FastAPI](../how-to/fastapi.md), [FastStream](../how-to/faststream.md)",
     ),
+    "The quota could not be asked for": (
+        "a ClientQuotaCallback of yours has raised, or has returned what is no limit; said once, until it answers again",
+        "see the traceback; the client goes on with the limit that it knew, and asks again",
+    ),
     "An event of librdkafka's": (
         "an exception of our own while reading statistics; its traceback follows",
         "report it; messages are not affected",

@@ -5,7 +5,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
@@ -197,7 +197,8 @@ class LimitFinder:
     def _of_callback(self, callback: ClientQuotaCallback) -> Limit:
         user, client_id = self._principal() or "", self._client_id()
         rate, percentage = (
-            callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)) for kind in self._quota_types
+            _told(callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)))
+            for kind in self._quota_types
         )
         return Limit(rate, percentage, LimitSource.CALLBACK)
 
@@ -236,6 +237,22 @@ def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallbac
     return callback
 
 
+def _told(limit: Any) -> float | None:
+    """What a callback says applies; without an end is without a limit."""
+    if limit is None:
+        return None
+    try:
+        number = float(limit)
+    except (TypeError, ValueError):
+        number = nan
+    if not number > 0:
+        raise ConfigError(
+            f"client.quota.callback.class: quota_limit() has returned {limit!r}: a limit is greater than 0, and None "
+            "is no limit"
+        )
+    return None if number == inf else number
+
+
 def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
     """Whether the broker derives the user from a certificate or a token, so that we cannot know its name."""
     mechanism = str(conf.get("sasl.mechanisms", conf.get("sasl.mechanism", ""))).upper()
@@ -260,6 +277,7 @@ class LimitWatch:
         self._on_limit = on_limit
         self._wake = threading.Event()
         self._stop = threading.Event()
+        self._has_failed = False
         self._thread = threading.Thread(target=self._run, name="kclient-quota-limit", daemon=True)
 
     def start(self) -> None:
@@ -278,6 +296,28 @@ class LimitWatch:
         if self._thread.is_alive():
             self._thread.join(timeout_ms / 1000)
 
+    def check(self, *, asked: bool) -> bool:
+        """Tell what applies now, if it is time to; whether anybody was asked.
+
+        Args:
+            asked: whether something has contradicted what is known.
+        """
+        try:
+            if not self._finder.due(asked=asked):
+                return False
+            limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else int(REFRESH_MS * FRESH_PART))
+        except Exception:
+            # An application's callback may raise anything, and must not end the thread that asks it again.
+            if not self._has_failed:
+                logger.exception("The quota could not be asked for; what was known before still holds")
+            self._has_failed = True
+            return True
+        self._has_failed = False
+        # An unanswered question changes nothing: what was known before still holds.
+        if limit.known:
+            self._on_limit(limit)
+        return True
+
     def _run(self) -> None:
         period_ms = CALLBACK_PERIOD_MS if self._finder.has_callback else REFRESH_MS
         while not self._stop.is_set():
@@ -285,12 +325,7 @@ class LimitWatch:
             self._wake.wait(period_ms / 1000 * _random.uniform(*JITTER))
             if self._stop.is_set():
                 return
-            asked = self._wake.is_set()
-            if self._finder.due(asked=asked):
-                limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else int(REFRESH_MS * FRESH_PART))
-                # An unanswered question changes nothing: what was known before still holds.
-                if limit.known:
-                    self._on_limit(limit)
+            if self.check(asked=self._wake.is_set()):
                 # A broker that throttles again and again must not be asked again and again.
                 self._stop.wait(MIN_REFRESH_MS / 1000)
             self._wake.clear()

@@ -1,6 +1,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -70,6 +71,42 @@ def test_a_callback_comes_before_the_cluster() -> None:
     found = finder({"client.id": "c", "quota.user": "alice", "client.quota.callback.class": Callback}, ask).find()
     assert found == Limit(77.0, None, LimitSource.CALLBACK)
     assert ask.calls == []
+
+
+class Says(Callback):
+    """A callback whose answers the test changes."""
+
+    def __init__(self, answer: Any) -> None:
+        self.reset = True
+        self.answer = answer
+
+    def quota_limit(self, quota_type: Any, metric_tags: Mapping[str, str]) -> float | None:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer if quota_type is ClientQuotaType.PRODUCE else None
+
+
+def test_a_callback_that_says_infinite_says_that_there_is_no_limit() -> None:
+    found = finder({"client.quota.callback.class": Says(inf)}, Asked(EffectiveLimits())).find()
+    assert found == Limit(None, None, LimitSource.CALLBACK)
+    assert found.unlimited
+
+
+@pytest.mark.parametrize("answer", [0, -1.0, nan, "much"])
+def test_a_callback_that_says_no_limit_that_there_can_be_is_told_so(answer: Any) -> None:
+    with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class: quota_limit\(\) has returned"):
+        finder({"client.quota.callback.class": Says(answer)}, Asked(EffectiveLimits())).find()
+
+
+def test_a_callback_that_fails_is_asked_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    says, seen = Says(5), list[Limit]()
+    watch = LimitWatch(finder({"client.quota.callback.class": says}, Asked(EffectiveLimits())), seen.append)
+    for says.answer in (5, ValueError("the database is away"), ValueError("still"), 7, 0, 9):
+        assert watch.check(asked=False)
+    assert [limit.byte_rate for limit in seen] == [5, 7, 9]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The quota could not be asked for; what was known before still holds"
+    ] * 2
 
 
 def test_the_cluster_is_asked_for_this_user_and_client_id() -> None:
