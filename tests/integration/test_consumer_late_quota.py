@@ -268,6 +268,40 @@ def test_what_is_wrong_with_a_partition_is_told_once_whoever_fetches(cluster: Em
     assert sorted(errors) == [(1, KafkaError._AUTO_OFFSET_RESET), (2, KafkaError._AUTO_OFFSET_RESET)]
 
 
+def test_what_was_told_of_a_partition_before_is_not_told_again_by_whoever_fetches_then(cluster: EmbeddedBroker) -> None:
+    reader = Reader(cluster, **{"auto.offset.reset": "error"})
+    consumer = reader.consumer
+    consumer.assign([TopicPartition("orders", 0, 0), TopicPartition("orders", 1)])  # nothing is committed
+    errors: list[tuple[int | None, int]] = []
+
+    def take() -> None:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is not None:
+            errors.append((message.partition(), message.error().code()))
+
+    wrong = (1, KafkaError._AUTO_OFFSET_RESET)
+    end = time.monotonic() + 30
+    while errors != [wrong]:
+        assert time.monotonic() < end
+        take()
+    reader.quota.limit = 1_000_000
+    while consumer._fetcher is None:
+        assert time.monotonic() < end
+        take()
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        take()
+    assert errors == [wrong]
+    # Whoever begins it once more is told once more.
+    consumer.assign([TopicPartition("orders", 1)])
+    end = time.monotonic() + 30
+    while len(errors) < 2:
+        assert time.monotonic() < end
+        take()
+    consumer.close()
+    assert errors == [wrong, wrong]
+
+
 def test_that_its_topic_is_gone_is_told_whoever_fetches(cluster: EmbeddedBroker) -> None:
     reader = Reader(cluster, **{"topic.metadata.refresh.interval.ms": 500})
     consumer = reader.consumer

@@ -80,7 +80,7 @@ class Fetching(CConsumer):
         self._fetcher_events = events
         self._fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
         self._reset = str(conf.get("auto.offset.reset", self._reset)).lower()
-        self._tells_ends = is_true(conf.get("enable.partition.eof", False))
+        self._tells_ends = is_true(conf.get("enable.partition.eof", False)) or self._reset == "error"
         strategy = str(conf.get("partition.assignment.strategy", ""))
         self._is_cooperative = "cooperative" in strategy or str(conf.get("group.protocol", "")).lower() == "consumer"
 

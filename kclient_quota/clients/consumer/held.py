@@ -9,6 +9,11 @@ MOST_MESSAGES: Final = 1_000
 MOST_BYTES: Final = 8_000_000
 
 Partition = tuple[str, int]
+End = tuple[int, int | None]
+"""What an error of a partition says that is told once, until the partition is begun anew: its code, and an offset."""
+
+
+_ENDS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001 - their names
 
 
 class HeldMessages:
@@ -125,9 +130,9 @@ class HeldMessages:
         there = (message for message in self.messages + self.aside if message.error() is None)
         return {partition_of(message): offset + 1 for message in there if (offset := message.offset()) is not None}
 
-    def ends(self) -> dict[Partition, int]:
+    def ends(self) -> dict[Partition, End]:
         """The ends of partitions that are told of by what is held (`enable.partition.eof`)."""
-        return {partition_of(message): message.offset() or 0 for message in self._all if _is_end(message)}
+        return {partition_of(message): end for message in self._all if (end := _end_of(message)) is not None}
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
         """Forget what is held of these partitions, of all where none are named; returns its bytes."""
@@ -154,8 +159,8 @@ class ReceivedOffsets:
 
     def __init__(self) -> None:
         self._next: dict[Partition, int] = {}
-        self._ends: dict[Partition, int] = {}  # that the application has been told of
-        self._ends_again: dict[Partition, int] = {}  # that another client is going to tell of once more
+        self._ends: dict[Partition, End] = {}  # that the application has been told of
+        self._ends_again: dict[Partition, End] = {}  # that another client is going to tell of once more
         self._batches: list[list[Message]] = []
         self._count = 0
         self._bytes = 0
@@ -190,8 +195,8 @@ class ReceivedOffsets:
                 offset = message.offset()
                 if message.error() is None and offset is not None:
                     self._next[partition_of(message)] = offset + 1
-                elif _is_end(message):
-                    self._ends[partition_of(message)] = offset or 0
+                elif (end := _end_of(message)) is not None:
+                    self._ends[partition_of(message)] = end
         self._batches, self._count, self._bytes = [], 0, 0
         return self._next
 
@@ -213,7 +218,7 @@ class ReceivedOffsets:
         self._ends.clear()
         self._ends_again.clear()
 
-    def ends_come_again(self, held: Mapping[Partition, int]) -> None:
+    def ends_come_again(self, held: Mapping[Partition, End]) -> None:
         """Another client fetches from now on, and tells of ends that the first one has told of.
 
         Args:
@@ -228,7 +233,7 @@ class ReceivedOffsets:
             return messages
         known = [self._ends_again.pop(partition_of(message), None) for message in messages]
         given = zip(messages, known, strict=True)
-        return [message for message, end in given if end != message.offset() or not _is_end(message)]
+        return [message for message, end in given if end is None or end != _end_of(message)]
 
 
 def key_of(part: TopicPartition) -> Partition:
@@ -246,6 +251,10 @@ def _is_of(message: Message, partitions: Collection[Partition]) -> bool:
     return message.error() is None and partition_of(message) in partitions
 
 
-def _is_end(message: Message) -> bool:
+def _end_of(message: Message) -> End | None:
+    """What of a partition's end a message tells; None where it is of something else.
+
+    An end is what readers come to, or that nobody says where to begin (`auto.offset.reset=error`): nothing comes then.
+    """
     error = message.error()
-    return error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - its name
+    return (error.code(), message.offset()) if error is not None and error.code() in _ENDS else None

@@ -148,7 +148,7 @@ def test_an_end_that_was_told_is_not_told_again_by_another_client_unless_it_is_r
     held, received = HeldMessages(), ReceivedOffsets()
     received.note([_message(0, 8), _at_end(0), _at_end(1), _at_end(3)])
     held.add([_message(2, 8), _at_end(2)])
-    assert held.ends() == {("t", 2): 9}
+    assert held.ends() == {("t", 2): (KafkaError._PARTITION_EOF, 9)}
     received.ends_come_again(held.ends())
     received.begin([TopicPartition("t", 1, 4)])
     later = [_at_end(0), _at_end(1), _at_end(2), _message(3, 9), _at_end(3), _message(0, 9), _at_end(0)]
