@@ -10,10 +10,11 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.pacing.fetching.fetch_sizes import sizes_for
 
 EACH = 200
 
@@ -64,3 +65,45 @@ def test_nothing_comes_twice(again: bool) -> None:
     assert done
     assert seen[1] == list(range(EACH))
     assert seen[0] == list(range(EACH if again else done[0]))
+
+
+@pytest.mark.parametrize("how", ["ahead", "late quota"])
+@pytest.mark.parametrize("call", ["poll", "consume"])
+def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_may_have(how: str, call: str) -> None:
+    with EmbeddedBroker(topics={"orders": 1}, properties={"group.min.session.timeout.ms": "100"}) as broker:
+        filler = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for _ in range(2 * EACH):
+            filler.produce("orders", b"x" * 100)
+        assert filler.flush(60) == 0
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 500,
+                "max.poll.interval.ms": 500,
+                "heartbeat.interval.ms": 100,
+            }
+        )
+        consumer.subscribe(["orders"])
+        until = time.monotonic() + 60
+        while not consumer._held.there:
+            assert time.monotonic() < until
+            consumer.poll(0.1)
+        if how == "late quota":
+            consumer._change_sizes(sizes_for(1_000_000))
+            assert consumer._held.there > 100
+        time.sleep(1)
+        told: list[confluent_kafka.Message] = []
+        while len(told) < 2:
+            assert time.monotonic() < until
+            message = consumer.poll(0.1) if call == "poll" else next(iter(consumer.consume(1, 0.1)), None)
+            if message is not None:
+                told.append(message)
+        error = told[0].error()
+        assert error is not None
+        assert error.code() == KafkaError._MAX_POLL_EXCEEDED
+        # Nothing was committed: the group begins at the beginning.
+        assert (told[1].error(), told[1].offset()) == (None, 0)
+        consumer.close()

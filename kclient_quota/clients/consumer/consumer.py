@@ -194,6 +194,7 @@ class PacedConsumer(Storing, TelemetryMethods):
 
         librdkafka tells nobody that what was assigned so is gone when the group's partitions take its place.
         """
+        self._was_silent = False
         self._note_handed()
         self._held.drop(partitions)
         begun = [TopicPartition(part.topic, part.partition) for part in partitions]
@@ -206,6 +207,7 @@ class PacedConsumer(Storing, TelemetryMethods):
 
     def _forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
+        self._was_silent = False
         self._note_handed()
         nbytes = self._held.drop(partitions)
         named = None if partitions is None else list(map(key_of, partitions))

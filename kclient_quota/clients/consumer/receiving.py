@@ -221,6 +221,7 @@ class Receiving(Recovering):
         error = None if event is None else event.error()
         if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its name
             self._held.add([event])
+            self._note_silence([event])
         self._follow_assignment()
 
     def _charge(self, messages: list[Message]) -> None:

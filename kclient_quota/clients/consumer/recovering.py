@@ -8,7 +8,7 @@ still set when the next call comes, what is missing is sought back.
 
 import logging
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets, key_of, partition_of
@@ -22,6 +22,7 @@ class Recovering(Fetching):
     _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _in_doubt = 0
     _times_doubted = 0
+    _was_silent = False  # for so long that the group takes what is assigned away
     _received: ReceivedOffsets
     _last: list[Message]
     _sought: dict[Partition, tuple[int, int | None]]
@@ -66,7 +67,25 @@ class Recovering(Fetching):
             dropped = self._held.add_unless_gone(messages)
             if dropped:
                 self._read_anew(dropped, messages)
+            if self._held.there > len(messages):
+                self._note_silence(messages)
+        if self._was_silent:
+            self._set_held_aside()
         self._in_doubt = 0
+
+    def _note_silence(self, events: list[Message]) -> None:
+        """See whether librdkafka says that the application has not polled for `max.poll.interval.ms`.
+
+        Others may have what is held by then, and have begun it. A plain client forgets what it has fetched; ours hands
+        over nothing of it until the group has taken it away, which makes it forget it, too.
+        """
+        errors = (error for event in events if (error := event.error()) is not None)
+        if any(error.code() == KafkaError._MAX_POLL_EXCEEDED for error in errors):  # noqa: SLF001 - its name
+            self._was_silent = True
+
+    def _set_held_aside(self) -> None:
+        """It still counts for positions, which are the application's."""
+        self._held.set_aside(set(map(key_of, super().assignment())))
 
     def _note_running(self, messages: list[Message]) -> None:
         """What librdkafka gives is not paused: it passes over a pause of partitions that it has never had assigned.
