@@ -20,6 +20,7 @@ from kclient_quota.clients.limits import (
     warn_of_default_client_id,
 )
 from kclient_quota.clients.producer import settings
+from kclient_quota.clients.producer.beginning import Beginning
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Handed, Outbox
@@ -57,6 +58,7 @@ class Parts:
         is_off: `quota.backoff=off`.
         raises: `quota.backoff=raise`.
         errors_only: `delivery.report.only.error`, where that is left to us.
+        beginning: of its first message.
         message_ms: for how long a message is worth sending.
         most_bytes: of one message.
         most_value_bytes: of one message's value.
@@ -92,6 +94,8 @@ class Parts:
         self.most_bytes = settings.most_message_bytes(conf)
         self.most_value_bytes = settings.most_value_bytes(conf)
         self.most_messages = settings.most_messages(conf)
+        needs_id = is_true(self.inner.get("enable.idempotence")) and not conf.get("transactional.id")
+        self.beginning = Beginning(is_wanted=needs_id)
         self.outbox = Outbox()
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)

@@ -148,7 +148,8 @@ class Outbox:
         finished: messages that the sender is done with.
         given_up: what its callers wait with no more, until the sender has seen that.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
-        is_watched: whether interceptors or an agent look at each message, or at each report: none goes straight.
+        is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
+            first message's topic: none goes straight.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
         is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as

@@ -24,6 +24,7 @@ from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, 
 from kclient_quota.clients.calls import CallApart, lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import (
+    BLOCK_MS,
     TakingProducer,
     is_batch,
     only_errors,
@@ -32,7 +33,7 @@ from kclient_quota.clients.producer.taking import (
     raw_bytes,
 )
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import BLOCK_MS, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
+from kclient_quota.clients.producer.waiting import POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -84,6 +85,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
         self._most_messages = parts.most_messages
         self._outbox = parts.outbox
+        self._beginning = parts.beginning
         self._wait_log = parts.wait_log
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
@@ -97,7 +99,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = is_watched(super().produce)
-        self._outbox.is_watched = self._asks_produce or self._errors_only or bool(self._chain)
+        self._is_watched = self._asks_produce or self._errors_only or bool(self._chain)
+        self._outbox.is_watched = self._is_watched or self._beginning.is_wanted
         self._polls_straight = not is_watched(super().poll)
         self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
@@ -169,7 +172,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if callback is None:
             callback = on_delivery
         if (self._outbox.is_open and not (self._chain or self._errors_only)) or not is_batch(messages):
-            return super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
+            taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
+            if taken and self._beginning.is_wanted:
+                self._begin(topic)
+            return taken
         sent, produce = 0, partial(Producer.produce, self, topic)
         for number, message in enumerate(messages):
             try:

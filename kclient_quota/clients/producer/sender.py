@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
+from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
 from kclient_quota.clients.producer.finding import RouteFinder
 from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, hand_over
@@ -156,6 +157,7 @@ class Sender:
             return True
         serve = producer.flush_librdkafka if self.wants_flush else producer.serve_librdkafka
         serve(min(wait_ms, POLL_MS) / 1000)
+        producer.hasten(ASK_MS)
         return False
 
     def _step(self, producer: "Producer") -> float:
@@ -206,6 +208,7 @@ class Sender:
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
         if finished < outbox.finished:
+            producer.begun()
             outbox.tell()
         for sent in sends[: len(sends) - len(refused[1:])]:
             self._tell_of(sent, now_ms)

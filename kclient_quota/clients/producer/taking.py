@@ -5,6 +5,7 @@ import contextvars
 import logging
 import threading
 import time
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,13 +14,14 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients.calls import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
-from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.errors import QuotaThrottledError, quota_used_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kclient_quota.clients.interceptor import ProducerInterceptors
     from kclient_quota.clients.producer.sorting import Sorting
+    from kclient_quota.clients.wait_time import WaitLog
     from kclient_quota.pacing.sending.turns import Waiting
 
 logger = logging.getLogger("kclient_quota")
@@ -29,6 +31,18 @@ MOST_PARTITION: Final = 2**31 - 1
 MOST_TIMESTAMP: Final = 2**63 - 1
 RECORD_OVERHEAD: Final = 36
 """What librdkafka takes a record to need besides key, value and headers when it looks at `message.max.bytes`."""
+
+WAIT_MS: Final = 50
+"""How often a call that waits for room serves callbacks."""
+LEAST_BLOCK_MS: Final = 20
+"""How long the sender may take to say that there is room."""
+BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", default=None)
+"""Takes the place of `max.block.ms`, where a caller wants so."""
+HASTY_S: Final = 0.2
+"""How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
+Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
+ANSWER_S: Final = 30
+"""The same, once the sender has made up its mind."""
 
 
 class TakingProducer(TransactingProducer):
@@ -44,6 +58,9 @@ class TakingProducer(TransactingProducer):
     _most_messages: int
     _closed: bool
     _said: set[str]
+    _wait_log: "WaitLog"
+    _waiting: dict[int, Handed]
+    _hasty_s = HASTY_S
 
     def _produce_watched(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
@@ -118,6 +135,78 @@ class TakingProducer(TransactingProducer):
         else:
             self._wait_until_taken(handed)
         return True
+
+    def _wait_until_taken(self, handed: Handed) -> None:
+        """Wait until the sender has decided about a message.
+
+        Raises:
+            QuotaThrottledError: it was not taken.
+            KafkaException: the transaction in which it waited is over, or about to be.
+        """
+        era, began_ms = self._transaction.open_era, self._clock.now_ms()
+        most_ms = BLOCK_MS.get()
+        deadline_ms = began_ms + max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+        ident = threading.get_ident()
+        self._waiting[ident] = handed
+        try:
+            if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
+                self._expect_anew(handed)
+                handed.is_refused = self._outbox.give_up(handed)
+                handed.waits = False
+        except BaseException:
+            self._outbox.give_up(handed)
+            raise
+        finally:
+            self._waiting.pop(ident, None)
+            now_ms = self._clock.now_ms()
+            self._hearing.waited.add(now_ms - began_ms, now_ms)
+            self._wait_log.on_end(now_ms - began_ms, now_ms)
+        if handed.is_refused:
+            self._transaction.insist(era)
+            raise self._transaction.miss() if handed.is_over else quota_used_up(handed.retry_after_ms, handed.broker_id)
+
+    def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
+        """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
+        left_ms = deadline_ms - began_ms
+        while not handed.answered.acquire(timeout=min(left_ms, WAIT_MS) / 1000):
+            now_ms = self._clock.now_ms()
+            left_ms = deadline_ms - now_ms
+            if left_ms <= 0 or self._outbox.stops:
+                return False
+            if self._transaction.possible:
+                self._expect_anew(handed)
+            self._mind_transaction(now_ms + handed.retry_after_ms)
+            self._wait_log.on_wait(now_ms - began_ms, now_ms)
+            self._let_pass(0)
+            self._transaction.insist(era)
+        return True
+
+    def _expect_anew(self, handed: Handed) -> None:
+        """When there is room for a message that waits: time has passed, and limits may have changed, since it came."""
+        sender = self._sender
+        with sender.lock:
+            for message in sender.core.all_before():
+                if message.payload is handed:
+                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._clock.now_ms())
+
+    def _ask_once(self, handed: Handed) -> None:
+        """Hear the sender's answer; where it takes its time, the message is left to it.
+
+        Raises:
+            QuotaThrottledError: it was not taken.
+        """
+        if not handed.answered.acquire(timeout=self._hasty_s):
+            # In this order: a sender that claims it from now on does not refuse it, nor say that nobody heard of it.
+            handed.waits = handed.is_hasty = False
+            if handed.claim:
+                return
+            for _ in range(ANSWER_S):
+                # It has decided, and on a busy machine says so by and by.
+                if handed.answered.acquire(timeout=1) or not self._outbox.is_running:
+                    break
+        if handed.is_refused:
+            self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
+            raise quota_used_up(handed.retry_after_ms, handed.broker_id)
 
     def _hand_over(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any

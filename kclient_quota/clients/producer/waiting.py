@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,23 +14,16 @@ from kclient_quota.clients.calls import CallApart, lost_interrupt, may_be_a_hand
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
-from kclient_quota.errors import quota_used_up
 
 if TYPE_CHECKING:
+    from kclient_quota.clients.producer.beginning import Beginning
     from kclient_quota.clients.producer.hearing import Hearing
     from kclient_quota.clients.producer.sender import Sender
-    from kclient_quota.clients.wait_time import WaitLog
 
 logger = logging.getLogger("kclient_quota")
 
 SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
-WAIT_MS: Final = 50
-"""How often a call that waits for room serves callbacks."""
-LEAST_BLOCK_MS: Final = 20
-"""How long the sender may take to say that there is room."""
-BLOCK_MS: Final[ContextVar[int | None]] = ContextVar("kclient_quota_block_ms", default=None)
-"""Takes the place of `max.block.ms`, where a caller wants so."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
 END_S: Final = 5
@@ -41,11 +33,7 @@ IN_C_S: Final = 0.003
 then, and a flush has librdkafka send what lingers. (Of one millisecond `rd_kafka_flush` makes none.)"""
 LEAST_IN_C_S: Final = 0.001
 """The same of a `poll()` that may wait for much longer: a broker on the same machine answers within it."""
-HASTY_S: Final = 0.2
-"""How long a call that is not to wait waits for the sender's answer: no time, but on a machine that is busy otherwise.
-Unheard the message is taken, so with less a producer there would never say that its quota is used up."""
-ANSWER_S: Final = 30
-"""The same, once the sender has made up its mind."""
+
 
 PRODUCE_IN_C: Final = CProducer.produce
 POLL_IN_C: Final = CProducer.poll
@@ -57,6 +45,9 @@ class WaitingProducer(CProducer):
     """What stands between a producer's doors and librdkafka."""
 
     _outbox: Outbox
+    _beginning: "Beginning"
+    _asks_produce: bool
+    _is_watched = True  # whether somebody wants to look at each message
     _sender: "Sender"
     _hearing: "Hearing"
     _transaction: Transaction
@@ -64,11 +55,7 @@ class WaitingProducer(CProducer):
     _heartbeat: Callable[[], Any] | None
     _max_block_ms: int
     _raises: bool
-    _wait_log: "WaitLog"
-    _waiting: dict[int, Handed]
     _closed: bool
-    _asks_produce: bool
-    _hasty_s = HASTY_S
 
     # What the sender calls ----------------------------------------------------------------------------------------
 
@@ -96,6 +83,19 @@ class WaitingProducer(CProducer):
         else:
             handed.context.run(self._pass_on, topic, *args)
 
+    def begun(self) -> None:
+        """Something has come of its messages."""
+        self._beginning.over()
+
+    def hasten(self, within_ms: float) -> None:
+        """First messages have been waited for: if librdkafka still has some, it may have no producer id yet."""
+        if not self._beginning.is_due:
+            return
+        if len(self):  # its events count as well: there may be no message among them, which costs an answer
+            self._beginning.ask(self.ask_librdkafka, within_ms)
+        else:
+            self.begun()
+
     def _pass_on(
         self,
         topic: str,
@@ -112,6 +112,13 @@ class WaitingProducer(CProducer):
             super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
         else:
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+        if self._beginning.is_wanted:
+            self._begin(topic)
+
+    def _begin(self, topic: str) -> None:
+        """The first message has been handed over; others may go straight."""
+        self._beginning.topic = topic
+        self._outbox.is_watched = self._is_watched
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
@@ -133,9 +140,9 @@ class WaitingProducer(CProducer):
             left_ms = deadline_ms - now_ms
             if outbox.is_inside() or self._closed:  # by a callback, just now
                 return served
-            slice_ms = max(0, min(left_ms, SLICE_MS))
-            slice_ms = self._send_here(slice_ms)
-            if outbox.is_open or outbox.is_mixed or not outbox.is_running:
+            slice_ms = self._send_here(self._beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
+            is_direct = outbox.is_open or outbox.is_mixed or not outbox.is_running
+            if is_direct:
                 # what librdkafka has of the sender's is reported by that, and counts then
                 counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
                 events = self._poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
@@ -146,6 +153,8 @@ class WaitingProducer(CProducer):
             elif not served and slice_ms:
                 outbox.wait_for_news(slice_ms / 1000)
                 served = serve()
+            if is_direct and left_ms > 0:  # otherwise the sender does
+                self.hasten(deadline_ms - self._clock.now_ms())
             if served or left_ms <= 0:
                 return served
 
@@ -219,78 +228,6 @@ class WaitingProducer(CProducer):
         if self._heartbeat is not None:
             self._heartbeat()
 
-    def _wait_until_taken(self, handed: Handed) -> None:
-        """Wait until the sender has decided about a message.
-
-        Raises:
-            QuotaThrottledError: it was not taken.
-            KafkaException: the transaction in which it waited is over, or about to be.
-        """
-        era, began_ms = self._transaction.open_era, self._clock.now_ms()
-        most_ms = BLOCK_MS.get()
-        deadline_ms = began_ms + max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
-        ident = threading.get_ident()
-        self._waiting[ident] = handed
-        try:
-            if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
-                self._expect_anew(handed)
-                handed.is_refused = self._outbox.give_up(handed)
-                handed.waits = False
-        except BaseException:
-            self._outbox.give_up(handed)
-            raise
-        finally:
-            self._waiting.pop(ident, None)
-            now_ms = self._clock.now_ms()
-            self._hearing.waited.add(now_ms - began_ms, now_ms)
-            self._wait_log.on_end(now_ms - began_ms, now_ms)
-        if handed.is_refused:
-            self._transaction.insist(era)
-            raise self._transaction.miss() if handed.is_over else quota_used_up(handed.retry_after_ms, handed.broker_id)
-
-    def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
-        """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
-        left_ms = deadline_ms - began_ms
-        while not handed.answered.acquire(timeout=min(left_ms, WAIT_MS) / 1000):
-            now_ms = self._clock.now_ms()
-            left_ms = deadline_ms - now_ms
-            if left_ms <= 0 or self._outbox.stops:
-                return False
-            if self._transaction.possible:
-                self._expect_anew(handed)
-            self._mind_transaction(now_ms + handed.retry_after_ms)
-            self._wait_log.on_wait(now_ms - began_ms, now_ms)
-            self._let_pass(0)
-            self._transaction.insist(era)
-        return True
-
-    def _expect_anew(self, handed: Handed) -> None:
-        """When there is room for a message that waits: time has passed, and limits may have changed, since it came."""
-        sender = self._sender
-        with sender.lock:
-            for message in sender.core.all_before():
-                if message.payload is handed:
-                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._clock.now_ms())
-
-    def _ask_once(self, handed: Handed) -> None:
-        """Hear the sender's answer; where it takes its time, the message is left to it.
-
-        Raises:
-            QuotaThrottledError: it was not taken.
-        """
-        if not handed.answered.acquire(timeout=self._hasty_s):
-            # In this order: a sender that claims it from now on does not refuse it, nor say that nobody heard of it.
-            handed.waits = handed.is_hasty = False
-            if handed.claim:
-                return
-            for _ in range(ANSWER_S):
-                # It has decided, and on a busy machine says so by and by.
-                if handed.answered.acquire(timeout=1) or not self._outbox.is_running:
-                    break
-        if handed.is_refused:
-            self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
-            raise quota_used_up(handed.retry_after_ms, handed.broker_id)
-
     def _deadline_ms(self, timeout: float) -> int | None:
         timeout = real(timeout)
         return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
@@ -335,14 +272,7 @@ class WaitingProducer(CProducer):
                 # and lingers until somebody flushes.
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
-                    # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where
-                    # there is something else to do meanwhile, or a signal's handler may.
-                    is_plain = outbox.is_open and not (outbox.in_flight or stays_out) and self._heartbeat is None
-                    timeout_s = self._left_s(deadline_ms) if is_plain else slice_ms / 1000
-                    self._flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
-                    outbox.serve_all()
-                    if outbox.in_flight:
-                        outbox.wake()  # there may be reports of what the sender has handed over
+                    self._drain_direct(self._beginning.slice_ms(slice_ms), deadline_ms, began_ms, stays_out=stays_out)
                 elif len(self):
                     self._serve(slice_ms, all_of_them=True)
                 if outbox.is_inside():
@@ -355,6 +285,20 @@ class WaitingProducer(CProducer):
                     return left
         finally:
             self._sender.wants_flush = False
+
+    def _drain_direct(self, slice_ms: float, deadline_ms: int | None, began_ms: int, *, stays_out: bool) -> None:
+        """Have librdkafka deliver for so long, or until it has delivered all."""
+        outbox, clock = self._outbox, self._clock
+        # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where there is
+        # something else to do meanwhile, or a signal's handler may.
+        is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._beginning.is_due)
+        timeout_s = self._left_s(deadline_ms) if is_plain and self._heartbeat is None else slice_ms / 1000
+        self._flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
+        outbox.serve_all()
+        if outbox.in_flight:
+            outbox.wake()  # there may be reports of what the sender has handed over
+        if slice_ms:
+            self.hasten(inf if deadline_ms is None else deadline_ms - clock.now_ms())
 
     # Its sender, and its end ------------------------------------------------------------------------------------------
 
