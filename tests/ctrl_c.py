@@ -22,11 +22,11 @@ def started(module, *words):
     return process
 
 
-def interrupted(process):
+def interrupted(process, by=signal.SIGINT):
     """How many seconds it took to end, and what it said besides."""
     with process:
         began = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         _, err = process.communicate(timeout=90)
         assert "Traceback" not in err
         return time.monotonic() - began, err

@@ -18,7 +18,11 @@ from kclient_telemetry.errors import MissingExtraError
 from kclient_quota.cli.printing import leave
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """Somebody has sent SIGTERM."""
 
 
 def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
@@ -68,8 +72,8 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     try:
         status = work()
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as pressed:
+        return TERMINATED if isinstance(pressed, Terminated) else INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough
         leave(sys.stdout)
         return 0
@@ -91,13 +95,13 @@ def script(main: Callable[[], int]) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     status = main()
-    if status == INTERRUPTED:
+    if status in {INTERRUPTED, TERMINATED}:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except (OSError, ValueError):
                 continue
-        os._exit(INTERRUPTED)
+        os._exit(status)
     sys.exit(status)
 
 
@@ -106,6 +110,29 @@ def _open_what_is_closed() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
+
+
+@contextmanager
+def sigterm_is_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends what is done meanwhile as Ctrl-C does; a second one ends the process, as it would have.
+
+    Whoever has it ignored, or sees to it himself, goes on doing so.
+    """
+    is_ours = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
+    if is_ours:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

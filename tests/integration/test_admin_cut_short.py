@@ -1,5 +1,8 @@
 """An `apply` that ends in the midst of its steps: what it says is done, and that this can be taken back."""
 
+import signal
+import threading
+
 import pytest
 
 from kclient_quota.admin import applying
@@ -7,9 +10,11 @@ from kclient_quota.admin.journal import OpenJournal
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import UnitQuotas
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.broker.request.controls import HANG_UP
+from kclient_quota.broker.request.controls import HANG_UP, IGNORE
 from kclient_quota.cli import quotas
 from kclient_quota.errors import ConfigError
+
+from tests.ctrl_c import interrupted, started
 
 ALTER = 49
 
@@ -77,6 +82,20 @@ def test_ctrl_c_says_what_is_done_and_how_it_is_taken_back(run, in_steps, monkey
     assert err.startswith("warning: interrupted: 2 of 6 entities were altered, of 2 it is not known. Run it again for ")
     monkeypatch.undo()
     assert "4 entities altered" in run("undo", file)
+
+
+def test_sigterm_says_what_is_done_and_leaves_a_journal_that_takes_it_back(run, broker, tmp_path):
+    file = tmp_path / "steps.yaml"
+    entries = "".join(f"- {{names: {{user: u{n}}}, set: {{producer_byte_rate: 5}}}}\n" for n in range(3))
+    file.write_text("version: 1\nquotas:\n" + entries)
+    came = threading.Event()
+    broker.control(ALTER, lambda seen: None if seen.request.validate_only else came.set() or IGNORE)
+    process = started("kclient_quota.cli.quotas", "apply", str(file), "--bootstrap-server", broker.bootstrap_servers)
+    assert came.wait(60)
+    _, err = interrupted(process, by=signal.SIGTERM)
+    assert process.returncode == 143, err
+    assert "interrupted: 0 of 3 entities were altered, of 3 it is not known. Run it again for the rest, or" in err
+    assert "3 entities altered" in run("undo", file)
 
 
 def test_a_journal_that_cannot_be_written_in_the_middle_says_what_is_done(run, in_steps, monkeypatch):
