@@ -13,7 +13,6 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.request.controls import HANG_UP, IGNORE
 from kclient_quota.cli import quotas
 from kclient_quota.errors import ConfigError
-
 from tests.ctrl_c import interrupted, started
 
 ALTER = 49
