@@ -31,6 +31,8 @@ def brokers() -> Iterator[tuple[EmbeddedBroker, Proxies]]:
 class Scene:
     """A producer whose callbacks all raise, and what they were called with."""
 
+    raises = ValueError
+
     def __init__(self, brokers, kind, name, topic, **conf):
         self.cluster, self.proxies = brokers
         self.topic, self.called = topic, []
@@ -42,7 +44,7 @@ class Scene:
 
     def report(self, error, message):
         self.called.append(error)
-        raise ValueError(len(self.called))
+        raise self.raises(len(self.called))
 
     def send(self):
         for number in range(MESSAGES):
@@ -141,12 +143,14 @@ def test_an_asyncio_producer_delivers_all_and_then_raises(brokers, name):
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("raises", [ValueError, SystemExit])
 @pytest.mark.parametrize("last", ["flush", "close"])
-def test_under_a_quota_no_waiting_produce_raises(brokers, last):
-    scene = Scene(brokers, Producer, "limited", f"limited-{last}", **{"quota.max.delay.ms": 500})
+def test_under_a_quota_no_waiting_produce_raises(brokers, last, raises):
+    scene = Scene(brokers, Producer, "limited", f"limited-{last}-{raises.__name__}", **{"quota.max.delay.ms": 500})
+    scene.raises = raises
     scene.send()
     assert scene.called, "some were called while it waited"
-    with pytest.raises(ValueError, match=r"^\d+$"):
+    with pytest.raises(raises, match=r"^\d+$"):
         getattr(scene.producer, last)()
     assert scene.called == [None] * MESSAGES, "all are told of, as delivered"
 

@@ -176,7 +176,7 @@ class Outbox:
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
-        self.raised: Exception | None = None
+        self.raised: Exception | SystemExit | None = None
         self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
         self.accepted = 0
@@ -312,7 +312,7 @@ class Outbox:
         for _ in range(len(self.reports) + 1):
             try:
                 return served + self.serve()
-            except Exception as error:  # noqa: BLE001 - anything that the application's callbacks raise
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - anything that they raise, but Ctrl-C
                 self.raised = error
                 served += 1
         return served

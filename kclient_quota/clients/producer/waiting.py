@@ -191,7 +191,7 @@ class WaitingProducer(CProducer):
         """Call librdkafka; what a callback raises is raised or kept."""
         try:
             return cast("int", self._inside(work, timeout_s))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not keeps or self._closed:
                 raise
             self._outbox.raised = error
