@@ -36,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         if is_detailed and ended.code:
             return FAILED
         raise
+
     def work() -> int:
         with sigterm_is_ctrl_c():
             return int(options.run(options))

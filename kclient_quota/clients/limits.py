@@ -285,7 +285,7 @@ class LimitWatch:
         self._thread.start()
 
     def ask_soon(self) -> None:
-        """Ask within seconds: a throttle contradicted what is known."""
+        """Ask within seconds: a throttle contradicted what is known, or the principal is another."""
         self._wake.set()
 
     def close(self, timeout_ms: int = 0) -> None:
@@ -325,10 +325,11 @@ class LimitWatch:
             self._wake.wait(period_ms / 1000 * _random.uniform(*JITTER))
             if self._stop.is_set():
                 return
-            if self.check(asked=self._wake.is_set()):
+            asked = self._wake.is_set()
+            self._wake.clear()  # who asks from now on is to have another answer
+            if self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
                 self._stop.wait(MIN_REFRESH_MS / 1000)
-            self._wake.clear()
 
 
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:

@@ -258,7 +258,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
+        is_another = self._asks_with.get("sasl.username") != username
         self._asks_with.update({"sasl.username": username, "sasl.password": password})
+        if is_another:
+            self._ask_soon()
         self._renew_telemetry(username, password)
 
     def __exit__(self, *_error: object) -> None:

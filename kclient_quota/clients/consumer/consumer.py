@@ -79,7 +79,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._stop_poll_watch = weakref.finalize(self, WATCHING.remove, self._poll_watch)
         self._start_telemetry()
         watch = LimitWatch(finder, core.on_limit)
-        listener.ask_soon = watch.ask_soon
+        self._ask_soon = listener.ask_soon = watch.ask_soon
         self._stop_watch = weakref.finalize(self, watch.close)
         listener.tell()
         if ours.backoff is not Backoff.OFF and finder.may_change:
@@ -241,9 +241,12 @@ class PacedConsumer(Storing, TelemetryMethods):
         return self._core.state(self._clock.now_ms())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from the next connection on; the cluster is asked with them, too."""
+        """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
+        is_another = self._asks_with.get("sasl.username") != username
         self._asks_with.update({"sasl.username": username, "sasl.password": password})
+        if is_another:
+            self._ask_soon()
         self._renew_telemetry(username, password)
 
     def close(self) -> None:

@@ -333,9 +333,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self.close()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from the next connection on; the quota is asked for with them, too."""
+        """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
+        is_another = self._ask_conf.get("sasl.username") != username
         self._ask_conf.update({"sasl.username": username, "sasl.password": password})
+        if is_another and self._hearing.ask_soon is not None:
+            self._hearing.ask_soon()
         self._renew_telemetry(username, password)
 
     @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.clients import limits
 from kclient_quota.clients.limits import UNKNOWN, Limit, LimitFinder, LimitWatch
 from kclient_quota.cluster.limits import EffectiveLimits
 from kclient_quota.config import LimitSource, split
@@ -170,6 +171,26 @@ def test_a_watch_answers_when_told_to_and_stops() -> None:
     watch.close(timeout_ms=60_000)
     assert [limit.byte_rate for limit in seen] == [9]
     assert set(threading.enumerate()) <= others
+
+
+def test_whoever_tells_a_watch_to_ask_while_it_does_has_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MIN_REFRESH_MS", 0)
+    ask, twice = Asked(EffectiveLimits(producer_byte_rate=9)), threading.Event()
+    seen: list[Limit] = []
+
+    def on_limit(limit: Limit) -> None:
+        seen.append(limit)
+        if len(seen) == 1:
+            watch.ask_soon()
+        else:
+            twice.set()
+
+    watch = LimitWatch(finder({}, ask), on_limit)
+    watch.start()
+    watch.ask_soon()
+    assert twice.wait(30)
+    watch.close(timeout_ms=60_000)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("declared", ["no.such.Callback", object(), "collections.Counter"])
