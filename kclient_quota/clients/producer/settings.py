@@ -22,6 +22,11 @@ STATISTICS_MS: Final = 1_000
 CALM_STATISTICS_MS: Final = 5_000
 """How often librdkafka tells while nothing limits: often enough for the averages."""
 LINGER_MS: Final = 10
+THEIR_LINGER_MS: Final = 5
+"""librdkafka's own."""
+LINGERS_FROM: Final = 10_000
+"""So many messages librdkafka's queue must hold, a batch's by its own settings: a shorter one would be full, and nothing
+would go, for as long as it lingers."""
 LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
@@ -57,9 +62,9 @@ _MOST_IN_FLIGHT = 5
 def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """`conf` with safe defaults where the user has set nothing and their other settings allow it.
 
-    Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger. A batch
-    takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for speed. When
-    all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the brokers it knew; a
+    Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger, except
+    where librdkafka's queue is short. A batch takes no more than half a second of the limit. Under a small limit
+    compression goes for bytes, not for speed. When all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the brokers it knew; a
     `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so transactions go without. A
     broker that has left the cluster is given up all the same: `IDLE_MS`.
     """
@@ -70,7 +75,8 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     everything = _everything(conf)
     if allows_idempotence(everything):
         out["enable.idempotence"] = True
-    if not any(key in everything for key in _LINGER) and message_timeout_ms(everything) > LINGER_MS:
+    may_linger = message_timeout_ms(everything) > LINGER_MS and most_messages(conf) >= LINGERS_FROM
+    if may_linger and not any(key in everything for key in _LINGER):
         out["linger.ms"] = LINGER_MS
     if limit.byte_rate is not None and "batch.size" not in conf:
         half_a_second = limit.byte_rate * BATCH_MS / 1000 * (COMPRESSED if is_compressed(conf) else 1)
@@ -115,7 +121,7 @@ def codec(conf: Mapping[str, Any]) -> str:
 
 def linger_ms(conf: Mapping[str, Any]) -> int:
     """For how long librdkafka may hold a message back."""
-    return int(_number(_first(conf, _LINGER, LINGER_MS)))
+    return int(_number(_first(conf, _LINGER, THEIR_LINGER_MS)))
 
 
 def in_flight(conf: Mapping[str, Any]) -> int:

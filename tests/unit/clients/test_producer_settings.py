@@ -82,6 +82,11 @@ def test_linger_is_set_only_where_the_user_has_not() -> None:
     assert "linger.ms" not in with_defaults({"queue.buffering.max.ms": 7}, NONE)
 
 
+@pytest.mark.parametrize(("most", "lingers"), [(1, False), (9_999, False), (10_000, True), (0, True)])
+def test_a_short_queue_is_not_full_for_a_linger_of_ours(most: int, lingers: bool) -> None:
+    assert ("linger.ms" in with_defaults({"queue.buffering.max.messages": most}, NONE)) is lingers
+
+
 @pytest.mark.parametrize(("timeout_ms", "lingers"), [(5, False), (10, False), (11, True), (0, True)])
 def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(timeout_ms: int, lingers: bool) -> None:
     for key in ("message.timeout.ms", "delivery.timeout.ms"):
