@@ -13,6 +13,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -335,20 +336,22 @@ class _End(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._transport = None  # its socket is closed in this turn
         self._lane.take(None)
 
     def write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
+        if self._transport is not None:
+            self._transport.write(data)
 
     def write_end(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write_eof()
+            with suppress(OSError):  # the other side has reset it, which is yet to be read
+                self._transport.write_eof()
 
     def close(self) -> None:
         """What was written arrives first."""
-        assert self._transport is not None
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:

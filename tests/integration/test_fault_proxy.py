@@ -2,6 +2,7 @@
 
 import gc
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -16,6 +17,7 @@ from kclient_quota.errors import ClusterError
 from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.testing.proxies import Proxies
 from kclient_quota.testing.proxy import FaultProxy
+from tests.ctrl_c import soon
 from tests.required import require_apache_kafka
 
 
@@ -216,6 +218,38 @@ def test_clients_of_an_embedded_cluster_stay_behind_the_proxies_over_a_restart()
         assert sum(log_ends(cluster.bootstrap_servers)) == 180
         with pytest.raises(ClusterError, match="2 proxies cannot stand before 3"), Proxies(2) as two:
             two.stand_before(cluster)
+
+
+def test_a_connection_whose_client_is_gone_is_cut_at_its_other_end(proxy, client):
+    client.sendall(b"there")
+    assert read(client, 5) == b"there"
+    proxy.stall()
+    reset(client)
+    heard = threading.Event()
+    proxy.listen(lambda *_: heard.set())
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as later:
+        later.sendall(b"so the reset has been seen")
+        assert heard.wait(60)
+        assert proxy.cut() == 2
+
+
+def test_an_end_that_can_no_longer_be_passed_on_is_none():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        FaultProxy(server.getsockname()[1]) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client,
+        server.accept()[0] as broker,
+    ):
+        proxy.stall()
+        client.shutdown(socket.SHUT_WR)
+        soon(lambda: proxy._call(lambda: any(pair.to_broker._chunks for pair in proxy._road.pairs)))
+        proxy._call(lambda: (reset(broker), proxy._road.resume()))  # so that it has not read of the reset
+
+
+def reset(connection):
+    """Close it as a process does that is killed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
 
 
 def test_clients_of_apache_kafka_stay_behind_the_proxies():
