@@ -25,8 +25,8 @@ LINGER_MS: Final = 10
 THEIR_LINGER_MS: Final = 5
 """librdkafka's own."""
 LINGERS_FROM: Final = 10_000
-"""So many messages librdkafka's queue must hold, a batch's by its own settings: a shorter one would be full, and nothing
-would go, for as long as it lingers."""
+"""So many messages librdkafka's queue must hold, a batch's by its own settings: a shorter one would be full, and
+nothing would go, for as long as it lingers."""
 LEAST_BATCH_BYTES: Final = 16_384
 MOST_BATCH_BYTES: Final = 1_000_000
 BATCH_MS: Final = 500
@@ -64,9 +64,10 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
 
     Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger, except
     where librdkafka's queue is short. A batch takes no more than half a second of the limit. Under a small limit
-    compression goes for bytes, not for speed. When all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the brokers it knew; a
-    `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so transactions go without. A
-    broker that has left the cluster is given up all the same: `IDLE_MS`.
+    compression goes for bytes, not for speed. When all connections break at once, librdkafka begins anew from its
+    bootstrap servers and gives up the brokers it knew; a `send_offsets_to_transaction()` that waits for one of them
+    would then wait for ever, so transactions go without. A broker that has left the cluster is given up all the same:
+    `IDLE_MS`.
     """
     out = dict(conf)
     if conf.get("transactional.id"):
