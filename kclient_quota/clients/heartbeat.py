@@ -54,7 +54,12 @@ class Heartbeat:
 
     def poll_every(self, interval_ms: int) -> None:
         """What a poll takes may be taken so often."""
-        self._unpolled_ms = min(self.max_poll_interval_ms // 3, interval_ms)
+        self._unpolled_ms = min(self.most_unpolled_ms, interval_ms)
+
+    @property
+    def most_unpolled_ms(self) -> int:
+        """It is polled at least so often."""
+        return self.max_poll_interval_ms // 3
 
     def unpolled_ms(self, now_ms: int) -> int:
         """For how long nothing has been polled."""

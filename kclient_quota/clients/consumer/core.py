@@ -115,6 +115,7 @@ class ConsumerCore:
             samples=limit.samples,
             window_ms=limit.window_ms,
             neighbours=None if backoff is Backoff.OFF else neighbours,
+            most_unpolled_ms=self.heartbeat.most_unpolled_ms,
         )
         self._longest_throttle_ms = longest_throttle_ms
         self._sizing = Sizing(sizes, now_ms)

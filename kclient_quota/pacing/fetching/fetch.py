@@ -59,6 +59,7 @@ class FetchPacer:
         samples: `quota.window.num` of the brokers.
         window_ms: `quota.window.size.seconds` of the brokers, in milliseconds.
         neighbours: all consumers that share a known limit, this one among them.
+        most_unpolled_ms: it is polled at least so often, whatever that takes.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class FetchPacer:
         samples: int = QUOTA_SAMPLES,
         window_ms: int = QUOTA_WINDOW_MS,
         neighbours: Shared | None = None,
+        most_unpolled_ms: int = UNPOLLED_MS,
     ) -> None:
         self._neighbours = neighbours
+        self._most_unpolled_ms = max(1, min(most_unpolled_ms, UNPOLLED_MS))
         self._limit = limit
         self._sizes = sizes
         self._window = (samples, window_ms)
@@ -132,9 +135,8 @@ class FetchPacer:
     def unpolled_ms(self) -> int:
         """For how long whoever waits is not polled: rebalances wait behind a batch's last messages as well."""
         rate = min(pace.rate for pace in self._paces.values()) * POLLED_PART
-        if rate == inf:
-            return UNPOLLED_MS
-        return int(min(max(self._message * 1000.0 / rate, LEAST_UNPOLLED_MS), UNPOLLED_MS))
+        every_ms = inf if rate == inf else self._message * 1000.0 / rate
+        return int(min(max(every_ms, LEAST_UNPOLLED_MS), self._most_unpolled_ms))
 
     @property
     def paced(self) -> bool:
@@ -324,9 +326,8 @@ class FetchPacer:
 
     def _grant_big(self, most: float, now_ms: int) -> tuple[float, int]:
         """Grant what lets no fetch out before its batch fits."""
-        threshold = self._threshold
         fits_ms = max(0, max(pace.fits_at_ms(now_ms) for pace in self._paces.values()) - now_ms)
-        spare = self._queued - threshold
+        spare = self._queued - self._threshold
         if not self._fetching:
             # Until then it is polled all the same, which must let no fetch out either.
             spare -= self._message * (fits_ms // self.unpolled_ms)
@@ -335,7 +336,7 @@ class FetchPacer:
         if self._fetching and not self._empty:
             return min(most, self._queued), 0
         batch = max(pace.batch for pace in self._paces.values())
-        if self._fetching and batch - self._message >= threshold:
+        if self._fetching and batch - self._message >= self._threshold:
             # The next message is the first of a batch that is still long enough to hold back the fetch after it.
             return 1.0, 0
         return 1.0, fits_ms

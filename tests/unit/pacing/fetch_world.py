@@ -76,11 +76,13 @@ class World:
         sizes: FetchSizes | None = None,
         start_ms: int = 5_000,
         neighbours: Neighbours | None = None,
+        most_unpolled_ms: int = 5_000,
     ) -> None:
         self.brokers = brokers
         self.sizes = sizes or sizes_for(limit, ROUND_TRIP_MS, max(broker.batch + BATCH_HEADER for broker in brokers))
         self.now_ms = start_ms
-        self.pacer = FetchPacer(limit, self.sizes, start_ms, neighbours=neighbours)
+        self.most_unpolled_ms = most_unpolled_ms
+        self.pacer = FetchPacer(limit, self.sizes, start_ms, neighbours=neighbours, most_unpolled_ms=most_unpolled_ms)
         self.queue: deque[tuple[int, int]] = deque()
         self.queued_bytes = 0
         self.came_at_ms: list[int] = []

@@ -136,7 +136,7 @@ class Polled(World):
         self.polled_at_ms = self.now_ms
 
     def _take(self) -> None:
-        if self.now_ms - self.polled_at_ms >= self.pacer.unpolled_ms:
+        if self.now_ms - self.polled_at_ms >= min(self.pacer.unpolled_ms, self.most_unpolled_ms):
             self._serve()
             self._take_one()
         super()._take()
@@ -152,6 +152,20 @@ def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits(
     quota = Quota(byte_rate)
     sizes = FetchSizes(1, QUEUE, by_hand=True) if by_hand else None
     world = Polled([Broker(1, quota, batch, message)], byte_rate, sizes=sizes)
+    world.run(125_000)
+    assert not [at for at, _ in world.brokers[0].throttles if at > SETTLED_MS]
+    assert quota.utilisation(20_000, world.now_ms) > 0.72
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize(("batch", "message"), [(400_000, 20_000), (500_000, 10_000)])
+def test_nor_what_polls_take_that_a_short_poll_interval_wants_more_often(
+    batch: int, message: int, by_hand: bool
+) -> None:
+    """`max.poll.interval.ms` of 3 s: polled every second, whatever that takes."""
+    quota = Quota(100_000)
+    sizes = FetchSizes(1, QUEUE, by_hand=True) if by_hand else None
+    world = Polled([Broker(1, quota, batch, message)], 100_000, sizes=sizes, most_unpolled_ms=1_000)
     world.run(125_000)
     assert not [at for at, _ in world.brokers[0].throttles if at > SETTLED_MS]
     assert quota.utilisation(20_000, world.now_ms) > 0.72
