@@ -56,6 +56,7 @@ _ACKS = ("acks", "request.required.acks")
 _IN_FLIGHT = ("max.in.flight", "max.in.flight.requests.per.connection")
 _RETRIES = ("retries", "message.send.max.retries")
 _LINGER = ("linger.ms", "queue.buffering.max.ms")
+_BACKPRESSURE = ("queue.buffering.backpressure.threshold",)
 _MOST_IN_FLIGHT = 5
 
 
@@ -138,7 +139,8 @@ def allows_idempotence(conf: Mapping[str, Any]) -> bool:
     in_flight = whole_number(conf, _IN_FLIGHT, _MOST_IN_FLIGHT)
     retries = whole_number(conf, _RETRIES, 1)
     fifo = str(conf.get("queuing.strategy", "fifo")).lower() == "fifo"
-    return acks in {"all", "-1"} and in_flight <= _MOST_IN_FLIGHT and retries > 0 and fifo
+    one_by_one = whole_number(conf, _BACKPRESSURE, 1) <= 1
+    return acks in {"all", "-1"} and in_flight <= _MOST_IN_FLIGHT and retries > 0 and fifo and one_by_one
 
 
 def _everything(conf: Mapping[str, Any]) -> Mapping[str, Any]:

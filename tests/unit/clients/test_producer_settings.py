@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
@@ -21,7 +22,15 @@ def limited(rate: float) -> Limit:
 
 @pytest.mark.parametrize(
     "conf",
-    [{}, {"acks": "all"}, {"acks": -1}, {"max.in.flight": 5}, {"retries": 3}, {"transactional.id": "t"}],
+    [
+        {},
+        {"acks": "all"},
+        {"acks": -1},
+        {"max.in.flight": 5},
+        {"retries": 3},
+        {"queue.buffering.backpressure.threshold": 1},
+        {"transactional.id": "t"},
+    ],
 )
 def test_idempotence_is_the_default_where_nothing_contradicts_it(conf: dict[str, Any]) -> None:
     assert with_defaults(conf, NONE)["enable.idempotence"] is True
@@ -38,11 +47,18 @@ def test_idempotence_is_the_default_where_nothing_contradicts_it(conf: dict[str,
         {"retries": 0},
         {"message.send.max.retries": 0},
         {"queuing.strategy": "lifo"},
+        {"queue.buffering.backpressure.threshold": "0x2"},
         {"default.topic.config": {"acks": 1}},
     ],
 )
 def test_it_is_left_alone_where_the_users_settings_contradict_it(conf: dict[str, Any]) -> None:
     assert "enable.idempotence" not in with_defaults(conf, NONE)
+
+
+def test_whatever_contradicts_it_a_producer_can_be_made_with_it() -> None:
+    conf = {"queue.buffering.backpressure.threshold": 1_000}
+    confluent_kafka.Producer(conf)
+    confluent_kafka.Producer(with_defaults(conf, NONE))
 
 
 @pytest.mark.parametrize("value", [True, False, "false"])
