@@ -58,6 +58,7 @@ def test_before_anything_is_known_there_is_one_account() -> None:
         "_looked_at_ms": 700,
         "_message": 10.0,
         "_most_sharers": 1,
+        "_most_unpolled_ms": 5_000,
         "_neighbours": None,
         "_queued": 0.0,
         "_queued_before": 0.0,
