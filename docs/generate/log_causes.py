@@ -382,9 +382,13 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a codec failed or its extra is missing",
         "nothing: the next codec is taken",
     ),
-    "telemetry could not be encoded": (
-        "a metric has a name or value that OTLP cannot hold; the traceback follows",
+    "metric %r cannot be encoded and is left out": (
+        "its name, a tag or its value is nothing that OTLP can hold, such as half a surrogate pair; the others are pushed",
         "mend that metric",
+    ),
+    "telemetry could not be encoded": (
+        "a label of the client is nothing that OTLP can hold; the traceback follows",
+        "mend that label",
     ),
     "telemetry met an error it does not know": (
         "an error of our own; its traceback follows",

@@ -46,7 +46,7 @@ class PointSource(Protocol):
 
 @dataclass(slots=True)
 class PayloadCounters:
-    """Points left for a later push, points too large for any push, and codecs that failed."""
+    """Points left for a later push, points that no push can hold, and codecs that failed."""
 
     deferred_points: int = 0
     dropped_points: int = 0
@@ -82,6 +82,7 @@ class PayloadBuilder:
         self._pushes = 0
         self._last_pushed: dict[PointKey, int] = {}
         self._cut_short = False
+        self._complained: set[PointKey] = set()
         self._learnt_max_bytes = 0
         self._broker_max_bytes = 0
 
@@ -128,7 +129,27 @@ class PayloadBuilder:
         points = self._source.collect(subscription.selection, delta=subscription.delta_temporality, unix_ms=unix_ms)
         if self._last_pushed:
             points = sorted(points, key=lambda point: self._last_pushed.get(point.point.key, 0))
-        return encode(points, self._source.resource, limit)
+        try:
+            return encode(points, self._source.resource, limit)
+        except Exception:
+            sound = [point for point in points if self._is_sound(point)]
+            if not sound:
+                raise
+            return encode(sound, self._source.resource, limit)
+
+    def _is_sound(self, point: PushPoint) -> bool:
+        """Whether a push can hold a point; each one of which it cannot is told of once."""
+        from kclient_telemetry.otlp import encode  # noqa: PLC0415 - as above
+
+        try:
+            encode((point,), self._source.resource, 0)
+        except Exception as error:  # noqa: BLE001 - as in `build`
+            self.counters.dropped_points += 1
+            if point.point.key not in self._complained:
+                self._complained.add(point.point.key)
+                log.warning("metric %r cannot be encoded and is left out of pushes: %s", point.point.key.name, error)
+            return False
+        return True
 
     def _account(self, encoded: "EncodedPush", limit: int) -> None:
         self._take_turns(encoded)

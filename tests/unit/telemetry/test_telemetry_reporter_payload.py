@@ -163,14 +163,33 @@ def test_a_payload_that_grows_by_compression_is_sent_as_it_is():
 
 def test_what_cannot_be_encoded_is_tried_again_an_interval_later(caplog):
     bench = Bench()
-    name = MetricName("bad", "g", tags=(("topic", "\ud800"),))
-    bench.collector.register_metric_for_subscription(name, lambda: 1, unix_ms=UNIX)
+    bench.collector.update_labels({"client_rack": "\ud800"})
     bench.ready()
     with caplog.at_level(logging.ERROR):
         assert bench.wait() == INTERVAL
     assert "could not be encoded" in caplog.text
-    bench.collector.unregister_metric_from_subscription(name)
+    bench.collector.update_labels({"client_rack": "east"})
     assert value_of(bench.push()) == 1
+
+
+BAD = {
+    "tag": MetricName("bad", "g", tags=(("topic", "\ud800"),)),
+    "key of a tag": MetricName("bad", "g", tags=(("\ud800", "t"),)),
+    "name": MetricName("bad\ud800", "g"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_metric_that_cannot_be_encoded_costs_itself_alone_and_is_told_of_once(what, caplog):
+    bench = Bench()
+    bench.collector.register_metric_for_subscription(BAD[what], lambda: 1, unix_ms=UNIX)
+    bench.ready()
+    with caplog.at_level(logging.WARNING):
+        for number in (1, 2):
+            assert len(names_in(bench.push())) == 1
+            assert bench.reporter.payload_counters.dropped_points == number
+            bench.wait()
+    assert [record.getMessage()[:7] for record in caplog.records] == ["metric "]
 
 
 @pytest.mark.parametrize(("value", "pushed"), [(True, 1), (False, 0), (10**400, None), (-(10**400), None)])
@@ -192,7 +211,6 @@ def test_a_value_that_no_push_can_hold_keeps_no_other_from_being_pushed(value, p
 
 def test_a_terminating_push_that_cannot_be_encoded_ends_all_the_same():
     bench = Bench().ready()
-    name = MetricName("bad", "g", tags=(("topic", "\ud800"),))
-    bench.collector.register_metric_for_subscription(name, lambda: 1, unix_ms=UNIX)
+    bench.collector.update_labels({"client_rack": "\ud800"})
     bench.reporter.close(bench.now, bench.now + 100)
     assert bench.tick() == Done()
