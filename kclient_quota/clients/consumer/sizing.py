@@ -59,7 +59,7 @@ class Sizing:
         self.sizes = sizes
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
-        self._knows_round_trip = False
+        self._nearest_ms: dict[int, float] = {}  # the shortest round trip to each broker
         self._totals: dict[int, tuple[int, int]] = {}  # bytes and responses by broker, at the last statistics
         self._bytes = self._batches = 0.0  # received lately, one batch in each response
         self._looks = 0
@@ -82,15 +82,10 @@ class Sizing:
         """
         fetched_from = Counter(seen.leaders.values())
         self._partitions = max(fetched_from.values(), default=1)
-        shortest = [
-            broker["rtt"]["min"] / 1000
-            for broker in statistics.get("brokers", {}).values()
-            if broker.get("rtt", {}).get("min", 0) > 0 and broker["nodeid"] in fetched_from
-        ]
-        if shortest:
-            # The shortest has waited neither for messages nor for the quota.
-            known = self._round_trip_ms if self._knows_round_trip else inf
-            self._round_trip_ms, self._knows_round_trip = min(known, max(shortest)), True
+        self._measure(statistics)
+        known = [self._nearest_ms[node] for node in fetched_from if node in self._nearest_ms]
+        if known:
+            self._round_trip_ms = max(known)
         before, self._totals = self._totals, dict(seen.received)
         received = responses = 0
         for node in fetched_from.keys() & seen.received.keys():
@@ -104,6 +99,19 @@ class Sizing:
         if elapsed_ms > 0:
             self._received_per_s = received * 1000.0 / elapsed_ms
             self._responses_per_s = responses * 1000.0 / elapsed_ms
+
+    def _measure(self, statistics: Mapping[str, Any]) -> None:
+        """Learn how far each broker is: one that has not answered since the last statistics is as far as before.
+
+        The shortest has waited neither for messages nor for the quota. Of a broker that has no messages that is what
+        was asked when it was connected to, so it counts before anything is fetched from it, too.
+        """
+        nearest = self._nearest_ms
+        for broker in statistics.get("brokers", {}).values():
+            shortest_us = broker.get("rtt", {}).get("min", 0)
+            if shortest_us > 0:
+                node = broker["nodeid"]
+                nearest[node] = min(nearest.get(node, inf), shortest_us / 1000)
 
     def _look_at(self, nbytes: int, responses: int) -> None:
         """Learn how large batches are, of so many bytes in so many responses of one broker."""

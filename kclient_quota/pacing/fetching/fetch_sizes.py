@@ -70,7 +70,9 @@ MOST_FETCH_BYTES: Final = 52_428_800
 """librdkafka's own `fetch.max.bytes`."""
 
 _FETCH_KEYS: Final = ("fetch.message.max.bytes", "max.partition.fetch.bytes")
-_SIZE_KEYS: Final = (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes", "queued.max.messages.kbytes")
+_QUEUE_KEY: Final = "queued.max.messages.kbytes"
+_SIZE_KEYS: Final = (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes", _QUEUE_KEY)
+_BACKOFF_KEY: Final = "fetch.queue.backoff.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class FetchSizes:
             "fetch.max.bytes": most,
             "queued.max.messages.kbytes": self.queue_bytes // 1_024,
             # How soon librdkafka notices that the queue has room again.
-            "fetch.queue.backoff.ms": 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else SPARE_MS,
+            _BACKOFF_KEY: 1 if self.queue_bytes == LEARNING_QUEUE_BYTES else SPARE_MS,
         }
 
     @property
@@ -242,6 +244,10 @@ def with_sizes(
         for key in _SIZE_KEYS[:-1]:
             chosen.pop(key, None)
     merged = {**chosen, **conf}
+    backoff_ms = chosen.get(_BACKOFF_KEY)
+    if backoff_ms is not None and _QUEUE_KEY not in conf and whole_number(conf, (_BACKOFF_KEY,), 0) > backoff_ms:
+        # What suits a queue of megabytes has one of ours empty for most of the time.
+        merged[_BACKOFF_KEY] = backoff_ms
     fetch_bytes = whole_number(merged, _FETCH_KEYS, DEFAULT_FETCH_BYTES)
-    queue_kbytes = whole_number(merged, ("queued.max.messages.kbytes",), DEFAULT_QUEUE_BYTES // 1_024)
+    queue_kbytes = whole_number(merged, (_QUEUE_KEY,), DEFAULT_QUEUE_BYTES // 1_024)
     return merged, FetchSizes(fetch_bytes, queue_kbytes * 1_024, by_hand)

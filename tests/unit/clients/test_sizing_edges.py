@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.consumer.sizing import Sizing
+from kclient_quota.clients.consumer.sizing import LOOKS, Sizing
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.fetching.fetch_sizes import ONE_BATCH, OPEN, FetchSizes, sizes_for, sizes_while_learning
@@ -340,3 +340,43 @@ def test_fetches_of_many_go_back_to_one_batch_where_that_does_for_twice_what_was
     assert fetch_bytes(most + 1, ONE_BATCH) > ONE_BATCH
     assert fetch_bytes(most / 2 - 1, 4_096) == ONE_BATCH
     assert fetch_bytes(most / 2 + 1, 4_096) > ONE_BATCH
+
+
+def two_apart(*told: dict[str, Any]) -> FetchSizes | None:
+    """The sizes wanted once so much was told of two brokers, each of which leads a partition of the same batches."""
+    reader = Reader()
+    reader.leaders = {("t", 0): 1, ("t", 1): 2}
+    for statistics in told:
+        reader.statistics = statistics
+        reader.batches(2, 10_000)
+    return reader.other(LIMIT, QUOTA, QUOTA)
+
+
+def test_a_far_broker_that_has_not_answered_between_two_looks_is_as_far_as_before() -> None:
+    """Taken to be as near as the others it had 16 % of a megabyte a second, 80 ms away, for good."""
+    wanted = sizes_for(QUOTA, 80, 10_000)
+    assert two_apart(brokers(1_000, 80_000), brokers(1_000, 80_000)) == wanted
+    assert two_apart(brokers(1_000, 80_000), brokers(1_000, 0)) == wanted
+    assert two_apart(brokers(1_000, 0), brokers(1_000, 80_000)) == wanted
+    assert two_apart(brokers(1_000, 0), brokers(0, 80_000)) == wanted
+
+
+def test_how_far_a_broker_is_may_be_told_before_anything_is_fetched_from_it_by_what_waits_for_no_messages() -> None:
+    reader = Reader()
+    reader.leaders = {}
+    reader.statistics = brokers(1_000, 1_000)
+    reader.came()
+    reader.leaders = {("t", 0): 1, ("t", 1): 2}
+    reader.statistics = brokers(1_000, 500_000)
+    for _ in range(LOOKS):
+        reader.batches(2, 10_000)
+    assert reader.other(LIMIT, QUOTA, QUOTA) is None
+
+
+def test_a_far_broker_that_leads_nothing_any_more_is_forgotten() -> None:
+    reader = Reader(statistics=brokers(1_000, 80_000))
+    reader.leaders = {("t", 0): 1, ("t", 1): 2}
+    reader.batches(2, 10_000)
+    reader.leaders = LEADERS
+    reader.batches(2, 10_000)
+    assert reader.other(LIMIT, QUOTA, QUOTA) is None

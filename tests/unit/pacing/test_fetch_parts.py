@@ -173,6 +173,18 @@ def test_a_broker_does_not_wait_for_more_than_the_batch_that_a_fetch_brings() ->
     assert sizes_for(1_000_000, 80, 500).imposed == {}
 
 
+def test_a_queue_of_ours_is_filled_as_soon_as_it_has_room_whatever_suits_librdkafkas_own() -> None:
+    """A second in between, librdkafka's default, left 9 % of 200 kB/s in batches of 16 kB."""
+    key = "fetch.queue.backoff.ms"
+    for conf in ({}, {"fetch.max.bytes": 2_000_000}):
+        assert with_sizes({key: "1000", **conf}, 200_000)[0][key] == 10
+        assert with_sizes({key: 1_000, **conf}, None, learn=True)[0][key] == 1
+    for own in (5, 10, "none"):
+        assert with_sizes({key: own}, 200_000)[0][key] == own
+    assert with_sizes({key: 1_000, "queued.max.messages.kbytes": 64}, 200_000)[0][key] == 1_000
+    assert with_sizes({key: 1_000}, None)[0][key] == 1_000
+
+
 @pytest.mark.parametrize("byte_rate", [1e11, 1e12, 2.0**63 - 1, inf])
 @pytest.mark.parametrize("round_trip_ms", [0, 3, 80])
 def test_a_limit_that_is_none_takes_no_more_than_librdkafkas_own_sizes(byte_rate: float, round_trip_ms: int) -> None:
