@@ -24,6 +24,9 @@ REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
 FRESH_PART = 1 / 6
 """Whoever looks again now and then takes what another client of this process was told in such a part of a minute."""
+CHANGED_MS = 1_000
+"""Who has seen it change looks again after so long, besides what lies between any two looks; then after twice that, and
+so on."""
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
@@ -142,6 +145,9 @@ class LimitFinder:
         byte_rate_key: PRODUCER_BYTE_RATE or CONSUMER_BYTE_RATE.
         ask: how the cluster is asked; None: on the connection that all clients of this process share.
 
+    Attributes:
+        found: what was found last.
+
     Raises:
         ConfigError: client.quota.callback.class cannot be loaded.
     """
@@ -158,12 +164,17 @@ class LimitFinder:
         self._ask = ask or shared
         self.close = shared.close
         self._said_denied = False
+        self.found = UNKNOWN
 
     def find(self, deadline_ms: int | None = None, *, fresh_ms: int = 0) -> Limit:
         """The limit as it stands now, or `fresh_ms` ago.
 
         Takes up to `deadline_ms` when the cluster is asked; None: as long as a client's constructor waits.
         """
+        self.found = self._find(deadline_ms, fresh_ms)
+        return self.found
+
+    def _find(self, deadline_ms: int | None, fresh_ms: int) -> Limit:
         deadline_ms = ASK_DEADLINE_MS if deadline_ms is None else deadline_ms
         source = self._ours.limit_source
         by_hand, percentage = getattr(self._ours, self._byte_rate_key), self._ours.request_percentage
@@ -278,6 +289,7 @@ class LimitWatch:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_failed = False
+        self._longest_ms = self._period_ms = CALLBACK_PERIOD_MS if finder.has_callback else REFRESH_MS
         self._thread = threading.Thread(target=self._run, name="kclient-quota-limit", daemon=True)
 
     def start(self) -> None:
@@ -302,10 +314,13 @@ class LimitWatch:
         Args:
             asked: whether something has contradicted what is known.
         """
+        fresh_ms = 0 if asked else int(self._period_ms * FRESH_PART)
+        self._period_ms = min(2 * self._period_ms, self._longest_ms)
+        before = self._finder.found
         try:
             if not self._finder.due(asked=asked):
                 return False
-            limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=0 if asked else int(REFRESH_MS * FRESH_PART))
+            limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=fresh_ms)
         except Exception:
             # An application's callback may raise anything, and must not end the thread that asks it again.
             if not self._has_failed:
@@ -315,14 +330,15 @@ class LimitWatch:
         self._has_failed = False
         # An unanswered question changes nothing: what was known before still holds.
         if limit.known:
+            if limit != before:  # it may do so again, as where somebody is trying what is right
+                self._period_ms = min(CHANGED_MS, self._longest_ms)
             self._on_limit(limit)
         return True
 
     def _run(self) -> None:
-        period_ms = CALLBACK_PERIOD_MS if self._finder.has_callback else REFRESH_MS
         while not self._stop.is_set():
             # A fleet that was started at once must not ask in step.
-            self._wake.wait(period_ms / 1000 * _random.uniform(*JITTER))
+            self._wake.wait(self._period_ms / 1000 * _random.uniform(*JITTER))
             if self._stop.is_set():
                 return
             asked = self._wake.is_set()

@@ -193,6 +193,28 @@ def test_whoever_tells_a_watch_to_ask_while_it_does_has_another_answer(monkeypat
     assert len(seen) == 2
 
 
+def test_what_has_changed_is_looked_at_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MIN_REFRESH_MS", 0)
+    monkeypatch.setattr(limits, "CHANGED_MS", 1)
+    rates, done = iter((9, 20, 20, 30)), threading.Event()
+    seen: list[float | None] = []
+
+    def ask(*_: Any, **__: Any) -> EffectiveLimits:
+        return EffectiveLimits(producer_byte_rate=next(rates, 30))
+
+    def on_limit(limit: Limit) -> None:
+        seen.append(limit.byte_rate)
+        if limit.byte_rate == 30:
+            done.set()
+
+    watch = LimitWatch(finder({}, ask), on_limit)
+    watch.start()
+    watch.ask_soon()
+    assert done.wait(30), "without being told to"
+    watch.close(timeout_ms=60_000)
+    assert seen[:4] == [9, 20, 20, 30]
+
+
 @pytest.mark.parametrize("declared", ["no.such.Callback", object(), "collections.Counter"])
 def test_what_is_no_callback_says_so(declared: Any) -> None:
     with pytest.raises(ConfigError, match=r"client\.quota\.callback\.class"):
