@@ -80,7 +80,8 @@ def _parquet_schema(spark: "SparkSession", path: str, kind: str) -> "StructType"
     _check(found, ["value"] if kind == "pushes" else list(_SERIES), path)
     if kind == "pushes" and found["value"].dataType.typeName() != "binary":
         raise ConfigError(f"{path}: the column value is no binary of pushes; give the --format that wrote the files")
-    return StructType([*found, *(field for field in known if field.name not in found.fieldNames())])
+    there = set(map(str.lower, found.fieldNames()))  # of two names that differ in case Spark takes but one
+    return StructType([*found, *(field for field in known if field.name not in there)])
 
 
 def _check(schema: "StructType", wanted: list[str], path: str) -> None:

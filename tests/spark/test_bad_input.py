@@ -91,6 +91,12 @@ def test_files_of_before_hide_no_column_of_newer_ones(spark, tmp_path, older, ne
     assert {row.client_id for row in found.select("client_id").distinct().collect()} == {None, "told"}
 
 
+def test_a_column_whose_name_differs_in_case(spark, tmp_path):
+    others = [{"value": row["value"], "Client_Id": "other"} for row in steady(1)]
+    write(tmp_path / "pushes", others, "0.parquet")
+    assert not points(read_files(spark, str(tmp_path / "pushes"), "pushes")).isEmpty()
+
+
 def test_a_missing_quota_file(spark, plan):
     said = failure(spark, ConfigError, **plan, quotas="/nowhere/quotas.yaml")
     assert "write one with: kafka-quotas export" in said
