@@ -81,9 +81,9 @@ def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 500,
-                "max.poll.interval.ms": 500,
-                "heartbeat.interval.ms": 100,
+                "session.timeout.ms": 1_500,
+                "max.poll.interval.ms": 1_500,
+                "heartbeat.interval.ms": 200,
             }
         )
         consumer.subscribe(["orders"])
@@ -94,7 +94,7 @@ def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_
         if how == "late quota":
             consumer._change_sizes(sizes_for(1_000_000))
             assert consumer._held.there > 100
-        time.sleep(1)
+        time.sleep(2.5)
         told: list[confluent_kafka.Message] = []
         while len(told) < 2:
             assert time.monotonic() < until
@@ -107,3 +107,15 @@ def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_
         # Nothing was committed: the group begins at the beginning.
         assert (told[1].error(), told[1].offset()) == (None, 0)
         consumer.close()
+
+
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["assigned anew meanwhile", "still to be taken away"])
+def test_what_was_assigned_anew_is_held_back_for_no_silence_of_before(meanwhile: bool) -> None:
+    consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0})
+    silent = confluent_kafka.Message(error=KafkaError(KafkaError._MAX_POLL_EXCEEDED))
+    consumer._held.add([confluent_kafka.Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
+    if meanwhile:
+        consumer._held.gone.add(("orders", 0))
+    consumer._hold([silent])
+    assert consumer._was_silent is not meanwhile
+    consumer.close()

@@ -67,7 +67,8 @@ class Recovering(Fetching):
             dropped = self._held.add_unless_gone(messages)
             if dropped:
                 self._read_anew(dropped, messages)
-            if self._held.there > len(messages):
+            # Where partitions came and went meanwhile, nothing is held any more of what was there before.
+            if self._held.there > len(messages) and not self._held.gone:
                 self._note_silence(messages)
         if self._was_silent:
             self._set_held_aside()
