@@ -43,8 +43,9 @@ class Beginning:
         return self.asks_left > 0 and self.topic is None
 
     def over(self) -> None:
-        """A report has come."""
-        self.asks_left = 0
+        """A report has come; one of a message that librdkafka was never given says nothing."""
+        if self.topic is not None:
+            self.asks_left = 0
 
     def slice_ms(self, slice_ms: float) -> float:
         """For how long to wait at once."""

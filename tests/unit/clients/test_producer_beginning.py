@@ -60,6 +60,12 @@ def test_no_more_once_something_has_come():
     assert not beginning.is_due
 
 
+def test_what_never_got_to_librdkafka_is_no_first_message():
+    beginning = Beginning(is_wanted=True)
+    beginning.over()
+    assert beginning.is_wanted
+
+
 class Watched(Producer):
     """One that notes what it asks, and asks nobody: its messages are dropped, so that nobody waits for them."""
 
