@@ -345,7 +345,7 @@ class LimitWatch:
             self._wake.clear()  # who asks from now on is to have another answer
             if self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
-                self._stop.wait(MIN_REFRESH_MS / 1000)
+                self._stop.wait(0 if self._finder.has_callback else MIN_REFRESH_MS / 1000)
 
 
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
