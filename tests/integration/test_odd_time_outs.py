@@ -45,6 +45,26 @@ def test_a_producer_polls_until_there_is_a_report(limited: EmbeddedBroker, timeo
         assert producer.poll(timeout) == 1
 
 
+def test_a_report_counts_once_though_the_message_is_handed_over_while_the_application_is_within_librdkafka(
+    limited: EmbeddedBroker,
+) -> None:
+    with producer_of(limited) as producer:
+        outbox, start, poll_direct = producer._outbox, producer._outbox.start, producer._poll_direct
+
+        def until_handed_over(*args: Any, **more: Any) -> int:
+            start()
+            producer._poll_direct = poll_direct  # type: ignore[method-assign]
+            served = 0
+            while not served and not outbox.finished:
+                served = poll_direct(*args, **more)
+            return served
+
+        outbox.start = int  # the sender takes its time
+        producer._poll_direct = until_handed_over  # type: ignore[method-assign]
+        producer.produce("t", b"x" * 1_000)
+        assert producer.poll(60) + producer.poll(0.5) == 1
+
+
 @pytest.mark.parametrize("conf", [{}, {"delivery.report.only.error": True}], ids=["all", "errors only"])
 def test_poll_returns_for_a_report_that_nobody_wants_to_hear_of(
     limited: EmbeddedBroker, conf: dict[str, object]

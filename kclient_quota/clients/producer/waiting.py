@@ -143,8 +143,8 @@ class WaitingProducer(CProducer):
             slice_ms = self._send_here(self._beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
             is_direct = outbox.is_open or outbox.is_mixed or not outbox.is_running
             if is_direct:
-                # what librdkafka has of the sender's is reported by that, and counts then
-                counts = outbox.is_open or outbox.is_mixed or not outbox.in_flight
+                # what the sender has, or hands over meanwhile, is reported by that, and counts then
+                counts = outbox.is_open or outbox.is_mixed or not len(outbox)
                 events = self._poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
                 served += events if counts else 0
                 served += serve()
