@@ -145,3 +145,10 @@ class CallApart:
             finally:
                 del error  # its traceback has this frame, which would keep it, and all callers, until a collection
         return self._result
+
+
+def log_in_as(asks_with: dict[str, Any], username: str, password: str) -> bool:
+    """Have the cluster asked with these from now on; whether the user, whose quota applies, is another one."""
+    is_another = asks_with.get("sasl.username") != username
+    asks_with.update({"sasl.username": username, "sasl.password": password})
+    return is_another

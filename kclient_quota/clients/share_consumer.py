@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
 from kclient_quota.clients.agents import CShareConsumer
-from kclient_quota.clients.calls import interruptible, merged, refused_callbacks
+from kclient_quota.clients.calls import interruptible, log_in_as, merged, refused_callbacks
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
@@ -258,9 +258,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
-        is_another = self._asks_with.get("sasl.username") != username
-        self._asks_with.update({"sasl.username": username, "sasl.password": password})
-        if is_another:
+        if log_in_as(self._asks_with, username, password):
             self._ask_soon()
         self._renew_telemetry(username, password)
 

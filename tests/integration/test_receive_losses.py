@@ -107,19 +107,29 @@ def test_what_a_collector_that_is_away_has_not_got_is_a_failure(cluster, capsys,
     everything_comes_again(cluster, tmp_path)
 
 
+class Quiet(BaseHTTPRequestHandler):
+    """A collector's answer to a push."""
+
+    def log_message(self, *args):
+        pass
+
+
+def exported(cluster, collector):
+    """What `receive` ends with, once it has exported to a collector that answers so."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), collector) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        status = main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1"))
+        server.shutdown()
+    return status
+
+
 def test_what_a_collector_refuses_is_counted_and_no_success(cluster, capsys):
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_error(404)
 
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        assert main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1")) == 1
-        server.shutdown()
+    assert exported(cluster, Handler) == 1
     out, err = capsys.readouterr()
     counts = f"{PUSHES} records, {PUSHES} pushes, 0 unreadable, 0 not handed on, {PUSHES} refused, 0 points refused"
     assert out == f"{counts}\n"
@@ -130,7 +140,7 @@ def test_points_that_a_collector_does_not_want_of_what_it_takes_are_no_success(c
     """All of them may be too old, say: it takes every export, and keeps nothing."""
     posted = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_POST(self):
             posted.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
@@ -138,13 +148,7 @@ def test_points_that_a_collector_does_not_want_of_what_it_takes_are_no_success(c
             self.end_headers()
             self.wfile.write(b'{"partialSuccess": {"rejectedDataPoints": "7", "errorMessage": "too old"}}')
 
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        assert main(words(cluster, "--otlp", f"http://127.0.0.1:{server.server_port}", "--idle-exit", "1")) == 1
-        server.shutdown()
+    assert exported(cluster, Handler) == 1
     out, err = capsys.readouterr()
     assert out.endswith(f" 0 not handed on, 0 refused, {7 * len(posted)} points refused\n")
     assert f"{7 * len(posted)} points are lost: the collector took their pushes, but does not want them" in err

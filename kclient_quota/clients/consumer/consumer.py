@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.agents import CConsumer, place, with_methods
-from kclient_quota.clients.calls import interruptible, merged
+from kclient_quota.clients.calls import interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.held import key_of
@@ -243,9 +243,7 @@ class PacedConsumer(Storing, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        is_another = self._asks_with.get("sasl.username") != username
-        self._asks_with.update({"sasl.username": username, "sasl.password": password})
-        if is_another:
+        if log_in_as(self._asks_with, username, password):
             self._ask_soon()
         self._renew_telemetry(username, password)
 

@@ -134,12 +134,8 @@ class Fetching(CConsumer):
         self._times_assigned += 1
         self._note_starts(partitions)
 
-    def _note_begin(self) -> None:
-        """What statistics have told of partitions is of before they were begun."""
-        self._begun_s = time.time()
-
     def _note_starts(self, partitions: list[TopicPartition]) -> None:
-        self._note_begin()
+        self._begun_s = time.time()  # what statistics have told of these is of before
         for part in partitions:
             if part.offset in {OFFSET_INVALID, OFFSET_STORED}:
                 self._starts.pop(key_of(part), None)

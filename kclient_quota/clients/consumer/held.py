@@ -11,8 +11,6 @@ MOST_BYTES: Final = 8_000_000
 Partition = tuple[str, int]
 End = tuple[int, int | None]
 """What an error of a partition says that is told once, until the partition is begun anew: its code, and an offset."""
-
-
 _ENDS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001 - their names
 
 

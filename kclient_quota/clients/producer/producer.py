@@ -21,7 +21,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import CallApart, lost_interrupt, merged, seconds
+from kclient_quota.clients.calls import CallApart, log_in_as, lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed, Outbox
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -335,9 +335,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        is_another = self._ask_conf.get("sasl.username") != username
-        self._ask_conf.update({"sasl.username": username, "sasl.password": password})
-        if is_another and self._hearing.ask_soon is not None:
+        if log_in_as(self._ask_conf, username, password) and self._hearing.ask_soon is not None:
             self._hearing.ask_soon()
         self._renew_telemetry(username, password)
 

@@ -34,7 +34,6 @@ then, and a flush has librdkafka send what lingers. (Of one millisecond `rd_kafk
 LEAST_IN_C_S: Final = 0.001
 """The same of a `poll()` that may wait for much longer: a broker on the same machine answers within it."""
 
-
 PRODUCE_IN_C: Final = CProducer.produce
 POLL_IN_C: Final = CProducer.poll
 """confluent_kafka's own, where nobody's stands before it: `super()` would cost half as much as the call, and names of
