@@ -1,44 +1,39 @@
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.Reader;
-import java.io.UncheckedIOException;
+import java.lang.ProcessBuilder.Redirect;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.time.Duration;
-import java.util.Comparator;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
-import java.util.concurrent.locks.LockSupport;
-import java.util.stream.Stream;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
-import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 
 /**
  * Runs every broker named by a property file in one JVM, until standard input ends, so that nothing outlives its parent.
  *
- * <p>Arguments: cluster id, folder that holds everything and is removed at that end, property files.
+ * <p>Arguments: cluster id, folder that holds everything and is removed after that end, a Python to remove it with,
+ * property files.
  */
 public final class Brokers {
     private static final Map<Integer, Properties> SETTINGS = new TreeMap<>();
     private static final Map<Integer, KafkaRaftServer> RUNNING = new TreeMap<>();
 
-    private static final Duration REMOVAL = Duration.ofSeconds(10);
-    private static final Duration PAUSE = Duration.ofMillis(10);
+    private static final String REMOVER =
+            "import shutil, sys; sys.stdin.read(); shutil.rmtree(sys.argv[1], ignore_errors=True)";
 
     private Brokers() {}
 
     public static void main(String[] args) throws Exception {
         String clusterId = args[0];
         Path folder = Path.of(args[1]);
-        Thread parent = new Thread(() -> haltWhenInputEnds(folder), "parent-watch");
+        Thread parent = new Thread(() -> haltWhenInputEnds(folder, args[2]), "parent-watch");
         parent.setDaemon(true);
         parent.start();
-        for (int i = 2; i < args.length; i++) {
+        for (int i = 3; i < args.length; i++) {
             Properties settings = new Properties();
             try (Reader file = Files.newBufferedReader(Path.of(args[i]))) {
                 settings.load(file);
@@ -81,37 +76,21 @@ public final class Brokers {
         }
     }
 
-    private static void haltWhenInputEnds(Path folder) {
+    /** The brokers write as long as they live, so their folder is removed by a process that outlives them. */
+    private static void haltWhenInputEnds(Path folder, String python) {
         try {
             while (System.in.read() >= 0) {
                 continue;
             }
-            // a broker that loses its log directory halts the JVM: not before everything is removed
-            Exit.setHaltProcedure((status, message) -> waitForever());
-            Exit.setExitProcedure((status, message) -> waitForever());
-            long deadline = System.nanoTime() + REMOVAL.toNanos();
-            while (Files.exists(folder) && System.nanoTime() < deadline) {
-                remove(folder);
-                LockSupport.parkNanos(PAUSE.toNanos());
-            }
-        } catch (IOException ended) {
-            System.err.println(ended);
+            // its standard input is a pipe of this process, and ends with it
+            new ProcessBuilder(python, "-c", REMOVER, folder.toString())
+                    .directory(folder.getParent().toFile())
+                    .redirectOutput(Redirect.DISCARD)
+                    .redirectError(Redirect.DISCARD)
+                    .start();
+        } catch (IOException failed) {
+            System.err.println(failed);
         }
         Runtime.getRuntime().halt(0);
-    }
-
-    private static void waitForever() {
-        while (true) {
-            LockSupport.park();
-        }
-    }
-
-    /** The brokers still run, so a file may appear or vanish meanwhile; what is left is for the next attempt. */
-    private static void remove(Path folder) throws IOException {
-        try (Stream<Path> files = Files.walk(folder)) {
-            files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
-        } catch (UncheckedIOException | NoSuchFileException vanished) {
-            System.err.println(vanished);
-        }
     }
 }

@@ -6,6 +6,7 @@ import queue
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -281,9 +282,10 @@ class ApacheKafka:
     def _jvm(self, classes: str, files: Sequence[str]) -> subprocess.Popen[str]:
         folder = Path(files[0]).parent
         memory = ["-Xms128m", f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC"]
+        arguments = [self._cluster_id, str(folder), sys.executable, *files]
         with (folder / "stderr.txt").open("a") as errors:
             return subprocess.Popen(  # noqa: S603 - Java from the path, our own arguments
-                ["java", *memory, "-cp", classes, "Brokers", self._cluster_id, str(folder), *files],  # noqa: S607 - as above
+                ["java", *memory, "-cp", classes, "Brokers", *arguments],  # noqa: S607 - as above
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
