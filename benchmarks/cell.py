@@ -10,7 +10,10 @@ import threading
 import time
 from typing import Any
 
-_KINDS = ("producing", "consuming", "looping", "filling", "readback", "calls", "calls_aio", "broker_runs", "light_use")
+_KINDS = (
+    "producing", "consuming", "looping", "filling", "readback", "calls", "calls_aio", "broker_runs", "light_use",
+    "small_messages",
+)  # fmt: skip
 
 
 _running: set[subprocess.Popen[str]] = set()

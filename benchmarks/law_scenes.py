@@ -85,7 +85,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """A producer that needs little of a large quota.
+    """A producer that needs most of a large quota, but not all.
 
     Attributes:
         byte_rate: the quota.
@@ -350,9 +350,9 @@ SENDING: Final = {
     ),
 }
 SPARED: Final = {
-    "40 MB/s, 0.4 of it, evenly": Scene(Spared(40_000_000, 0.4, 100)),
-    "12 MB/s, 0.4 of it, evenly": Scene(Spared(12_000_000, 0.4, 100)),
-    "40 MB/s, 0.4 of it, every second": Scene(Spared(40_000_000, 0.4, 1_000)),
+    "40 MB/s, 0.85 of it, evenly": Scene(Spared(40_000_000, 0.85, 100)),
+    "2.4 MB/s, 0.85 of it, evenly": Scene(Spared(2_400_000, 0.85, 100)),
+    "40 MB/s, 0.85 of it, every second": Scene(Spared(40_000_000, 0.85, 1_000)),
 }
 SHARED: Final = {
     "20 kB/s, 15 kB batches": Scene(Shared(20_000, 15)),

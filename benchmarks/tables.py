@@ -22,7 +22,10 @@ WORTH_PAGE = ROOT / "docs" / "how-to" / "more-out-of-a-quota.md"
 LIGHT = ROOT / "benchmarks" / "results" / "light-use.json"
 LIGHT_PAGE = ROOT / "docs" / "explanation" / "quota-bytes.md"
 """The one that shows what was measured by `python -m benchmarks.light_use`."""
-MEASURED = ((LIGHT_PAGE, LIGHT), (WORTH_PAGE, WORTH), *((page, RESULTS) for page in PAGES))
+SMALL = ROOT / "benchmarks" / "results" / "small-messages.json"
+SMALL_PAGE = ROOT / "docs" / "explanation" / "pacing.md"
+"""The one that shows what was measured by `python -m benchmarks.small_messages`."""
+MEASURED = ((LIGHT_PAGE, LIGHT), (SMALL_PAGE, SMALL), (WORTH_PAGE, WORTH), *((page, RESULTS) for page in PAGES))
 """Pages, and what they show."""
 NAMES = {
     "plain": "confluent-kafka",
@@ -44,7 +47,8 @@ _SHORT = ("utilisation", "messages_per_s", "lost", "duplicated", "latency_p99_ms
 def filled(page: str, results: Mapping[str, Any]) -> str:
     """`page` with every place between `<!-- results: WHAT -->` and `<!-- end of results -->` written anew.
 
-    WHAT is `worth` for messages per second by cell and client, `light` for latencies below the quota, `machine`, `all`
+    WHAT is `worth` for messages per second by cell and client, `light` for latencies below the quota, `small` for small
+    messages under a large quota, `machine`, `all`
     for every scene with every column, or scenes' names with commas between them, for the few columns that matter first.
     """
     return _PLACE.sub(lambda place: f"{place[1]}\n{_text(place['what'], results)}\n\n{place[3]}", page)
@@ -55,6 +59,8 @@ def _text(what: str, results: Mapping[str, Any]) -> str:
         return _worth(results["rows"])
     if what == "light":
         return _light(results["rows"])
+    if what == "small":
+        return _small(results["rows"])
     if what == "machine":
         return f"{results['machine']}; commit {results['commit']}."
     if what == "all":
@@ -104,6 +110,28 @@ def _light(rows: Sequence[Row]) -> str:
         plain, ours = found["plain"], found[OURS]
         waits = [each[key] for key in ("p50_ms", "p99_ms") for each in (plain, ours)]
         shown = [f"{data}, {partitions}, {part}", *(f"{wait:.1f}" for wait in (*waits, waits[3] - waits[2]))]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def _small(rows: Sequence[Row]) -> str:
+    """One row for what was sent: messages a second of plain and of ours, the part of the quota, throttles, CPU time."""
+    head = ["data, compression, partitions, quota", "messages/s, plain", "ours", "of plain", "recorded, plain", "ours"]
+    head += ["longest throttle s, plain", "ours", "CPU us, plain", "ours"]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    cells: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault(tuple(row[key] for key in ("data", "compression", "partitions", "quota")), {})[
+            row["client"]
+        ] = row
+    for (data, compression, partitions, quota), found in cells.items():
+        plain, ours = found["plain"], found[OURS]
+        rates = [each["messages_per_s"] for each in (plain, ours)]
+        shown = [f"{data}, {compression}, {partitions}, {quota:,} B/s", *(f"{rate:,.0f}" for rate in rates)]
+        shown.append(f"{rates[1] / rates[0]:.2f}")
+        shown += [f"{each['used']:.2f}" for each in (plain, ours)]
+        shown += [f"{each['throttle_ms'] / 1000:.1f}" for each in (plain, ours)]
+        shown += [f"{each['cpu_us']:.0f}" for each in (plain, ours)]
         lines.append("| " + " | ".join(shown) + " |")
     return "\n".join(lines)
 

@@ -123,3 +123,21 @@ def test_what_plain_confluent_kafka_takes_is_counted_by_its_bytes(broker: Embedd
     producer.close()
     assert raw_bytes(odd, odd, None) == RECORD_BYTES + 2 * 8
     assert list(committed(broker, "orders"))[-2:] == [bytes(odd), b"x"]
+
+
+def test_what_librdkafka_has_no_room_for_waits_for_it_where_a_quota_applies(broker: EmbeddedBroker) -> None:
+    """`produce()` waits for the quota, and nobody who relies on that looks for a full queue of librdkafka's."""
+    broker.set_quota(client_id="app", producer_byte_rate=50_000_000)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.messages": 1_000}
+    with Producer(conf) as producer:
+        until = time.monotonic() + 30
+        while not producer._outbox.has_spare:
+            assert time.monotonic() < until
+            producer.produce("orders", b"x", partition=0)
+            producer.poll(0.01)
+        producer.flush()
+        before = len(committed(broker, "orders"))
+        for number in range(20_000):  # and nobody polls meanwhile
+            producer.produce("orders", b"%d" % number, partition=0)
+    values = committed(broker, "orders")[before:]
+    assert values == [b"%d" % number for number in range(20_000)]

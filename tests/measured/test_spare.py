@@ -42,7 +42,7 @@ def test_little_of_a_large_quota_goes_straight() -> None:
         producer.close()
 
 
-def test_what_is_above_half_of_the_quota_is_paced() -> None:
+def test_what_is_above_the_quota_is_paced() -> None:
     with EmbeddedBroker(topics={"orders": 1}) as broker:
         broker.set_quota(client_id="app", producer_byte_rate=12_000_000)
         producer = produced(broker, 12_000, b"x" * 3_000)

@@ -56,6 +56,7 @@ class StatisticsReader:
         self._last: dict[str, tuple[int, ...]] = {}
         self._fetches: dict[str, int] = {}
         self._node_ids: dict[str, int] = {}
+        self._messages = (0, 0)
 
     def read(self, text: str) -> list[BrokerDelta]:
         """Read one event.
@@ -76,6 +77,12 @@ class StatisticsReader:
             if broker["nodeid"] >= 0:
                 self._node_ids[broker["nodename"]] = broker["nodeid"]
         return [delta for broker in brokers.values() if (delta := self._delta(broker)) is not None]
+
+    def messages(self, statistics: Mapping[str, Any]) -> tuple[int, int]:
+        """How many messages were sent since the last event, and the bytes of their keys and values."""
+        before = self._messages
+        self._messages = int(statistics.get("txmsgs", 0)), int(statistics.get("txmsg_bytes", 0))
+        return self._messages[0] - before[0], self._messages[1] - before[1]
 
     def node_id(self, address: str) -> int | None:
         """The id of the broker at "host:port", or None when it was never seen."""

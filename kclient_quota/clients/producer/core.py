@@ -268,10 +268,12 @@ class ProducerCore:
         return 0.0 if self._has_to_go(broker) else queue.free_bytes(lane, MOST_FREE_BYTES)
 
     def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
-        """So many bytes callers may hand over themselves, of a quota of which little is used; see `Spare`."""
+        """So many bytes callers may hand over themselves, of a large quota; see `Spare`."""
+        is_alone = self.throttled_at_ms is None
         is_calm = self.throttled_at_ms is None or now_ms - self.throttled_at_ms >= CALM_MS
         limit = self.limit.byte_rate if self.limit.known and is_calm and not self.is_careful else None
-        self._spare.set_limit(limit, 1 if self.turns is None else self.turns.join(self))
+        members = 1 if self.turns is None else self.turns.join(self)
+        self._spare.set_limit(limit, members, is_alone=is_alone)
         granted = sum(broker.queue.pace.granted for broker in self.brokers)
         queued, self._granted = granted - self._granted, granted
         self._passed_by |= left < self._given
@@ -295,8 +297,14 @@ class ProducerCore:
         self._delivered_bytes += raw_bytes
         broker.queue.pace.on_delivered(raw_bytes, now_ms, arrived=arrived)
 
-    def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int) -> None:
-        """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they."""
+    def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int, raw_bytes: int = 0) -> None:
+        """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they.
+
+        Args:
+            sent: those.
+            now_ms: now.
+            raw_bytes: of the messages that they carry.
+        """
         found: Counter[Broker] = Counter()
         for number, nbytes in sent:
             broker = self.brokers.known(number)
@@ -304,6 +312,7 @@ class ProducerCore:
                 found[broker] += nbytes
         for broker, nbytes in found.items():
             broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by)
+        self._spare.on_sent(raw_bytes, max(found.values(), default=0))
         self._passed_by = False
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:

@@ -3,6 +3,7 @@
 Events come in whichever thread serves librdkafka. The core belongs to the sender: it is told through the outbox.
 """
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
-from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Outbox
 from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clients.wait_time import WaitTime
@@ -73,7 +74,9 @@ class Hearing:
         """One statistics event."""
         now_ms = self._clock.now_ms()
         with self._lock:
-            deltas = self._reader.read(text)
+            statistics = json.loads(text)
+            deltas = self._reader.differences(statistics)
+            messages, message_bytes = self._reader.messages(statistics)
             for delta in deltas:
                 self._metrics.record(
                     delta.node_id,
@@ -86,7 +89,7 @@ class Hearing:
         self._log.on_time(now_ms)
         if deltas and self._outbox.is_running:
             self.only_id = deltas[-1].node_id
-            self._tell(partial(_sent, deltas))
+            self._tell(partial(_sent, deltas, message_bytes + RECORD_BYTES * messages))
         if not self._limit.known:
             self._ask(now_ms)
 
@@ -146,6 +149,6 @@ class Hearing:
         logger.info(text, self._client_id, words(limit), extra=extra)
 
 
-def _sent(deltas: Sequence[BrokerDelta], core: ProducerCore, now_ms: int) -> None:
+def _sent(deltas: Sequence[BrokerDelta], raw_bytes: int, core: ProducerCore, now_ms: int) -> None:
     # A broker does not count the four bytes of a request's length.
-    core.on_wire([(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas], now_ms)
+    core.on_wire([(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas], now_ms, raw_bytes)

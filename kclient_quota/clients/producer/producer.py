@@ -73,8 +73,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         parts = Parts(given, SYSTEM_CLOCK)
         self._ask_conf = parts.ask_conf
         self._client_id = parts.client_id
-        self._max_block_ms = parts.max_block_ms
-        self._raises = parts.raises
+        self._max_block_ms, self._raises = parts.max_block_ms, parts.raises
         self._sorting = parts.sorting
         self._heartbeat = parts.keep_alive(heartbeat)
         self._chain = parts.chain
@@ -84,16 +83,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._new_waiting = parts.new_waiting
         self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
         self._most_messages = parts.most_messages
-        self._outbox = parts.outbox
-        self._beginning = parts.beginning
+        self._outbox, self._beginning = parts.outbox, parts.beginning
         self._wait_log = parts.wait_log
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
         self._closing = threading.RLock()
-        self._hearing = parts.hearing
-        self._sender = parts.sender
-        self._telemetry = parts.telemetry
+        self._hearing, self._sender, self._telemetry = parts.hearing, parts.sender, parts.telemetry
         try:
             super().__init__(parts.configuration())
         except KafkaException as error:
@@ -127,19 +123,25 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: after `max.block.ms`; at once with `quota.backoff=raise`. Never inside a callback.
             KafkaException: within a transaction, as `commit_transaction()`.
         """
-        if callback is None:
-            callback = on_delivery
+        callback = on_delivery if callback is None else callback
         outbox = self._outbox  # the only attribute: those of a producer, a type of C's, cost several times the outbox's
         is_open = outbox.is_open
         if not outbox.is_watched and (is_open or (outbox.is_spare and outbox.spare > 0)):
-            PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
-            if not is_open:
-                if type(value) is bytes and key is None and not headers:  # a call costs as much as all of this
-                    outbox.spare -= RECORD_BYTES + len(value)
-                else:
-                    outbox.spare -= raw_bytes(value, key, headers)
-                outbox.is_mixed = True
-            return
+            try:
+                PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
+            except BufferError:
+                if is_open:
+                    raise
+                outbox.is_spare = False  # where a quota applies it waits for room
+            else:
+                if not is_open:
+                    outbox.spare -= (
+                        RECORD_BYTES + len(value)
+                        if type(value) is bytes and key is None and not headers  # a call costs as much as all of this
+                        else raw_bytes(value, key, headers)
+                    )
+                    outbox.is_mixed = True
+                return
         if self._errors_only:
             callback = only_errors(self._default_callback if callback is None else callback)
         if self._chain:

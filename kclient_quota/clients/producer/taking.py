@@ -211,9 +211,14 @@ class TakingProducer(TransactingProducer):
     def _hand_over(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
-        """As plain confluent_kafka does, while most of the quota is to spare."""
-        self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        self._outbox.spend(raw_bytes(value, key, headers))
+        """As plain confluent_kafka does, while some of the quota is to spare; what it has no room for waits."""
+        try:
+            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
+        except BufferError:
+            self._outbox.is_spare = False
+            self._produce(topic, value, key, partition, callback, timestamp, headers)
+        else:
+            self._outbox.spend(raw_bytes(value, key, headers))
 
     def _is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any

@@ -41,6 +41,15 @@ def test_what_the_queue_costs_below_the_quota_is_told_beside_plain() -> None:
     assert "| orders, 12, 0.79 | 6.0 | 12.0 | 30.0 | 25.2 | -4.8 |" in page
 
 
+def test_small_messages_are_told_beside_plain() -> None:
+    plain = {"data": "orders", "compression": "none", "partitions": 12, "quota": 10_000_000, "client": "plain"}
+    plain |= {"messages_per_s": 40_000.4, "used": 1.04, "throttle_ms": 1_040.0, "cpu_us": 3.2}
+    results = {"rows": [plain, {**plain, "client": "ours", "messages_per_s": 30_000.0, "used": 0.99, "throttle_ms": 0}]}
+    page = tables.filled("<!-- results: small -->\n<!-- end of results -->", results)
+    line = "| orders, none, 12, 10,000,000 B/s | 40,000 | 30,000 | 0.75 | 1.04 | 0.99 | 1.0 | 0.0 | 3 | 3 |"
+    assert line in page
+
+
 def test_what_a_quota_is_worth_is_told_by_cell_and_client() -> None:
     row = {"data": "orders", "compression": "zstd", "partitions": 3, "quota": 51_200.0, "max_delay_ms": 1_000}
     ours = {"client": "ours", "ideal": 960.0, "messages_per_s": 912.0, "steady_p99_ms": 800.0, "in_call_p99_ms": 50.0}

@@ -16,8 +16,10 @@ from tests.unit.clients.producer_world import LIMITED, core_of, hand, message
 from tests.unit.clients.test_producer_core_edges import played
 
 LARGE = Limit(80_000_000.0, None, LimitSource.CLUSTER)
+MOST = 72_000_000
+"""Of a second's worth of it, that may be to spare, while no broker has throttled."""
 HALF = 40_000_000
-"""Of a second's worth of it, that may be to spare."""
+"""The same afterwards."""
 
 
 # What was sent
@@ -33,8 +35,8 @@ def test_what_several_connections_have_sent_one_broker_is_one_figure() -> None:
     assert only.pace.heard == [(430, 6, True)]
 
 
-def told(*brokers: tuple[int, int, int]) -> Hearing:
-    """Statistics of these: node, requests and bytes."""
+def told(*brokers: tuple[int, int, int], messages: tuple[int, int] = (0, 0)) -> Hearing:
+    """Statistics of these: node, requests and bytes; and of messages, and their bytes."""
     found = {}
     for node, requests, nbytes in brokers:
         name = f"b{node}:9092/{node}"
@@ -42,7 +44,7 @@ def told(*brokers: tuple[int, int, int]) -> Hearing:
     outbox = Outbox()
     outbox.is_running = True
     hearing = Hearing(outbox, "app", LARGE, Backoff.BLOCK, ManualClock(9))
-    hearing.on_statistics(json.dumps({"brokers": found}))
+    hearing.on_statistics(json.dumps({"brokers": found, "txmsgs": messages[0], "txmsg_bytes": messages[1]}))
     return hearing
 
 
@@ -73,14 +75,14 @@ def taught(core: ProducerCore, now_ms: int = 0) -> list[bool]:
 
 def test_no_broker_learns_of_bytes_that_callers_may_have_handed_over_themselves() -> None:
     core, _ = played(1, 2, 3, limit=LARGE)
-    assert core.spare_bytes(0, 0.0, may=True) == HALF
+    assert core.spare_bytes(0, 0.0, may=True) == MOST
     assert taught(core) == [True] * 3  # nobody has used it yet
-    core.spare_bytes(10, HALF - 1.0, may=True)
-    core.spare_bytes(20, HALF, may=True)
+    core.spare_bytes(10, MOST - 1.0, may=True)
+    core.spare_bytes(20, MOST, may=True)
     assert taught(core) == [False] * 3
     assert taught(core) == [True] * 3
-    core.spare_bytes(30, HALF, may=True)
-    core.spare_bytes(40, HALF + 1.0, may=True)
+    core.spare_bytes(30, MOST, may=True)
+    core.spare_bytes(40, MOST + 1.0, may=True)
     assert taught(core) == [True] * 3
 
 
@@ -97,17 +99,17 @@ def test_before_the_first_look_nothing_was_given(left: float, learns: bool) -> N
 def test_what_passes_the_queues_is_taken_from_what_is_to_spare() -> None:
     core, (one, other) = played(1, 2, limit=LARGE)
     one.pace.granted, other.pace.granted = 1_000, 500
-    assert core.spare_bytes(0, 0.0, may=True) == HALF - 1_500
+    assert core.spare_bytes(0, 0.0, may=True) == MOST - 1_500
     one.pace.granted = 5_003
-    assert core.spare_bytes(0, HALF - 1_500.0, may=True) == HALF - 1_500 - 4_003
-    assert core.spare_bytes(0, HALF - 5_503.0, may=True) == HALF - 5_503
-    assert core.spare_bytes(100, 1_000.0, may=True) == 1_000 + HALF / 10
+    assert core.spare_bytes(0, MOST - 1_500.0, may=True) == MOST - 1_500 - 4_003
+    assert core.spare_bytes(0, MOST - 5_503.0, may=True) == MOST - 5_503
+    assert core.spare_bytes(100, 1_000.0, may=True) == 1_000 + MOST / 10
 
 
 def test_what_is_to_spare_is_shared_with_all_that_use_the_quota() -> None:
     core, _ = played(1, limit=LARGE)
     core.turns = SimpleNamespace(join=lambda who: 4 if who is core else 0)
-    assert core.spare_bytes(0, 0.0, may=True) == HALF / 4
+    assert core.spare_bytes(0, 0.0, may=True) == MOST / 4
 
 
 def test_nothing_is_to_spare_while_it_could_overtake_a_message() -> None:
@@ -118,14 +120,14 @@ def test_nothing_is_to_spare_while_it_could_overtake_a_message() -> None:
     assert core.spare_bytes(0, 0.0, may=True) == 0.0
     assert core.is_spare_due
     queue.came = []
-    assert core.spare_bytes(0, 0.0, may=True) == HALF
+    assert core.spare_bytes(0, 0.0, may=True) == MOST
     assert not core.is_spare_due
 
 
 def test_nothing_is_to_spare_of_a_quota_that_is_not_known_or_too_small() -> None:
     for limit, spare in (
-        (Limit(10_000_000.0, None, LimitSource.CLUSTER), 5_000_000),
-        (Limit(9_999_999.0, None, LimitSource.CLUSTER), 0),
+        (Limit(2_000_000.0, None, LimitSource.CLUSTER), 1_800_000),
+        (Limit(1_999_999.0, None, LimitSource.CLUSTER), 0),
         (Limit(80_000_000.0, None, LimitSource.LEARNED), 0),
     ):
         assert played(1, limit=limit)[0].spare_bytes(0, 0.0, may=True) == spare
@@ -136,6 +138,13 @@ def test_nothing_is_to_spare_for_a_minute_after_a_throttle(at_ms: int, spare: in
     core, _ = played(1, limit=LARGE)
     core.on_throttle(1, 60, 40)
     assert core.spare_bytes(at_ms, 0.0, may=True) == spare
+
+
+def test_what_messages_cost_on_the_busiest_broker_s_wire_is_what_is_to_spare_of_them() -> None:
+    core, _ = played(1, 2, limit=LARGE)
+    assert core.spare_bytes(0, 0.0, may=True) == MOST
+    hand(told((1, 1, 504), (2, 1, 255), messages=(100, 800))._outbox, core, 9)  # 2,000 bytes as callers count them
+    assert core.spare_bytes(0, MOST, may=True) == pytest.approx(4 * MOST, rel=0.001)
 
 
 # Deliveries and throttles

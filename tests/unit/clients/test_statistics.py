@@ -61,3 +61,9 @@ def test_something_else_that_waits_for_its_answer_is_no_fetch() -> None:
 
 def test_fetches_of_a_connection_made_anew_start_from_zero() -> None:
     assert fetches((60, 0, 50), (8, 0, 3), (9, 0, 4)) == [50, 3, 1]
+
+
+def test_messages_are_told_of_once() -> None:
+    reader = StatisticsReader()
+    events = ({"txmsgs": 3, "txmsg_bytes": 300}, {"txmsgs": 3, "txmsg_bytes": 300}, {"txmsgs": 5, "txmsg_bytes": 310})
+    assert [reader.messages(event) for event in events] == [(3, 300), (0, 0), (2, 10)]

@@ -1,16 +1,20 @@
-"""What callers may hand over themselves, to the byte: half of 40 MB/s, 20 MB of it at once."""
+"""What callers may hand over themselves, to the byte: of 40 MB/s a part of a half, 20 MB of it at once."""
 
 import pytest
 
-from kclient_quota.pacing.spare import Spare
+from kclient_quota.pacing.spare import LEAST_RATE, Spare
 
 MB = 1_000_000.0
 
 
-def given(left=0.0, now_ms=0):
+def limited(spare, limit, members=1):
+    spare.set_limit(limit, members, is_alone=False)
+    return spare
+
+
+def given():
     """A spare that has given 20 MB at 0 ms."""
-    spare = Spare()
-    spare.set_limit(40 * MB, 1)
+    spare = limited(Spare(), 40 * MB)
     assert spare.step(0, 0.0, 0, may=True) == 20 * MB
     return spare
 
@@ -18,8 +22,8 @@ def given(left=0.0, now_ms=0):
 @pytest.mark.parametrize(
     ("limit", "members", "most"),
     [
-        (10 * MB, 1, 5 * MB),
-        (10 * MB - 1, 1, 0.0),
+        (LEAST_RATE, 1, LEAST_RATE / 2),
+        (LEAST_RATE - 1, 1, 0.0),
         (None, 1, 0.0),
         (40 * MB, 1, 20 * MB),
         (40 * MB, 3, 20 * MB / 3),
@@ -30,24 +34,22 @@ def test_half_of_a_large_quota_s_second_is_there_at_first(limit, members, most):
     spare = Spare()
     assert not spare.is_due
     assert (spare.step(5, 99.0, 0, may=True), spare.is_due) == (0.0, False)
-    spare.set_limit(limit, members)
+    limited(spare, limit, members)
     assert spare.step(10_000, 99.0, 0, may=True) == most
     assert not spare.is_due
 
 
 def test_the_same_limit_gives_nothing_anew():
     spare = given()
-    spare.set_limit(40 * MB, 1)
-    assert spare.step(0, 3.0, 0, may=True) == 3.0
-    spare.set_limit(80 * MB, 2)
+    limited(spare, 40 * MB, 1)
     assert spare.step(0, 3.0, 0, may=True) == 3.0
 
 
 def test_another_limit_begins_with_its_own_second():
     spare = given()
-    spare.set_limit(None, 1)
+    limited(spare, None, 1)
     assert (spare.step(0, 3.0, 0, may=True), spare.is_due) == (0.0, False)
-    spare.set_limit(20 * MB, 1)
+    limited(spare, 20 * MB, 1)
     assert spare.step(0, 3.0, 0, may=True) == 10 * MB
 
 
@@ -87,8 +89,8 @@ def test_who_owes_waits_until_half_of_a_second_s_worth_is_there(left, after_ms, 
     assert spare.step(after_ms, 77.0, 0, may=True) == free
 
 
-@pytest.mark.parametrize(("left", "free"), [(0.0, 20_000.0), (0.5, 20_000.0), (-0.5, 0.0), (-1.0, 0.0)])
-def test_who_has_used_it_up_to_the_byte_owes_nothing(left, free):
+@pytest.mark.parametrize(("left", "free"), [(0.5, 20_000.0), (0.0, 0.0), (-0.5, 0.0), (-1.0, 0.0)])
+def test_who_has_used_it_up_waits(left, free):
     spare = given()
     spare.step(0, left, 0, may=True)
     assert spare.step(1, 0.0, 0, may=True) == free
@@ -102,19 +104,19 @@ def test_what_could_overtake_is_due():
     assert (spare.step(250, 0.0, 0, may=True), spare.is_due) == (10 * MB, False)
     assert (spare.step(250, -1.0, 0, may=False), spare.is_due) == (0.0, False)
     spare.is_due = True
-    spare.set_limit(None, 1)
+    limited(spare, None, 1)
     spare.step(250, 0.0, 0, may=False)
     assert not spare.is_due
 
 
 def test_without_a_limit_what_was_given_is_forgotten():
     spare = given()
-    spare.set_limit(None, 1)
+    limited(spare, None, 1)
     spare.step(0, 3.0, 0, may=True)
-    spare.set_limit(40 * MB, 1)
+    limited(spare, 40 * MB, 1)
     assert spare.step(0, 3.0, 10_000_000, may=True) == 10 * MB
     spare = given()
-    spare.set_limit(None, 1)
+    limited(spare, None, 1)
     spare.step(0, 3.0, 0, may=True)
-    spare.set_limit(40 * MB, 1)
+    limited(spare, 40 * MB, 1)
     assert spare.step(0, 3.0, 10_000_001, may=True) == 0.0
