@@ -90,9 +90,11 @@ def run(options: argparse.Namespace) -> int:
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        consumer, is_joined = subscribed(options, conf, stopped.is_set)
+        receivers: list[TopicReceiver] = []
+        consumer, is_joined = subscribed(options, conf, stopped.is_set, receivers)
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
         receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
+        receivers.append(receiver)
         idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
         is_whole = False
         try:
@@ -164,7 +166,8 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
         for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
             waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
             points_refused = partial(_points_refused, exporter)
-            sinks.append(Sink(exporter.accept, waiting, partial(_not_taken, exporter), refused, points_refused))
+            not_taken = partial(_not_taken, exporter)
+            sinks.append(Sink(exporter.accept, waiting, not_taken, refused, points_refused, exporter.complete))
             closers.append(exporter.close)
         for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
             directory = getattr(options, option)
@@ -172,7 +175,8 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
                 files_of = _writer(option, writer, directory)
                 queued = QueuedSink(files_of)
                 waiting = partial(_waiting_to_be_written, queued, files_of)
-                sinks.append(Sink(queued.accept, waiting, partial(_not_written, queued, files_of)))
+                lost = partial(_not_written, queued, files_of)
+                sinks.append(Sink(queued.accept, waiting, lost, complete=queued.complete))
                 closers.append(queued.close)
         if options.metrics_port is not None:
             endpoint = _endpoint(options, closers)

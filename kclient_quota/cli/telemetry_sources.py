@@ -10,14 +10,15 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from logging import Logger, LogRecord
 
     from kclient_telemetry.receiver.fanout import ReceivedPush
 
-    from kclient_quota.clients import KafkaError
+    from kclient_quota.clients import KafkaError, TopicPartition
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.operate.top import Sample
+    from kclient_quota.operate.topic_receiver import TopicReceiver
 
     Take = Callable[[Sample], None]
     Source = tuple[Callable[[float], None], Callable[[], None]]
@@ -100,7 +101,10 @@ def _topic(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
 
 
 def subscribed(
-    options: argparse.Namespace, conf: dict[str, Any], stopped: "Callable[[], bool]"
+    options: argparse.Namespace,
+    conf: dict[str, Any],
+    stopped: "Callable[[], bool]",
+    receivers: "Sequence[TopicReceiver]" = (),
 ) -> "tuple[Consumer, Callable[[], bool]]":
     """A consumer of the topic that the options name, on a cluster that has answered, for a `TopicReceiver`.
 
@@ -108,6 +112,7 @@ def subscribed(
         options: with `from_topic` and those of the cluster.
         conf: beside the connection's.
         stopped: whether asking shall end early.
+        receivers: who reads from it, to be told of partitions that are taken away; may be filled afterwards.
 
     Returns:
         the consumer, and whether its group has given it its partitions; where there is no topic it waits for none.
@@ -129,8 +134,18 @@ def subscribed(
         if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             warn(f"there is no topic {options.from_topic} yet; waiting for it")
             joined.set()
-        gone = {name: lambda *_: joined.clear() for name in ("on_revoke", "on_lost")}
-        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set(), **gone)
+
+        def revoked(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
+            joined.clear()
+            for receiver in receivers:
+                receiver.hand_over(partitions)
+
+        def lost(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
+            joined.clear()
+            for receiver in receivers:
+                receiver.forget(partitions)
+
+        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set(), on_revoke=revoked, on_lost=lost)
     except BaseException:
         consumer.close()
         raise

@@ -38,6 +38,8 @@ _POLL_S = 0.2
 _COMMIT_MS = 2_000
 _JOINS_MS = 5_000
 """In so long a group gives out its partitions, unless it waits for somebody."""
+_HAND_OVER_MS = 3_000
+"""So long a rebalance waits for what sinks have begun; a collector that is away holds up no group for longer."""
 _GIVE_UP_MS = 60_000
 """Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
 
@@ -52,6 +54,7 @@ class Sink:
         lost: how many it was given and could not deal with; asked after `waiting`.
         refused: how many whoever it hands them on to does not want; these are not tried again.
         points_refused: how many points of pushes that were taken.
+        complete: deal with what it has, a file under way included, in so many milliseconds at most; it goes on then.
     """
 
     accept: Callable[[ReceivedPush], None]
@@ -59,6 +62,7 @@ class Sink:
     lost: Callable[[], int] = lambda: 0
     refused: Callable[[], int] = lambda: 0
     points_refused: Callable[[], int] = lambda: 0
+    complete: Callable[[int], None] = lambda timeout_ms: None  # noqa: ARG005 - as it is called
 
 
 @dataclass(slots=True)
@@ -179,6 +183,25 @@ class TopicReceiver:
         """Commit what sinks have dealt with in the end."""
         self._checkpoints.append((self._handed, dict(self._positions)))
         self._commit_done(asynchronous=False)
+
+    def hand_over(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are being taken away: have sinks deal with what was read, and commit it.
+
+        Otherwise whoever gets them next, ourselves mostly, would read all since the last complete file once more: with
+        files of a minute each rebalance doubled up to a minute of pushes, whose deltas a page or a collector adds up.
+        """
+        end_ms = self._clock.now_ms() + _HAND_OVER_MS
+        for sink in self._sinks:
+            sink.complete(max(0, end_ms - self._clock.now_ms()))
+        self.finish()
+        self.forget(partitions)
+
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """These are gone: where we were in them is no longer ours to commit, others may be further on."""
+        gone = {(part.topic, part.partition) for part in partitions}
+        for positions in (self._positions, *(positions for _, positions in self._checkpoints)):
+            for where in gone & positions.keys():
+                del positions[where]
 
     def left(self) -> int:
         """How many pushes the slowest sink has not dealt with, or could not; they are read again next time."""

@@ -210,3 +210,31 @@ def test_a_disk_that_is_full_ends_it_and_nothing_of_it_is_committed(cluster, kin
     assert err.count("could not be written") <= 1, "by logging's handler, where pytest has not taken its place"
     assert "Traceback" not in err
     everything_comes_again(cluster, tmp_path)
+
+
+def member_of(cluster):
+    """Another receiver in the same group, which is told of its partitions and reads nothing."""
+    conf = {"group.id": "kclient-quota-receive", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **conf})
+
+
+@pytest.mark.parametrize("collector", ["there", "away"])
+def test_a_rebalance_has_nothing_read_twice_that_can_be_handed_on_before(cluster, collector, tmp_path):
+    """With files of a minute all of it came again, into files and onto a page that adds up what clients push."""
+    folder = tmp_path / "pushes"
+    away = ("--otlp", "http://127.0.0.1:1") if collector == "away" else ()
+    with started(cluster, "--jsonl", folder, "--metrics-port", "0", "--json", *away) as process:
+        soon(lambda: folder.exists() and any(file.stat().st_size for file in folder.iterdir()))
+        other = member_of(cluster)
+        assigned = []
+        other.subscribe(["telemetry"], on_assign=lambda _, parts: assigned.append(parts))
+        while not assigned:
+            other.poll(0.1)
+        other.close()
+        time.sleep(2.5)  # whoever stays reads again what it has to
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    counts = json.loads(out.splitlines()[-1])
+    assert clients_in(folder) == EVERYBODY, err
+    if collector == "there":
+        assert counts["pushes"] == PUSHES, err

@@ -127,6 +127,11 @@ class OtlpExporter:
         if full and counters.dropped_queue_full % _TELL_EVERY == 0:
             log.warning("client telemetry is dropped: %d bytes already wait for the collector", counters.queued_bytes)
 
+    def complete(self, timeout_ms: int) -> None:
+        """Wait until all that is queued has been exported, refused or given up, `timeout_ms` at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing() or not self._counters.queued_pushes, timeout_ms / 1000)
+
     def close(self, timeout_ms: int) -> None:
         """Export what is queued, within `timeout_ms`; drop and count the rest."""
         with self._changed:
@@ -243,6 +248,7 @@ class OtlpExporter:
                 queued_bytes=counters.queued_bytes - sum(map(len, batch)),
                 undelivered=counters.undelivered + pushes * (outcome.status is Status.CLOSED),
             )
+            self._changed.notify_all()  # whoever waits in `complete`
         if outcome.rejected_points:
             if self._partly_taken % _TELL_EVERY == 0:  # of some collectors it is so with every export
                 points, why = outcome.rejected_points, outcome.detail

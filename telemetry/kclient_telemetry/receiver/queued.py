@@ -58,7 +58,7 @@ class QueuedSink:
         self._writer = writer
         self._queue_bytes = queue_bytes
         self._held_bytes = 0
-        self._queue: queue.Queue[ReceivedPush | None] = queue.Queue()
+        self._queue: queue.Queue[ReceivedPush | threading.Event | None] = queue.Queue()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._causes: Counter[tuple[type[Exception], int | None]] = Counter()
@@ -83,6 +83,16 @@ class QueuedSink:
         if first:
             log.warning("client telemetry is dropped: %d pushes already wait to be written", self._queue.qsize())
 
+    def complete(self, timeout_ms: int) -> None:
+        """Have what is queued written, and what has been begun finished; wait for it, `timeout_ms` at most.
+
+        For writers that go on after `close()`, as those of files do: with another file.
+        """
+        completed = threading.Event()
+        self._queue.put_nowait(completed)
+        if self._thread.is_alive():
+            completed.wait(timeout_ms / 1000)
+
     def close(self, timeout_ms: int) -> None:
         """Write what is queued, within `timeout_ms`."""
         self._closing.set()
@@ -102,6 +112,9 @@ class QueuedSink:
                 push = None
             if push is None:
                 self._safely(self._tick)
+            elif isinstance(push, threading.Event):
+                self._safely(self._writer.close)
+                push.set()
             else:
                 written = self._safely(partial(self._writer.write, push))
                 with self._lock:

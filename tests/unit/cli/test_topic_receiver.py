@@ -186,6 +186,53 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(from_topic="t", timeout=1.0)
 
 
+class Kept(Script):
+    """Keeps what is committed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=20, tells_end=True)
+        self.committed: list[int] = []
+
+    def commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
+        self.committed += [each.offset for each in offsets]
+
+
+def taken_away(how: str, *, waits: int) -> list[int]:
+    """What is committed of a partition that is taken away after seven records; a sink is left with `waits`."""
+    clock = ManualClock(0)
+    consumer: Any = Kept(clock)
+    left = [7]
+    sink = Sink(lambda _: None, lambda: (left[0], 0), complete=lambda _ms: left.__setitem__(0, waits))
+    receiver = TopicReceiver(consumer, [sink], clock)
+    receiver.run(lambda: receiver.received.records == 7)
+    getattr(receiver, how)(consumer.assignment())
+    left[0] = 0
+    receiver.finish()  # somebody else may be further on by now
+    return consumer.committed
+
+
+@pytest.mark.parametrize(
+    ("how", "waits", "committed"),
+    [("hand_over", 0, [7]), ("hand_over", 1, []), ("forget", 0, [])],
+    ids=["handed on in time", "not handed on", "lost"],
+)
+def test_of_partitions_that_are_taken_away_is_committed_what_was_handed_on_before(
+    how: str, waits: int, committed: list[int]
+) -> None:
+    assert taken_away(how, waits=waits) == committed
+
+
+@pytest.mark.parametrize(("gone", "heard"), [("on_revoke", "hand_over"), ("on_lost", "forget")])
+def test_receivers_are_told_of_partitions_that_are_taken_away(options: Any, gone: str, heard: str) -> None:
+    told: list[Any] = []
+    receivers: list[Any] = []
+    group: Any = telemetry_sources.subscribed(options, {}, lambda: False, receivers)[0]
+    group.tell(gone, 1)
+    receivers.append(SimpleNamespace(**{heard: told.extend}))
+    group.tell(gone, 0)
+    assert [part.partition for part in told] == [0]
+
+
 @pytest.mark.parametrize("gone", ["on_revoke", "on_lost"])
 def test_who_has_been_taken_its_partitions_has_not_joined(options: Any, gone: str) -> None:
     consumer, is_joined = telemetry_sources.subscribed(options, {}, lambda: False)

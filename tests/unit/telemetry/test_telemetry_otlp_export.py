@@ -70,6 +70,21 @@ def test_pushes_that_wait_together_go_out_together():
     assert sender.closed.is_set()
 
 
+def test_what_is_queued_is_waited_for_and_no_longer_than_asked():
+    sender = Sender()
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"a"))
+    exporter.complete(60_000)
+    assert exporter.counters.exported == 1
+    sender.gate.clear()
+    exporter.accept(Push(b"b"))
+    exporter.complete(1)
+    assert exporter.counters.queued_pushes == 1
+    sender.gate.set()
+    exporter.close(60_000)
+    exporter.complete(60_000)
+
+
 def test_a_push_waits_a_moment_for_company():
     sender = Sender()
     exporter = exporter_with(sender, linger_ms=120_000, batch_bytes=3)

@@ -175,6 +175,19 @@ def test_what_has_long_been_in_a_topic_goes_into_one_file(tmp_path, writer_type)
     assert (sink.counters.written, len(complete(tmp_path))) == (20, 1)
 
 
+@WRITERS
+def test_files_are_completed_when_asked_and_others_follow(tmp_path, writer_type):
+    sink = QueuedSink(writer_type(tmp_path))
+    for files in (1, 2):
+        sink.accept(real("librdkafka-consumer-0"))
+        sink.complete(60_000)
+        assert (sink.counters.written, len(complete(tmp_path))) == (files, files)
+    sink.complete(60_000)
+    sink.close(60_000)
+    sink.complete(60_000)
+    assert len(complete(tmp_path)) == 2
+
+
 def test_parquet_is_written_when_what_is_collected_is_large(tmp_path):
     push = real("java-producer-0")
     writer = ParquetWriter(tmp_path, roll_bytes=3 * push.held_bytes)
