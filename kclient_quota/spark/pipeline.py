@@ -39,6 +39,7 @@ _NOTHING_SAID: Final = "Exception thrown in awaitResult:"
 _DAMAGED: Final = ("MALFORMED_LOG_FILE", "MISSING_STATE_DIRECTORY", "CANNOT_LOAD_STATE_STORE", "com.fasterxml.jackson")
 """In what Spark says of a checkpoint of which something is missing or cut short."""
 _UNREAD: Final = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
+_GONE: Final = "FILE_NOT_EXIST"
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)", re.MULTILINE)
 
 
@@ -93,6 +94,9 @@ def _remedy(plan: Plan, error: Exception) -> str:
     text = str(error)
     if plan.checkpoint and any(sign in text for sign in _DAMAGED):
         return f"; {damaged(plan.checkpoint)}"
+    if _GONE in text:  # compacted or cleared away after Spark had listed it
+        leaves_out = "--conf spark.sql.files.ignoreMissingFiles=true"
+        return f"; run it again, or have files that go left out: {leaves_out}"
     if any(sign in text for sign in _UNREAD):
         leaves_out = "--conf spark.sql.files.ignoreCorruptFiles=true"
         return f"; take that file away, or have what cannot be read left out: {leaves_out}"

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ClusterError, ConfigError
+from kclient_quota.spark import pipeline, reading
 from kclient_quota.spark.decode import points
 from kclient_quota.spark.files import FORMATS, read_files
 from kclient_quota.spark.kafka.asking import Brokers
@@ -178,6 +179,31 @@ def test_a_file_that_was_cut_short_is_named_with_what_to_do(spark, tmp_path):
     assert said.endswith(
         "take that file away, or have what cannot be read left out: --conf spark.sql.files.ignoreCorruptFiles=true"
     )
+
+
+def test_a_file_that_goes_while_it_is_read_is_named_with_what_to_do(spark, tmp_path, monkeypatch):
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for name in ("stays", "goes"):
+        (folder / f"{name}.jsonl").write_text(json.dumps({"metric": "m", "value": 1}))
+
+    def read(*arguments, **options):
+        found = reading.read(*arguments, **options)
+        (folder / "goes.jsonl").unlink()  # Spark has listed the files, and reads them later
+        return found
+
+    monkeypatch.setattr(pipeline, "read", read)
+    plan = {"job": "points", "source": str(folder), "output": str(tmp_path / "out")}
+    said = failure(spark, ClusterError, **plan)
+    assert "goes.jsonl" in said
+    assert said.endswith("run it again, or have files that go left out: --conf spark.sql.files.ignoreMissingFiles=true")
+    assert not (tmp_path / "out").exists(), "or the next try would be refused"
+    (folder / "goes.jsonl").touch()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        assert "1 rows" in run(spark, Plan(**plan))
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
 def damage_offsets(checkpoint):

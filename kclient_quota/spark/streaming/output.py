@@ -1,5 +1,7 @@
 """Where rows go: files of any format that the session knows, or a table; by directories, in as many files as asked."""
 
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
@@ -52,10 +54,19 @@ def _dates(rows: "DataFrame") -> dict[str, "Column"]:
 def write_batch(plan: "Plan", rows: "DataFrame") -> None:
     """Write them, where nothing is yet."""
     writer = laid_out(plan, rows).write.format(plan.output_format).partitionBy(*plan.partition_by)
+    was_there = Path(plan.output).exists()
     try:
         (writer.saveAsTable if plan.is_table else writer.save)(plan.output)
     except (PySparkException, Py4JError) as error:
+        if not was_there:
+            _remove_if_empty(Path(plan.output))
         raise _unknown_format(plan, error) from error
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Spark leaves an empty directory where it has failed, and would refuse it as one that exists at the next try."""
+    with suppress(OSError):  # there is none, or it is not empty
+        folder.rmdir()
 
 
 def start_stream(plan: "Plan", writer: "DataStreamWriter") -> "StreamingQuery":
