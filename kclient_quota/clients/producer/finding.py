@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 METADATA_MS: Final = 500
-"""How long one answer may take, and about how long a step may wait for answers: nothing is sent meanwhile."""
+"""How long one answer may take at first, and about how long a step may wait for answers: nothing is sent meanwhile."""
+MOST_METADATA_MS: Final = 2_000
+"""How long it may take at most. Before an answer come those to what is under way, so it takes two ways there and back;
+the first one takes three, and four more with TLS and a log-in: 400 ms away more than half a second, always."""
+NEARLY: Final = 0.9
+"""Of its time, when a call ends for want of an answer: librdkafka's clock and ours need not agree."""
 MOST_SINGLE: Final = 10
 """Of so many topics each is asked for by itself, which takes one way to a broker and back each; of more, all topics of
 the cluster at once: ten thousand partitions take a tenth of a second."""
@@ -35,10 +40,15 @@ class RouteFinder:
         self._lock = lock
         self._list_from_ms = 0
         self._asked_ms: dict[str, int] = {}
+        self._patience_ms = METADATA_MS
+        self._unanswered = 0  # in a row
+        self._next_ms = 0  # nobody is asked before that
 
     def find(self, producer: "Producer", topics: Collection[str]) -> None:
         """Ask about those of these topics that it is time for."""
         brokers, now_ms = self._core.brokers, self._clock.now_ms()
+        if now_ms < self._next_ms:
+            return
         wanted = [topic for topic in topics if brokers.wants_route(topic, now_ms)]
         if not wanted:
             return
@@ -57,11 +67,15 @@ class RouteFinder:
 
     def _ask(self, producer: "Producer", topic: str | None, about: Collection[str]) -> bool:
         """Ask for one topic or, None, for all; whether there was an answer, of which it is learnt about some."""
+        began_ms = self._clock.now_ms()
         try:
-            metadata = producer.ask_librdkafka(topic, METADATA_MS / 1000)
+            metadata = producer.ask_librdkafka(topic, self._patience_ms / 1000)
         except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
             logger.debug("Who leads %s is not known: %s", topic or "any topic", error)
+            self._be_patient(self._clock.now_ms() - began_ms, is_for_all=topic is None)
             return False
+        took_ms = self._clock.now_ms() - began_ms
+        self._unanswered, self._patience_ms = 0, min(max(METADATA_MS, 2 * took_ms), MOST_METADATA_MS)
         found = {}
         for name in about:
             known = metadata.topics.get(name)
@@ -69,3 +83,15 @@ class RouteFinder:
         with self._lock:
             self._core.brokers.learn_routes(found, len(metadata.brokers), self._clock.now_ms())
         return True
+
+    def _be_patient(self, waited_ms: int, *, is_for_all: bool) -> None:
+        """Give the next answer longer, where this one has not come in time, and pause the longer the more did not.
+
+        Of all topics there may be too many for one answer, and single ones be told of at once.
+        """
+        if waited_ms < NEARLY * self._patience_ms:
+            return  # refused, which says nothing of the distance
+        self._patience_ms = min(2 * self._patience_ms, MOST_METADATA_MS)
+        if not is_for_all:
+            self._unanswered += 1
+            self._next_ms = self._clock.now_ms() + self._unanswered * waited_ms

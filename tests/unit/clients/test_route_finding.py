@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.producer.finding import METADATA_MS, MOST_SINGLE, RouteFinder
+from kclient_quota.clients.producer.finding import METADATA_MS, MOST_METADATA_MS, MOST_SINGLE, RouteFinder
 from kclient_quota.clients.producer.routes import ASK_AGAIN_MS, ROUTE_MS
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
@@ -133,3 +133,44 @@ def test_topics_that_are_not_there_keep_no_other_from_being_found_where_time_is_
         finder.find(cluster, topics)
         clock.sleep_ms(ASK_AGAIN_MS)
     assert brokers.routes.get(topics[2]) is not None
+
+
+def test_a_cluster_too_far_away_for_an_answer_in_half_a_second_is_given_longer() -> None:
+    finder, cluster, clock, topics, brokers = world(1)
+    ask = cluster.ask_librdkafka
+
+    def ask_far_away(topic: str | None, timeout_s: float) -> Any:
+        takes_s = 0.9
+        clock.sleep_ms(int(min(takes_s, timeout_s) * 1000))
+        if takes_s > timeout_s:
+            raise TimeoutError
+        return ask(topic, timeout_s)
+
+    cluster.ask_librdkafka = ask_far_away
+    waited_ms = 0
+    for _ in range(9_000):
+        began_ms = clock.now_ms()
+        finder.find(cluster, topics)
+        waited_ms += clock.now_ms() - began_ms
+        clock.sleep_ms(10)
+    assert brokers.routes.get(topics[0]) is not None
+    assert cluster.asked == topics * 3  # once in half a minute: how long an answer takes is kept in mind
+    assert waited_ms < METADATA_MS + 3 * 1_000
+
+
+def test_where_nobody_answers_the_pauses_grow_and_what_waits_goes_out_in_them() -> None:
+    finder, cluster, clock, topics, _ = world(1)
+    waits: list[int] = []
+
+    def ask(_topic: str | None, timeout_s: float) -> Any:
+        waits.append(int(timeout_s * 1000))
+        clock.sleep_ms(waits[-1])
+        raise TimeoutError
+
+    cluster.ask_librdkafka = ask
+    while clock.now_ms() < 60_000:
+        finder.find(cluster, topics)
+        clock.sleep_ms(10)
+    assert max(waits) == MOST_METADATA_MS
+    assert sum(waits) < 0.25 * 60_000
+    assert len(waits) > 5
