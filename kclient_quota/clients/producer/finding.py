@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 METADATA_MS: Final = 500
-"""How long one answer may take at first, and about how long a step may wait for answers: nothing is sent meanwhile."""
+"""How long a near cluster's answer may take, and about how long a step may wait for all: nothing is sent meanwhile."""
 MOST_METADATA_MS: Final = 2_000
-"""How long it may take at most. Before an answer come those to what is under way, so it takes two ways there and back;
-the first one takes three, and four more with TLS and a log-in: 400 ms away more than half a second, always."""
+"""How long an answer may take at first, and at most. Before it come those to what is under way, so it takes two ways
+there and back; the first one takes three, and four more with TLS and a log-in: 400 ms away always more than 500 ms."""
 NEARLY: Final = 0.9
 """Of its time, when a call ends for want of an answer: librdkafka's clock and ours need not agree."""
 MOST_SINGLE: Final = 10
@@ -40,7 +40,7 @@ class RouteFinder:
         self._lock = lock
         self._list_from_ms = 0
         self._asked_ms: dict[str, int] = {}
-        self._patience_ms = METADATA_MS
+        self._patience_ms = MOST_METADATA_MS  # librdkafka has nobody to send to before it has heard of anybody, either
         self._unanswered = 0  # in a row
         self._next_ms = 0  # nobody is asked before that
 

@@ -18,6 +18,8 @@ ROUTE_MS: Final = 30_000
 """How old a topic's leaders may be."""
 ASK_AGAIN_MS: Final = 1_000
 """When to ask again who leads a topic, after nobody has answered."""
+FADING_MS: Final = 10_000
+"""After so long half of what a message took counts: about a broker's window, in which throttles come and go."""
 
 
 class Route:
@@ -142,6 +144,7 @@ class Broker:
         before: messages that wait for room in the queue, by lane and tenant.
         wait_ms: after how long the next of them may go.
         served_ms: when the latest of those was handed over that are delivered.
+        slowest_ms: what those delivered lately have taken at most; it fades.
     """
 
     number: int
@@ -149,6 +152,18 @@ class Broker:
     before: dict[tuple[str, Hashable], Before]
     wait_ms: float = inf
     served_ms: int = NEVER_MS
+    slowest_ms: float = 0.0
+    noted_ms: int = NEVER_MS
+
+    def on_served(self, handed_ms: int, now_ms: int, *, is_waited_for: bool) -> None:
+        """What was handed over then is delivered; what nobody has waited for says nothing of how long others take."""
+        self.served_ms = max(self.served_ms, handed_ms)
+        if not is_waited_for:
+            return
+        if now_ms > self.noted_ms:  # pow() is not for each of those that are reported together
+            self.slowest_ms *= 0.5 ** ((now_ms - self.noted_ms) / FADING_MS)
+            self.noted_ms = now_ms
+        self.slowest_ms = max(self.slowest_ms, now_ms - handed_ms)
 
     def waiting(self) -> Iterator[Waiting]:
         """Messages that wait for room in its queue."""

@@ -128,9 +128,13 @@ class SendQueue:
         return (self._lanes.get(name) or self._lanes[DEFAULT_LANE]).lane
 
     def free_bytes(self, lane: str, most: float) -> float:
-        """How many raw bytes a lane has room for, for the partitions that messages wait for; `most` may wait."""
+        """How many raw bytes a lane has room for, for the partitions that messages wait for; no more than `most`.
+
+        No more than that may wait where no quota bounds them.
+        """
         waits = self._lanes.get(lane) or self._lanes[DEFAULT_LANE]
-        return min(self._room(waits), most) - waits.raw_bytes
+        room = self._room(waits)
+        return min(room - waits.raw_bytes, most if room < self._max_bytes else most - waits.raw_bytes)
 
     def offer(self, message: Waiting) -> Offered:
         """A message has come, at its `queued_at_ms`; a lane that is not known is DEFAULT_LANE."""

@@ -72,6 +72,28 @@ def test_what_fails_says_nothing_of_others():
     assert not world.lines.of(GONE).is_stray
 
 
+@pytest.mark.parametrize(("later_ms", "is_stray"), [(4_900, False), (6_100, True)])
+def test_where_what_is_delivered_has_taken_seconds_others_may_take_twice_as_long(later_ms, is_stray):
+    """Librdkafka has five requests under way: of a hundred partitions far away one waits for its turn for long."""
+    world = World()
+    world.hand(GONE, T0)
+    for at_ms in (T0, T0 + later_ms):
+        arrived(world.hand(HERE, at_ms))
+        world.collect(at_ms + 3_000)
+        assert world.lines.of(GONE).is_stray is (is_stray and at_ms > T0)
+
+
+def test_what_others_have_taken_fades_and_strays_do_not_count():
+    broker = World().broker
+    broker.on_served(T0, T0 + 8_000, is_waited_for=True)
+    assert broker.slowest_ms == 8_000
+    broker.on_served(T0 + 8_000, T0 + 18_000, is_waited_for=False)
+    broker.on_served(T0 + 17_990, T0 + 18_000, is_waited_for=True)
+    assert (broker.slowest_ms, broker.served_ms) == (4_000, T0 + 17_990)
+    broker.on_served(T0 + 12_000, T0 + 18_000, is_waited_for=True)
+    assert (broker.slowest_ms, broker.served_ms) == (6_000, T0 + 17_990)
+
+
 def stray() -> tuple[World, Handed]:
     world = World()
     first = world.hand(GONE, T0)

@@ -38,7 +38,6 @@ def test_lanes_by_name():
     ("per_ms", "lanes", "most", "free"),
     [
         (0.0, (), inf, 1_100.0),
-        (0.0, (), 400.0, 400.0),
         (60.0, (), inf, 1_200.0),  # twenty milliseconds' worth
         (1.0, (Lane("a"),), inf, 1_200.0),  # and a hundred's where there are several lanes
         (60.0, (Lane("a"),), inf, 7_200.0),
@@ -51,6 +50,22 @@ def test_as_much_may_wait_as_the_pace_has_room_for(per_ms, lanes, most, free):
     assert queue.free_bytes("", most) == free
     offered(queue, message(1, 300))
     assert queue.free_bytes("", most) == queue.free_bytes("nowhere", most) == free - 300
+
+
+def test_no_more_may_come_at_once_than_is_asked_for_however_much_waits():
+    """Batches for a hundred partitions far away take more than may come before anybody looks."""
+    queue = SendQueue(ToldPace(room=1_100.0))
+    assert queue.free_bytes("", 400.0) == 400
+    offered(queue, message(1, 600))
+    assert queue.free_bytes("", 400.0) == 400
+    offered(queue, message(2, 300))
+    assert queue.free_bytes("", 400.0) == 200
+
+
+def test_no_more_may_wait_than_is_asked_for_where_nothing_is_known_of_a_quota():
+    queue = SendQueue(ToldPace(room=inf))
+    offered(queue, message(1, 300))
+    assert queue.free_bytes("", 400.0) == 100
 
 
 def test_room_is_for_the_partitions_that_messages_wait_for():
