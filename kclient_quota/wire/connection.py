@@ -134,17 +134,19 @@ class Connection(Speaker):
         self.close()
 
     def _connect(self, deadline: Deadline) -> socket.socket:
+        """To the first of the host's addresses that answers; each but the last may take half of what time is left."""
         failure: Exception = OSError("it has no address")
-        for family, kind, protocol, _name, address in self._resolve(deadline):
+        found = self._resolve(deadline)
+        for number, (family, kind, protocol, _name, address) in enumerate(found, start=1):
             raw = socket.socket(family, kind, protocol)
             try:
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                raw.settimeout(deadline.left_seconds())
+                raw.settimeout(deadline.left_seconds() / (1 if number == len(found) else 2))
                 raw.connect(address)
                 return self._secure(raw, deadline)
             except TimeoutError:
                 raw.close()
-                raise deadline.expired() from None
+                failure = deadline.expired()
             except OSError as error:
                 raw.close()
                 failure = error
@@ -152,6 +154,8 @@ class Connection(Speaker):
                 raw.close()
                 raise
         try:
+            if isinstance(failure, ClusterError):
+                raise failure
             raise deadline.failed(failure) from failure
         finally:
             del failure  # its traceback has this frame, which would keep it, and all callers, until the next collection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -231,6 +231,38 @@ def test_no_socket_is_left_when_the_time_is_up_with_an_address_to_try(monkeypatc
     with pytest.raises(ClusterError, match="within 400 ms"):
         Connection(ConnectionSettings("127.0.0.1", 9), clock).open(timeout_ms=400)
     assert [each.fileno() for each in opened] == [-1]
+
+
+@contextmanager
+def black_hole(port):
+    """An address at which nobody answers, not even with a refusal: as many wait there to be accepted as may."""
+    with ExitStack() as stack:
+        hole = stack.enter_context(socket.create_server(("127.0.0.2", port), backlog=0))
+        while True:
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0.2)
+            try:
+                waiting.connect(hole.getsockname())
+            except TimeoutError:
+                break
+        yield "127.0.0.2"
+
+
+def test_a_name_of_which_the_first_address_is_dead(monkeypatch):
+    """As of a machine that is gone, or IPv6 that leads nowhere: librdkafka takes the next, too."""
+
+    def answering(peer):
+        answer_versions(peer)
+        peer.recv(1)
+
+    with broker(answering) as settings, black_hole(settings.port) as dead:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, settings.port)) for host in (dead, "127.0.0.1")]
+        monkeypatch.setattr(Connection, "_resolve", lambda _connection, _deadline: found)
+        with Connection(ConnectionSettings("two", settings.port), SYSTEM_CLOCK).open(timeout_ms=4_000) as connection:
+            assert connection.versions
+        monkeypatch.setattr(Connection, "_resolve", lambda _connection, _deadline: found[:1])
+        with pytest.raises(ClusterError, match="did not accept a connection within 300 ms"):
+            Connection(ConnectionSettings("one", settings.port), SYSTEM_CLOCK).open(timeout_ms=300)
 
 
 def test_closed_by_another_thread_while_it_is_opened(monkeypatch):
