@@ -1,7 +1,48 @@
-"""The one door to time: adapters own a `Clock`, cores are handed `now_ms`."""
+"""The one door to time: adapters own a `Clock`, cores are handed `now_ms`.
 
+It is the system's time, also while a test has put another one in the place of `time`'s functions. freezegun, and who
+patches `time.monotonic`, stops the clock of the process, while sockets, brokers and librdkafka's threads go on by the
+system's: what waits for half a second by a clock that stands still waits for ever. So this is of a second copy of the
+module, which they do not know of. time-machine leaves `monotonic` alone, changes the time of day in every copy, and has
+a way past itself.
+"""
+
+import sys
 import time
-from typing import Protocol
+from collections.abc import Callable
+from importlib.machinery import BuiltinImporter
+from typing import Any, Final, Protocol
+
+_COOPERATIVE: Final = ("gevent", "eventlet")
+
+
+def _copy_of_time() -> Any:
+    spec = BuiltinImporter.find_spec("time")
+    module = None if spec is None else BuiltinImporter.create_module(spec)
+    if module is None:
+        return time
+    BuiltinImporter.exec_module(module)
+    return module
+
+
+_own: Final = _copy_of_time()
+
+monotonic: Final[Callable[[], float]] = _own.monotonic
+monotonic_ns: Final[Callable[[], int]] = _own.monotonic_ns
+
+
+def unix_ms() -> int:
+    """Milliseconds since 1970: a broker refuses messages of an hour ahead, wherever a test has travelled to."""
+    way_past: Any = getattr(sys.modules.get("time_machine"), "escape_hatch", None)
+    now_ns: int = (_own if way_past is None else way_past.time).time_ns()
+    return now_ns // 1_000_000
+
+
+def sleep(seconds: float) -> None:
+    """Sleep; interruptible by signals. Greenlets run meanwhile, where gevent or eventlet have seen to that."""
+    patched: Any = time.sleep
+    is_cooperative = str(getattr(patched, "__module__", "")).startswith(_COOPERATIVE)
+    (patched if is_cooperative else _own.sleep)(seconds)
 
 
 class Clock(Protocol):
@@ -17,16 +58,20 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The operating system's monotonic clock."""
+    """The operating system's clocks."""
 
     def now_ms(self) -> int:
-        """Milliseconds of `time.monotonic`."""
-        return time.monotonic_ns() // 1_000_000
+        """Milliseconds of the monotonic one."""
+        return monotonic_ns() // 1_000_000
+
+    def unix_ms(self) -> int:
+        """Milliseconds since 1970, which telemetry tells."""
+        return unix_ms()
 
     def sleep_ms(self, duration_ms: int) -> None:
         """Sleep; interruptible by signals as `time.sleep` is."""
         if duration_ms > 0:
-            time.sleep(duration_ms / 1000)
+            sleep(duration_ms / 1000)
 
 
 SYSTEM_CLOCK: Clock = SystemClock()

@@ -21,7 +21,7 @@ from kclient_quota.broker.network.endpoints import (
     spread_ports,
 )
 from kclient_quota.broker.network.listener import is_no_address
-from kclient_quota.broker.network.loop_scheduler import LoopScheduler
+from kclient_quota.broker.network.loop_scheduler import BrokerLoop, LoopScheduler
 from kclient_quota.broker.runtime import Runtime
 from kclient_quota.broker.security.bearer_tokens import TokenRules
 from kclient_quota.broker.storage.cluster_storage import ClusterStorage, no_room
@@ -181,7 +181,7 @@ class EmbeddedBroker(ControlPanel):
             if isinstance(error, OSError):
                 raise no_room(error) from error
             raise
-        loop = asyncio.SelectorEventLoop()
+        loop = BrokerLoop()
         thread = threading.Thread(target=_run, args=(loop, runtime), name="embedded-broker", daemon=True)
         thread.start()
         self._runtime, self._loop, self._thread = runtime, loop, thread

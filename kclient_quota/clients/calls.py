@@ -6,12 +6,13 @@ In one of its callbacks, or while it waits without limit.
 import operator
 import signal
 import threading
-import time
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
 from collections.abc import Callable, Iterator, Mapping
 from math import isnan
 from threading import Event, Thread
 from typing import Any, Final, SupportsFloat, SupportsIndex
+
+from kclient_quota.clock import monotonic, sleep
 
 LEAST_NAP_S: Final = 0.0002
 MOST_NAP_S: Final = 0.01
@@ -36,12 +37,12 @@ def moments(timeout_s: float, waited_s: float) -> Iterator[None]:
 
     In there a signal's handler could neither flush nor close. The caller has waited for `waited_s` before.
     """
-    began = time.monotonic()
+    began = monotonic()
     passed_s = 0.0
     yield
     while passed_s < timeout_s:
-        time.sleep(min(timeout_s - passed_s, max(LEAST_NAP_S, (waited_s + passed_s) * NAP), MOST_NAP_S))
-        passed_s = time.monotonic() - began
+        sleep(min(timeout_s - passed_s, max(LEAST_NAP_S, (waited_s + passed_s) * NAP), MOST_NAP_S))
+        passed_s = monotonic() - began
         yield
 
 

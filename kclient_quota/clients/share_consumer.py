@@ -7,7 +7,6 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
@@ -35,7 +34,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.clock import SYSTEM_CLOCK, sleep
 from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import Backoff, LimitSource, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
@@ -145,7 +144,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
                 self._hear()
             if left_ms == 0:
                 return Messages()
-            time.sleep(min(wait_ms, left_ms, NAP_MS) / 1000)
+            sleep(min(wait_ms, left_ms, NAP_MS) / 1000)
 
     def _wait_ms(self, now_ms: int) -> int:
         """How long not to ask librdkafka for anything."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from kclient_telemetry.errors import MissingExtraError
 
 from kclient_quota.clients import interceptor, live
+from kclient_quota.clock import monotonic_ns
 from kclient_quota.otel import definitions as d
 from kclient_quota.otel.snapshot import Snapshots
 
@@ -43,7 +43,7 @@ def instrument(
     Raises:
         MissingExtraError: OpenTelemetry is not installed.
     """
-    snapshots = Snapshots(live.clients, lambda: time.monotonic_ns() // 1_000_000)
+    snapshots = Snapshots(live.clients, lambda: monotonic_ns() // 1_000_000)
     metrics_here = _Metrics(metrics.get_meter(SCOPE, meter_provider=meter_provider), snapshots)
     if tracer_provider is None and not _is_set(trace.get_tracer_provider()):
         return metrics_here.silence

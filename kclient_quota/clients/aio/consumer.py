@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import operator
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,6 +20,7 @@ from kclient_quota.clients.consumer.consumer import PacedConsumer
 from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
+from kclient_quota.clock import monotonic
 from kclient_quota.metrics import MetricName
 
 _REBALANCE_CALLBACKS: Final = ("on_assign", "on_revoke", "on_lost")
@@ -41,9 +41,9 @@ class _InnerConsumer(Consumer):
             is_last: whether the application's time is over then.
         """
         self._settle()
-        self._serve_if_due(time.monotonic())
+        self._serve_if_due(monotonic())
         wanted = 1 if count is None else count
-        there = self._gather(wanted, time.monotonic() + within_s)
+        there = self._gather(wanted, monotonic() + within_s)
         if not is_last and there < wanted:
             return None
         if not _IS_TRACED:
@@ -186,9 +186,9 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         return await asyncio.get_running_loop().run_in_executor(self.executor, ask, timeout)
 
     async def _receive(self, count: int | None, within_s: float) -> list[Message]:
-        began = time.monotonic()
+        began = monotonic()
         while True:
-            left_s = SLICE_S if within_s < 0 else max(0.0, began + within_s - time.monotonic())
+            left_s = SLICE_S if within_s < 0 else max(0.0, began + within_s - monotonic())
             is_last = within_s >= 0 and left_s <= SLICE_S
             messages = await self._run(self._take, self._unreceived, count, min(left_s, SLICE_S), began, is_last)
             if messages is not None:

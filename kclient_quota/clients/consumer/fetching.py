@@ -9,7 +9,6 @@ sizes change.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from confluent_kafka import (
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clock import unix_ms
 from kclient_quota.config import is_true
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
@@ -135,7 +135,7 @@ class Fetching(CConsumer):
         self._note_starts(partitions)
 
     def _note_starts(self, partitions: list[TopicPartition]) -> None:
-        self._begun_s = time.time()  # what statistics have told of these is of before
+        self._begun_s = unix_ms() / 1000  # what statistics have told of these is of before
         for part in partitions:
             if part.offset in {OFFSET_INVALID, OFFSET_STORED}:
                 self._starts.pop(key_of(part), None)

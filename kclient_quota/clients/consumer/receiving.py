@@ -10,7 +10,6 @@ signals after calls.
 """
 
 import logging
-from time import monotonic
 from typing import Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -25,6 +24,7 @@ from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
+from kclient_quota.clock import monotonic
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
@@ -163,7 +163,7 @@ class Receiving(Recovering):
 
         Args:
             count: how many are wanted.
-            deadline: until when, of `time.monotonic()`.
+            deadline: until when, of `monotonic()`.
             ahead: how many to take at once if they are there anyway.
         """
         is_first = True

@@ -3,7 +3,6 @@
 Answers release a `produce()` that waits; reports go into the outbox, for the application's next `poll()` or `flush()`.
 """
 
-import time
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
@@ -13,7 +12,7 @@ from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
-from kclient_quota.clock import Clock
+from kclient_quota.clock import Clock, unix_ms
 from kclient_quota.pacing.sending.turns import Waiting
 
 MESSAGE_LOST: Final = -1001
@@ -114,7 +113,7 @@ def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Mes
         value=_encoded(handed.value),
         error=error,
         timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
-        latency=max(0, time.time_ns() // 1_000_000 - handed.timestamp) / 1000,
+        latency=max(0, unix_ms() - handed.timestamp) / 1000,
     )
 
 

@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +19,8 @@ from operator import call
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
+
+from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
 
@@ -380,9 +381,9 @@ def _at_exit() -> None:
     for outbox in outboxes:
         outbox.is_ending = True
         outbox.inbox.bell.ring()
-    until = time.monotonic() + LONGEST_END_S
-    while any(outbox.is_running for outbox in outboxes) and time.monotonic() < until:
-        time.sleep(0.001)
+    until = monotonic() + LONGEST_END_S
+    while any(outbox.is_running for outbox in outboxes) and monotonic() < until:
+        sleep(0.001)
 
 
 atexit.register(_at_exit)

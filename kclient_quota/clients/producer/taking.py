@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import logging
 import threading
-import time
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients.calls import whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
+from kclient_quota.clock import unix_ms
 from kclient_quota.errors import QuotaThrottledError, quota_used_up
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class TakingProducer(TransactingProducer):
             key,
             partition,
             self._default_callback if callback is None else callback,
-            timestamp or time.time_ns() // 1_000_000,
+            timestamp or unix_ms(),
             headers,
         )
         if self._asks_produce:

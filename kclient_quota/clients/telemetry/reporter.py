@@ -8,13 +8,12 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import time
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
-from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.clock import SYSTEM_CLOCK, Clock, SystemClock, unix_ms
 from kclient_quota.config import is_true
 from kclient_quota.errors import ConfigError
 
@@ -74,14 +73,14 @@ class ClientTelemetry:
         self._required = RequiredMetrics(kind, str(conf.get("client.id", "rdkafka")))
         self._throttle_times = throttle_times
         self._throttles: Mapping[MetricName, float] = {}
-        self._made_unix_ms = time.time_ns() // 1_000_000
+        self._made_unix_ms = unix_ms()
         self._rebalancing_since_ms: int | None = None
         self._collector = Collector(resource_labels(f"kafka.{kind.partition('-')[0]}", conf))
         self._collector.add_source(self._points)
         self._reporter = TelemetryReporter(self._collector, uniform=random.random)
         # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
         self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
-        self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock))
+        self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock), clock=SystemClock())
 
     def start(self) -> None:
         """Begin, in a thread; nothing is waited for."""
@@ -139,8 +138,7 @@ class ClientTelemetry:
 
     def register(self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind) -> None:
         """Push a metric of the application's."""
-        unix_ms = time.time_ns() // 1_000_000
-        self._collector.register_metric_for_subscription(metric, measure, kind, unix_ms=unix_ms)
+        self._collector.register_metric_for_subscription(metric, measure, kind, unix_ms=unix_ms())
 
     def unregister(self, metric: MetricName) -> None:
         """Push it no longer."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.clock import SYSTEM_CLOCK, monotonic, sleep
 from kclient_quota.cluster.quotas import describe_request, read_description
 from kclient_quota.errors import ClusterError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
@@ -298,7 +297,7 @@ class ApacheKafka:
     def _await_ready(self, folder: Path) -> int:
         process = self._running()
         assert process.stdout is not None
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = monotonic() + _START_TIMEOUT_S
         line = _line_before(process.stdout, deadline)
         if line.startswith("READY "):
             return int(line.split()[1])
@@ -327,21 +326,21 @@ def _line_before(stream: IO[str], deadline: float) -> str:
     found: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: found.put(stream.readline()), daemon=True).start()
     try:
-        return found.get(timeout=max(0.0, deadline - time.monotonic()))
+        return found.get(timeout=max(0.0, deadline - monotonic()))
     except queue.Empty:
         return ""
 
 
 def _await_quotas(port: int, entity: ClientQuotaEntity, values: Mapping[str, float | None]) -> None:
     """Return when the broker on `port` knows these quotas, or will not tell: brokers learn of a change one by one."""
-    deadline = time.monotonic() + _QUOTAS_S
+    deadline = monotonic() + _QUOTAS_S
     try:
         with Connection(ConnectionSettings("127.0.0.1", port), SYSTEM_CLOCK) as connection:
-            while time.monotonic() < deadline:
+            while monotonic() < deadline:
                 found = dict(read_description(connection.send(describe_request([])))).get(entity, {})
                 if all(found.get(key) == value for key, value in values.items()):
                     return
-                time.sleep(0.005)
+                sleep(0.005)
     except ClusterError:
         # stopped, or not allowed to tell
         return
