@@ -1,0 +1,78 @@
+"""A handler of the application's that fails on what we log: that costs a line in the log, and nothing else."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+from tests.consuming import consumer_of
+
+COUNT = 150
+QUOTA = 30_000
+
+
+class Failing(logging.Handler):
+    """Cannot write what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.given.append(record.getMessage())
+        raise RuntimeError("the disk of the log is full")
+
+
+@pytest.fixture
+def failing() -> Iterator[Failing]:
+    handler, logger = Failing(), logging.getLogger("kclient_quota")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.setLevel(before)
+    logger.removeHandler(handler)
+
+
+def test_a_producer_follows_a_quota_that_comes_late(broker: EmbeddedBroker, failing: Failing) -> None:
+    broker.create_topic("t", 1)
+    errors: list[Any] = []
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"}) as producer:
+        producer.produce("t", b"first")
+        assert producer.flush(30) == 0
+        broker.set_quota(client_id="app", producer_byte_rate=QUOTA)
+        broker.throttle_next(0, 50, client_id="app")
+        while not any(state.limit == QUOTA for state in producer.quota_state().values()):
+            producer.produce("t", b"x" * 1_000, on_delivery=lambda error, _: errors.append(error))
+            producer.poll(0.01)
+        assert producer.flush(60) == 0
+    assert set(errors) == {None}
+    assert failing.given
+
+
+def test_a_consumer_reads_on(broker: EmbeddedBroker, failing: Failing) -> None:
+    broker.create_topic("t", 1)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "fills"}) as producer:
+        for _ in range(COUNT):
+            producer.produce("t", b"x" * 1_000)
+    broker.throttle_next(1, 50, client_id="app")
+    consumer = consumer_of(broker, "t", "app")
+    received = 0
+    while received < COUNT:
+        received += len(consumer.consume(COUNT, 0.5))
+    consumer.close()
+    assert failing.given
+
+
+def test_nobody_is_left_to_be_told(broker: EmbeddedBroker, failing: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, _: str) -> int:
+            raise ValueError("I/O operation on closed file.")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    logging.getLogger("kclient_quota").warning("said by one of ours")
+    assert failing.given == ["said by one of ours"]
