@@ -126,7 +126,7 @@ class Parts:
 
     def configuration(self) -> dict[str, Any]:
         """What librdkafka gets."""
-        later = partial(_later, self.outbox, self.sender)
+        later = partial(_later, self.outbox)
         return settings.with_callbacks(self.inner, self.hearing, self._limit, later, self.telemetry)
 
     def watch(self) -> LimitWatch:
@@ -143,11 +143,11 @@ class Parts:
         return Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self.message_ms)
 
 
-def _later(outbox: Outbox, sender: Sender, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _later(outbox: Outbox, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A callback of the application's that runs in its own calls: what the sender hears waits for them."""
 
     def call(event: Any) -> None:
-        if threading.get_ident() == sender.ident:
+        if threading.get_ident() == outbox.sender:
             outbox.reports.append((callback, event))
         else:
             callback(event)

@@ -159,6 +159,7 @@ class Outbox:
         free_bytes: so much of each lane may be put into `inbox` without asking.
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
+        sender: the thread that is it; 0: none.
         stops: whether it is to end.
         is_closed: whether messages are refused, as the producer is being closed: all but those of callbacks, which are
             served until the end.
@@ -191,6 +192,7 @@ class Outbox:
         self.free_bytes: dict[str, int] = {}
         self.in_flight = 0
         self.is_running = False
+        self.sender = 0
         self.stops = False
         self.is_closed = False
         self.is_broken = False
@@ -331,8 +333,9 @@ class Outbox:
             self.silent.clear()
 
     def is_calling(self) -> bool:
-        """Whether the calling thread is inside a callback of the application's."""
-        return threading.get_ident() in self.calling
+        """Whether the calling thread is in a callback of the application's, or sends: it must not wait then."""
+        ident = threading.get_ident()
+        return ident in self.calling or ident == self.sender
 
     def is_inside(self) -> bool:
         """Whether librdkafka has called it there: it must not be called again before that returns."""

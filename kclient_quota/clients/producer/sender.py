@@ -71,7 +71,6 @@ class Sender:
         self.lock = lock
         self.metrics = metrics
         self._worth = worth
-        self.ident = 0
         self.wants_flush = False
         self._transaction = transaction
         self._silent_until_ms = -inf
@@ -86,7 +85,7 @@ class Sender:
         outbox = self.outbox
         if not self._one.acquire(blocking=False):
             return  # another is running
-        self.ident = threading.get_ident()
+        outbox.sender = threading.get_ident()
         outbox.is_running, outbox.has_no_thread = True, False
         is_free = False
         try:
@@ -109,7 +108,7 @@ class Sender:
                     outbox.inbox.wait(max(1, min(wait_ms, POLL_MS if self.wants_flush else IDLE_MS)) / 1000)
         finally:
             outbox.is_running = outbox.is_spare = False
-            self.ident = 0
+            outbox.sender = 0
             self._one.release()
             if is_free and not outbox.inbox.empty():
                 outbox.wake()  # it has come just now; whoever it was that started another one found this one here
