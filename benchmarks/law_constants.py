@@ -67,7 +67,7 @@ GIVEN: Final = {
     "share_window": "UNSURE_MS",
     "trend": "TREND",
     "turns": "ANY_PARTITION SLACK",
-    "spare": "SPAN_MS BESIDE_OTHERS",
+    "spare": "SPAN_MS BESIDE_OTHERS LEAST_BESIDE_OTHERS",
     "worth": "SAMPLE MUCH",
 }
 """What is no law's to tune: what is twice or half of another thing, what Kafka, librdkafka or another constant gives,

@@ -17,6 +17,9 @@ PART: Final = 0.9
 ten seconds takes."""
 BESIDE_OTHERS: Final = 0.5
 """The same once a broker has throttled: others may have the same quota, and two of them are to have room in it."""
+LEAST_BESIDE_OTHERS: Final = 10_000_000.0
+"""Bytes a second as above, then: where more than two want all that they can get they are throttled now and then, which
+is worth it only where the queue is much too slow."""
 SPAN_MS: Final = QUOTA_WINDOW_MS
 """How much of that may be used at once: the sender looks twice as often."""
 
@@ -51,8 +54,8 @@ class Spare:
             members: they, of this process.
             is_alone: whether no throttle has been heard of, as it would be beside others.
         """
-        part = PART if is_alone else BESIDE_OTHERS
-        self._rate = 0.0 if limit is None or limit < LEAST_RATE else part * limit / members
+        part, least = (PART, LEAST_RATE) if is_alone else (BESIDE_OTHERS, LEAST_BESIDE_OTHERS)
+        self._rate = 0.0 if limit is None or limit < least else part * limit / members
         if (limit, members) != self._quota:
             self._quota = limit, members
             self._budget = self._rate * SPAN_MS / 1000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.pacing.spare import LEAST_RATE, Spare
+from kclient_quota.pacing.spare import LEAST_BESIDE_OTHERS, Spare
 
 MB = 1_000_000.0
 
@@ -22,8 +22,8 @@ def given():
 @pytest.mark.parametrize(
     ("limit", "members", "most"),
     [
-        (LEAST_RATE, 1, LEAST_RATE / 2),
-        (LEAST_RATE - 1, 1, 0.0),
+        (LEAST_BESIDE_OTHERS, 1, LEAST_BESIDE_OTHERS / 2),
+        (LEAST_BESIDE_OTHERS - 1, 1, 0.0),
         (None, 1, 0.0),
         (40 * MB, 1, 20 * MB),
         (40 * MB, 3, 20 * MB / 3),
