@@ -16,7 +16,7 @@ PART: Final = 0.9
 """Of the quota, that may be used so: that much evenly, and a second of it at once, is less than the broker's window of
 ten seconds takes."""
 BESIDE_OTHERS: Final = 0.5
-"""The same once a broker has throttled: others may have the same quota, and two of them are to have room in it."""
+"""The same where others may have the same quota: two of them are to have room in it."""
 LEAST_BESIDE_OTHERS: Final = 10_000_000.0
 """Bytes a second as above, then: where more than two want all that they can get they are throttled now and then, which
 is worth it only where the queue is much too slow."""
@@ -52,7 +52,7 @@ class Spare:
         Args:
             limit: it.
             members: they, of this process.
-            is_alone: whether no throttle has been heard of, as it would be beside others.
+            is_alone: whether no throttle has been heard of for a while, as it would be beside others.
         """
         part, least = (PART, LEAST_RATE) if is_alone else (BESIDE_OTHERS, LEAST_BESIDE_OTHERS)
         self._rate = 0.0 if limit is None or limit < least else part * limit / members

@@ -19,6 +19,8 @@ from kclient_quota.pacing.sending.send_queue import ACCEPTED, NEVER, Grant, Send
 from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.pacing.spare import Spare
 
+SURE_MS: Final = 15_000
+"""So long without a throttle nobody else has wanted much of the quota: longer than a broker's window."""
 CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
@@ -105,6 +107,7 @@ class ProducerCore:
         self.is_careful = False
         self.throttled_at_ms: int | None = None
         self._spare = Spare()
+        self._limited_at_ms: int | None = None
         self._given = 0.0
         self._granted = 0
         self._passed_by = False  # bytes of callers' own are among those on the wire
@@ -269,9 +272,14 @@ class ProducerCore:
 
     def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
         """So many bytes callers may hand over themselves, of a large quota; see `Spare`."""
-        is_alone = self.throttled_at_ms is None
         is_calm = self.throttled_at_ms is None or now_ms - self.throttled_at_ms >= CALM_MS
         limit = self.limit.byte_rate if self.limit.known and is_calm and not self.is_careful else None
+        if limit is None:
+            self._limited_at_ms = None
+        elif self._limited_at_ms is None:
+            self._limited_at_ms = now_ms
+        is_alone = self._limited_at_ms is not None and now_ms - self._limited_at_ms >= SURE_MS
+        is_alone &= self.throttled_at_ms is None
         members = 1 if self.turns is None else self.turns.join(self)
         self._spare.set_limit(limit, members, is_alone=is_alone)
         granted = sum(broker.queue.pace.granted for broker in self.brokers)

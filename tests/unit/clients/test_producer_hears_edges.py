@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from kclient_quota.clients.limits import Limit
-from kclient_quota.clients.producer.core import CALM_MS, ENOUGH_BYTES, ProducerCore
+from kclient_quota.clients.producer.core import CALM_MS, ENOUGH_BYTES, SURE_MS, ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.routes import NO_BROKER
@@ -16,10 +16,10 @@ from tests.unit.clients.producer_world import LIMITED, core_of, hand, message
 from tests.unit.clients.test_producer_core_edges import played
 
 LARGE = Limit(80_000_000.0, None, LimitSource.CLUSTER)
-MOST = 72_000_000
-"""Of a second's worth of it, that may be to spare, while no broker has throttled."""
 HALF = 40_000_000
-"""The same afterwards."""
+"""Of a second's worth of it, that may be to spare, where others may use the quota."""
+MOST = 72_000_000
+"""The same where no broker has throttled for a while."""
 
 
 # What was sent
@@ -75,14 +75,14 @@ def taught(core: ProducerCore, now_ms: int = 0) -> list[bool]:
 
 def test_no_broker_learns_of_bytes_that_callers_may_have_handed_over_themselves() -> None:
     core, _ = played(1, 2, 3, limit=LARGE)
-    assert core.spare_bytes(0, 0.0, may=True) == MOST
+    assert core.spare_bytes(0, 0.0, may=True) == HALF
     assert taught(core) == [True] * 3  # nobody has used it yet
-    core.spare_bytes(10, MOST - 1.0, may=True)
-    core.spare_bytes(20, MOST, may=True)
+    core.spare_bytes(10, HALF - 1.0, may=True)
+    core.spare_bytes(20, HALF, may=True)
     assert taught(core) == [False] * 3
     assert taught(core) == [True] * 3
-    core.spare_bytes(30, MOST, may=True)
-    core.spare_bytes(40, MOST + 1.0, may=True)
+    core.spare_bytes(30, HALF, may=True)
+    core.spare_bytes(40, HALF + 1.0, may=True)
     assert taught(core) == [True] * 3
 
 
@@ -99,17 +99,17 @@ def test_before_the_first_look_nothing_was_given(left: float, learns: bool) -> N
 def test_what_passes_the_queues_is_taken_from_what_is_to_spare() -> None:
     core, (one, other) = played(1, 2, limit=LARGE)
     one.pace.granted, other.pace.granted = 1_000, 500
-    assert core.spare_bytes(0, 0.0, may=True) == MOST - 1_500
+    assert core.spare_bytes(0, 0.0, may=True) == HALF - 1_500
     one.pace.granted = 5_003
-    assert core.spare_bytes(0, MOST - 1_500.0, may=True) == MOST - 1_500 - 4_003
-    assert core.spare_bytes(0, MOST - 5_503.0, may=True) == MOST - 5_503
-    assert core.spare_bytes(100, 1_000.0, may=True) == 1_000 + MOST / 10
+    assert core.spare_bytes(0, HALF - 1_500.0, may=True) == HALF - 1_500 - 4_003
+    assert core.spare_bytes(0, HALF - 5_503.0, may=True) == HALF - 5_503
+    assert core.spare_bytes(100, 1_000.0, may=True) == 1_000 + HALF / 10
 
 
 def test_what_is_to_spare_is_shared_with_all_that_use_the_quota() -> None:
     core, _ = played(1, limit=LARGE)
     core.turns = SimpleNamespace(join=lambda who: 4 if who is core else 0)
-    assert core.spare_bytes(0, 0.0, may=True) == MOST / 4
+    assert core.spare_bytes(0, 0.0, may=True) == HALF / 4
 
 
 def test_nothing_is_to_spare_while_it_could_overtake_a_message() -> None:
@@ -120,17 +120,38 @@ def test_nothing_is_to_spare_while_it_could_overtake_a_message() -> None:
     assert core.spare_bytes(0, 0.0, may=True) == 0.0
     assert core.is_spare_due
     queue.came = []
-    assert core.spare_bytes(0, 0.0, may=True) == MOST
+    assert core.spare_bytes(0, 0.0, may=True) == HALF
     assert not core.is_spare_due
 
 
-def test_nothing_is_to_spare_of_a_quota_that_is_not_known_or_too_small() -> None:
-    for limit, spare in (
-        (Limit(2_000_000.0, None, LimitSource.CLUSTER), 1_800_000),
-        (Limit(1_999_999.0, None, LimitSource.CLUSTER), 0),
-        (Limit(80_000_000.0, None, LimitSource.LEARNED), 0),
-    ):
-        assert played(1, limit=limit)[0].spare_bytes(0, 0.0, may=True) == spare
+@pytest.mark.parametrize(
+    ("limit", "source", "at_first", "when_sure"),
+    [
+        (80_000_000.0, LimitSource.CLUSTER, HALF, MOST),
+        (10_000_000.0, LimitSource.CLUSTER, 5_000_000, 9_000_000),
+        (9_999_999.0, LimitSource.CLUSTER, 0, pytest.approx(8_999_999.1)),
+        (2_000_000.0, LimitSource.CLUSTER, 0, 1_800_000),
+        (1_999_999.0, LimitSource.CLUSTER, 0, 0),
+        (80_000_000.0, LimitSource.LEARNED, 0, 0),
+    ],
+)
+def test_nothing_is_to_spare_of_a_quota_that_is_not_known_or_too_small(
+    limit: float, source: LimitSource, at_first: float, when_sure: float
+) -> None:
+    core = played(1, limit=Limit(limit, None, source))[0]
+    found = [core.spare_bytes(now_ms, at_first, may=True) for now_ms in (7, 6 + SURE_MS, 7 + SURE_MS, 5_007 + SURE_MS)]
+    assert found[:2] == [at_first, at_first]
+    assert found[2] >= at_first
+    assert found[3] == when_sure
+
+
+def test_who_has_been_throttled_is_not_sure_to_be_alone_however_long_that_is_ago() -> None:
+    core, _ = played(1, limit=LARGE)
+    core.spare_bytes(0, 0.0, may=True)
+    core.on_throttle(1, 60, 40)
+    for now_ms in (50, 100 + CALM_MS, 100 + CALM_MS + SURE_MS):
+        core.spare_bytes(now_ms, HALF, may=True)
+    assert core.spare_bytes(100 + 2 * CALM_MS, HALF, may=True) == HALF
 
 
 @pytest.mark.parametrize(("at_ms", "spare"), [(100 + CALM_MS - 1, 0), (100 + CALM_MS, HALF)])
@@ -142,9 +163,9 @@ def test_nothing_is_to_spare_for_a_minute_after_a_throttle(at_ms: int, spare: in
 
 def test_what_messages_cost_on_the_busiest_broker_s_wire_is_what_is_to_spare_of_them() -> None:
     core, _ = played(1, 2, limit=LARGE)
-    assert core.spare_bytes(0, 0.0, may=True) == MOST
+    assert core.spare_bytes(0, 0.0, may=True) == HALF
     hand(told((1, 1, 504), (2, 1, 255), messages=(100, 800))._outbox, core, 9)  # 2,000 bytes as callers count them
-    assert core.spare_bytes(0, MOST, may=True) == pytest.approx(4 * MOST, rel=0.001)
+    assert core.spare_bytes(0, HALF, may=True) == pytest.approx(4 * HALF, rel=0.001)
 
 
 # Deliveries and throttles
