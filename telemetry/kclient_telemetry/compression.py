@@ -38,6 +38,7 @@ _IDS = frozenset(CompressionType)
 BROKER_PREFERENCE = (CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY)
 
 _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+_GZIP_PIECE_BYTES = 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -156,21 +157,28 @@ def _take(data: bytes, limit: int) -> bytes:
 
 
 def _gunzip(data: bytes, limit: int) -> bytes:
-    """Inflate one or several gzip members, as Java's GZIPInputStream reads them."""
+    """Inflate one or several gzip members, as Java's GZIPInputStream reads them.
+
+    In pieces: zlib copies whatever of its input follows a member, which would be all the rest for each of thousands.
+    """
     out = bytearray()
-    unread = data
+    view = memoryview(data)
+    position = 0
     while True:
         inflater = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-        try:
-            out += inflater.decompress(unread, limit - len(out))
-        except zlib.error as error:
-            raise _corrupt("gzip", error) from error
-        if len(out) >= limit:
-            return bytes(out)
-        if not inflater.eof:
-            raise _corrupt("gzip", "it is cut short")
-        unread = inflater.unused_data
-        if not unread:
+        while not inflater.eof:
+            piece = view[position : position + _GZIP_PIECE_BYTES]
+            if not piece:
+                raise _corrupt("gzip", "it is cut short")
+            position += len(piece)
+            try:
+                out += inflater.decompress(piece, limit - len(out))
+            except zlib.error as error:
+                raise _corrupt("gzip", error) from error
+            if len(out) >= limit:
+                return bytes(out)
+        position -= len(inflater.unused_data)
+        if position == len(data):
             return bytes(out)
 
 
