@@ -9,7 +9,7 @@ Every operation has a deadline. A connection that failed once is closed: open a 
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -50,9 +50,7 @@ class Connection(Speaker):
         """
         deadline = self._deadline(timeout_ms, "accept a connection")
         try:
-            self._socket = self._connect(deadline)
-            if self._closed:
-                self.close()
+            self._connect(deadline)
             self._run(negotiate(self._session), self._deadline(timeout_ms, "answer ApiVersions"))
             if self.settings.sasl:
                 self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
@@ -120,12 +118,19 @@ class Connection(Speaker):
             self._authenticate(self._deadline(timeout_ms, "finish the SASL log-in"))
 
     def close(self) -> None:
-        """Close the socket, for good; may be called again, and from another thread while it is opened."""
-        # told before the socket is looked for: an `open` that has not got it yet closes it itself
+        """Close the socket, for good; may be called again, and from another thread: what waits there ends."""
+        # told before the socket is looked for: whoever has not got it yet sees that it is closed
         self._closed = True
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        under_way, self._socket = self._socket, None
+        if under_way is not None:
+            # closing alone wakes nobody who waits for the broker; by the plain socket's method, as TLS's own would
+            # take its state away from that thread
+            with suppress(OSError):
+                socket.socket.shutdown(under_way, socket.SHUT_RDWR)
+            under_way.close()
 
     def __enter__(self) -> Self:
         return self.open() if self._socket is None else self
@@ -133,32 +138,44 @@ class Connection(Speaker):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def _connect(self, deadline: Deadline) -> socket.socket:
+    def _connect(self, deadline: Deadline) -> None:
         """To the first of the host's addresses that answers; each but the last may take half of what time is left."""
         failure: Exception = OSError("it has no address")
         found = self._resolve(deadline)
         for number, (family, kind, protocol, _name, address) in enumerate(found, start=1):
-            raw = socket.socket(family, kind, protocol)
+            connecting = socket.socket(family, kind, protocol)
+            self._show(connecting)
             try:
-                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                raw.settimeout(deadline.left_seconds() / (1 if number == len(found) else 2))
-                raw.connect(address)
-                return self._secure(raw, deadline)
+                connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connecting.settimeout(deadline.left_seconds() / (1 if number == len(found) else 2))
+                connecting.connect(address)
+                self._secure(connecting, deadline)
             except TimeoutError:
-                raw.close()
+                self._let_go()
                 failure = deadline.expired()
             except OSError as error:
-                raw.close()
+                if self._closed:
+                    raise self._closed_meanwhile() from error
+                self._let_go()
                 failure = error
-            except BaseException:  # no time was left for this address
-                raw.close()
-                raise
+            else:
+                return
         try:
             if isinstance(failure, ClusterError):
                 raise failure
             raise deadline.failed(failure) from failure
         finally:
             del failure  # its traceback has this frame, which would keep it, and all callers, until the next collection
+
+    def _show(self, connecting: socket.socket) -> None:
+        """From now on `close` reaches it, from another thread as well."""
+        self._socket = connecting
+        if self._closed:
+            connecting.close()
+            raise self._closed_meanwhile()
+
+    def _closed_meanwhile(self) -> ClusterError:
+        return ClusterError(f"{self.settings.peer}: the connection was closed meanwhile")
 
     def _resolve(self, deadline: Deadline) -> list[Any]:
         """Addresses of the host; on a thread of its own, because the system's resolver knows no deadline."""
@@ -179,11 +196,13 @@ class Connection(Speaker):
         addresses: list[Any] = found
         return addresses
 
-    def _secure(self, raw: socket.socket, deadline: Deadline) -> socket.socket:
+    def _secure(self, raw: socket.socket, deadline: Deadline) -> None:
         if self.settings.tls is None:
-            return raw
+            return
         raw.settimeout(deadline.left_seconds())
-        return self.settings.tls.wrap_socket(raw, server_hostname=self.settings.host)
+        secured = self.settings.tls.wrap_socket(raw, server_hostname=self.settings.host, do_handshake_on_connect=False)
+        self._show(secured)
+        secured.do_handshake()
 
     def _authenticate(self, deadline: Deadline) -> None:
         assert self.settings.sasl is not None  # callers have looked
@@ -225,12 +244,15 @@ class Connection(Speaker):
         """Whatever fails in it ends the connection, and says so."""
         try:
             yield
-        except TimeoutError:
+        except Exception as error:
+            if self._closed:
+                raise self._closed_meanwhile() from error
             self.close()
-            raise deadline.expired() from None
-        except (OSError, WireError) as error:
-            self.close()
-            raise deadline.failed(error) from error
+            if isinstance(error, TimeoutError):
+                raise deadline.expired() from None
+            if isinstance(error, OSError | WireError):
+                raise deadline.failed(error) from error
+            raise
         except BaseException:
             self.close()
             raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -165,6 +167,54 @@ async def test_faults_are_one_clear_error_with_asyncio(script, problem):
             await connection.send(MetadataRequest(), version=9)
 
 
+def waits_for_versions(connection):
+    connection.open(timeout_ms=60_000)
+
+
+def waits_for_an_answer(connection):
+    connection.open(timeout_ms=60_000).send(MetadataRequest(), timeout_ms=60_000)
+
+
+@pytest.mark.parametrize(
+    ("script", "waits", "tls"),
+    [
+        pytest.param(silent, waits_for_versions, ssl.create_default_context(), id="handshake"),
+        pytest.param(silent, waits_for_versions, None, id="versions"),
+        pytest.param(silent_after_versions, waits_for_an_answer, None, id="answer"),
+    ],
+)
+def test_close_ends_what_waits_in_another_thread(script, waits, tls):
+    """A broker that says nothing would be waited for until the time is over."""
+    asked = threading.Event()
+
+    def told(peer):
+        if script is silent_after_versions:
+            answer_versions(peer)
+        peer.recv(1)
+        asked.set()
+        silent(peer)
+
+    failures = []
+
+    def wait():
+        try:
+            waits(connection)
+        except ClusterError as error:
+            failures.append(str(error))
+
+    with broker(told) as settings:
+        connection = Connection(replace(settings, tls=tls), SYSTEM_CLOCK)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert asked.wait(30)
+        connection.close()
+        waiting.join(20)
+        is_waiting = waiting.is_alive()
+    waiting.join(60)
+    assert not is_waiting
+    assert [failure.partition(": ")[2] for failure in failures] == ["the connection was closed meanwhile"]
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
@@ -269,10 +319,9 @@ def test_closed_by_another_thread_while_it_is_opened(monkeypatch):
     connect = Connection._connect
 
     def connect_and_lose_interest(connection, deadline):
-        connected = connect(connection, deadline)
+        connect(connection, deadline)
+        opened.append(connection._socket)
         connection.close()
-        opened.append(connected)
-        return connected
 
     opened = []
     monkeypatch.setattr(Connection, "_connect", connect_and_lose_interest)
