@@ -1,4 +1,4 @@
-"""A blocking connection to a broker; the protocol is `session`'s, the asyncio twin is in `async_connection`.
+"""A blocking connection to a broker; the protocol is `session`'s.
 
     with Connection(ConnectionSettings("localhost", 9092), SYSTEM_CLOCK) as connection:
         response = connection.send(DescribeClientQuotasRequest(components=[]), timeout_ms=1000)
@@ -15,8 +15,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient_quota.errors import ClusterError, WireError
-from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS, RECEIVE_BYTES, ConnectionSettings, Deadline, Sasl, Speaker
-from kclient_quota.wire.session import authenticate, negotiate
+from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS, RECEIVE_BYTES, ConnectionSettings, Deadline, Sasl
+from kclient_quota.wire.session import ClientSession, authenticate, negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "ConnectionSettings", "Sasl"]
 
 
-class Connection(Speaker):
+class Connection:
     """A blocking connection to one broker, for one thread at a time.
 
     Args:
@@ -38,9 +38,26 @@ class Connection(Speaker):
     """
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
-        super().__init__(settings, clock)
+        self.settings = settings
+        self._clock = clock
+        self._session = ClientSession(settings.peer, settings.client_id, settings.max_frame_bytes)
         self._socket: socket.socket | None = None
         self._closed = False
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Lowest and highest version of each API key that the broker speaks."""
+        return self._session.versions
+
+    @property
+    def throttled_until_ms(self) -> int:
+        """The clock's time until which the broker asked us to hold back (KIP-219); nothing waits for it by itself."""
+        return self._session.throttled_until_ms
+
+    @property
+    def reauthenticate_at_ms(self) -> int | None:
+        """When the session's lifetime (KIP-368) makes the next `send` log in again; None when it has no end."""
+        return self._session.reauthenticate_at_ms
 
     def open(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Self:
         """Connect, ask for versions and log in.
@@ -138,6 +155,9 @@ class Connection(Speaker):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    def _deadline(self, timeout_ms: int, action: str) -> Deadline:
+        return Deadline(self._clock, timeout_ms, self.settings.peer, action)
+
     def _connect(self, deadline: Deadline) -> None:
         """To the first of the host's addresses that answers; each but the last may take half of what time is left."""
         failure: Exception = OSError("it has no address")
@@ -192,7 +212,10 @@ class Connection(Speaker):
             found = answer.get(timeout=deadline.left_seconds())
         except Empty:
             raise deadline.expired() from None
-        self._check_address(found)
+        if isinstance(found, OSError | UnicodeError):
+            raise ClusterError(
+                f"the host name of {self.settings.peer} does not resolve: {found}; check bootstrap.servers"
+            ) from found
         addresses: list[Any] = found
         return addresses
 

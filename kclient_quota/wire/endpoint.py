@@ -1,15 +1,15 @@
-"""Where to connect, how to log in, how long anything may take: what the blocking and the asyncio connection share."""
+"""Where to connect, how to log in, how long anything may take: what a connection is told."""
 
 from __future__ import annotations
 
 import secrets
 import ssl
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kclient_quota.errors import ClusterError, WireError
 from kclient_quota.wire.frame import MAX_FRAME_BYTES
-from kclient_quota.wire.session import ClientSession, Credentials
+from kclient_quota.wire.session import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,36 +107,3 @@ class Deadline:
         else:
             remedy = "check bootstrap.servers and the listener's security.protocol"
         return ClusterError(f"{self._peer} did not {self._action}: {reason}; {remedy}")
-
-
-class Speaker:
-    """What both connections know besides their socket."""
-
-    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
-        self.settings = settings
-        self._clock = clock
-        self._session = ClientSession(settings.peer, settings.client_id, settings.max_frame_bytes)
-
-    @property
-    def versions(self) -> dict[int, tuple[int, int]]:
-        """Lowest and highest version of each API key that the broker speaks."""
-        return self._session.versions
-
-    @property
-    def throttled_until_ms(self) -> int:
-        """The clock's time until which the broker asked us to hold back (KIP-219); nothing waits for it by itself."""
-        return self._session.throttled_until_ms
-
-    @property
-    def reauthenticate_at_ms(self) -> int | None:
-        """When the session's lifetime (KIP-368) makes the next `send` log in again; None when it has no end."""
-        return self._session.reauthenticate_at_ms
-
-    def _deadline(self, timeout_ms: int, action: str) -> Deadline:
-        return Deadline(self._clock, timeout_ms, self.settings.peer, action)
-
-    def _check_address(self, found: Any) -> None:
-        if isinstance(found, OSError | UnicodeError):
-            raise ClusterError(
-                f"the host name of {self.settings.peer} does not resolve: {found}; check bootstrap.servers"
-            ) from found

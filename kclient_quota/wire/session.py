@@ -1,8 +1,7 @@
 """The client's side of one connection as a pure protocol: requests in, bytes out; bytes in, responses out.
 
 `ClientSession` frames requests, pairs responses with them and knows which versions both ends speak. `negotiate` and
-`authenticate` are conversations: generators that yield a request and are sent its response, so that a blocking and an
-asyncio connection run the very same steps.
+`authenticate` are conversations: generators that yield a request and are sent its response.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import threading
@@ -14,7 +13,6 @@ import pytest
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError, WireError
 from kclient_quota.testing.clock import ManualClock
-from kclient_quota.wire.async_connection import AsyncConnection
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
 from kclient_quota.wire.frame import decode_request_header, encode_response
@@ -151,22 +149,6 @@ def test_faults_are_one_clear_error(script, problem):
             connection.send(MetadataRequest(), version=9)
 
 
-@pytest.mark.parametrize(("script", "problem"), FAULTS)
-async def test_faults_are_one_clear_error_with_asyncio(script, problem):
-    with broker(script) as settings:
-        connection = AsyncConnection(settings, SYSTEM_CLOCK)
-        open_ms, send_ms = patience(script)
-
-        async def talk():
-            await connection.open(timeout_ms=open_ms)
-            await connection.send(MetadataRequest(), timeout_ms=send_ms)
-
-        with pytest.raises(ClusterError, match=problem):
-            await asyncio.wait_for(talk(), 60)
-        with pytest.raises(ClusterError, match="is closed; open a new one"):
-            await connection.send(MetadataRequest(), version=9)
-
-
 def waits_for_versions(connection):
     connection.open(timeout_ms=60_000)
 
@@ -226,22 +208,10 @@ def test_nobody_listens():
         Connection(settings, SYSTEM_CLOCK).open(timeout_ms=60_000)
 
 
-async def test_nobody_listens_with_asyncio():
-    settings = ConnectionSettings("127.0.0.1", free_port())
-    with pytest.raises(ClusterError, match=r"did not accept a connection: .*refused|Connect call failed"):
-        await AsyncConnection(settings, SYSTEM_CLOCK).open(timeout_ms=60_000)
-
-
 def test_a_name_that_does_not_resolve():
     settings = ConnectionSettings("no-such-host.invalid", 9092)
     with pytest.raises(ClusterError, match=r"no-such-host\.invalid:9092 .*(resolve|within)"):
         Connection(settings, SYSTEM_CLOCK).open(timeout_ms=3000)
-
-
-async def test_a_name_that_does_not_resolve_with_asyncio():
-    settings = ConnectionSettings("no-such-host.invalid", 9092)
-    with pytest.raises(ClusterError, match=r"no-such-host\.invalid:9092 .*(resolve|within)"):
-        await AsyncConnection(settings, SYSTEM_CLOCK).open(timeout_ms=3000)
 
 
 NO_NAMES = pytest.mark.parametrize("host", ["a..b", "x" * 70, "\udcff"], ids=["empty label", "long label", "no text"])
@@ -251,12 +221,6 @@ NO_NAMES = pytest.mark.parametrize("host", ["a..b", "x" * 70, "\udcff"], ids=["e
 def test_what_cannot_be_a_name_is_said_at_once(host):
     with pytest.raises(ClusterError, match="does not resolve"):
         Connection(ConnectionSettings(host, 9092), SYSTEM_CLOCK).open(timeout_ms=60_000)
-
-
-@NO_NAMES
-async def test_what_cannot_be_a_name_is_said_at_once_with_asyncio(host):
-    with pytest.raises(ClusterError, match="does not resolve"):
-        await AsyncConnection(ConnectionSettings(host, 9092), SYSTEM_CLOCK).open(timeout_ms=60_000)
 
 
 def test_a_deadline_that_is_over_before_it_starts():
@@ -368,19 +332,3 @@ def test_the_session_is_renewed_before_its_lifetime_ends():
             clock.sleep_ms(600)
             connection.send(MetadataRequest())
     assert seen == [18, 17, 36, 3, 3, 17, 36, 3]
-
-
-async def test_concurrent_sends_take_turns():
-    def answering(peer):
-        answer_versions(peer)
-        while True:
-            header, request = read_request(peer)
-            answer(peer, header, MetadataResponse(cluster_id=request.topics[0].name))
-
-    with broker(answering) as settings:
-        async with AsyncConnection(settings, SYSTEM_CLOCK) as connection:
-            asked = [
-                connection.send(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=str(index))]))
-                for index in range(20)
-            ]
-            assert [found.cluster_id for found in await asyncio.gather(*asked)] == [str(index) for index in range(20)]

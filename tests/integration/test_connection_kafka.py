@@ -12,10 +12,8 @@ import pytest
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ClusterError
 from kclient_quota.testing.apache import ApacheKafka
-from kclient_quota.wire.async_connection import AsyncConnection
 from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
 from kclient_quota.wire.messages import (
-    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     ListConfigResourcesRequest,
     PushTelemetryRequest,
@@ -102,14 +100,6 @@ def test_every_mechanism_logs_in_and_again(cluster, sasl):
         assert connection.send(ListConfigResourcesRequest()).error_code == 0
 
 
-@pytest.mark.parametrize("sasl", BY_MECHANISM)
-async def test_every_mechanism_logs_in_with_asyncio(cluster, sasl):
-    async with AsyncConnection(settings(cluster.sasl_bootstrap_servers, sasl=sasl), SYSTEM_CLOCK) as connection:
-        assert (await connection.send(DescribeClientQuotasRequest())).entries == []
-        await connection.reauthenticate()
-        assert (await connection.send(DescribeClusterRequest())).cluster_id
-
-
 def test_a_session_ends_with_its_token_without_connections_max_reauth_ms(cluster):
     """As the embedded broker has it, `test_a_session_ends_with_its_token_or_before`."""
     sasl = Sasl("OAUTHBEARER", token=lambda: (token(600), {}))
@@ -154,11 +144,6 @@ def test_bad_credentials_are_named(cluster, sasl, problem):
 def test_tls(cluster, tls):
     with Connection(settings(cluster.tls_bootstrap_servers, tls=tls[1]), SYSTEM_CLOCK) as connection:
         assert connection.send(DescribeClusterRequest()).brokers[0].host == "127.0.0.1"
-
-
-async def test_tls_with_asyncio(cluster, tls):
-    async with AsyncConnection(settings(cluster.tls_bootstrap_servers, tls=tls[1]), SYSTEM_CLOCK) as connection:
-        assert (await connection.send(DescribeClusterRequest())).error_code == 0
 
 
 def test_tls_with_a_stranger_is_refused(cluster):
