@@ -27,9 +27,6 @@ class Api:
         min_version: the oldest version we speak.
         max_version: the newest version we speak that Kafka calls stable.
         flexible_since: first version with compact lengths and tags (KIP-482), or None.
-        throttle_since: first version whose response carries `throttle_time_ms`, or None.
-        client_throttles_since: first version for which Kafka's client holds itself back for `throttle_time_ms`
-            (KIP-219, `AbstractResponse.shouldClientThrottle`), or None.
     """
 
     key: int
@@ -39,8 +36,6 @@ class Api:
     min_version: int
     max_version: int
     flexible_since: int | None
-    throttle_since: int | None
-    client_throttles_since: int | None
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tags."""
@@ -66,7 +61,6 @@ def build_registry(namespace: Mapping[str, Any]) -> dict[int, Api]:
 
 def _api(key: int, request: type[Request], response: type[Response]) -> Api:
     schema = request.__schema__
-    throttle = next((spec for spec in response.__fields__ if spec.name == "throttle_time_ms"), None)
     return Api(
         key=key,
         name=schema.name.removesuffix("Request"),
@@ -75,8 +69,6 @@ def _api(key: int, request: type[Request], response: type[Response]) -> Api:
         min_version=schema.valid_versions[0],
         max_version=schema.valid_versions[-1] - schema.latest_unstable,
         flexible_since=_first(schema.valid_versions, schema.flexible_versions),
-        throttle_since=_first(schema.valid_versions, throttle.versions) if throttle else None,
-        client_throttles_since=_first(schema.valid_versions, response.__schema__.client_throttles),
     )
 
 

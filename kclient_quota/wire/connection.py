@@ -50,11 +50,6 @@ class Connection:
         return self._session.versions
 
     @property
-    def throttled_until_ms(self) -> int:
-        """The clock's time until which the broker asked us to hold back (KIP-219); nothing waits for it by itself."""
-        return self._session.throttled_until_ms
-
-    @property
     def reauthenticate_at_ms(self) -> int | None:
         """When the session's lifetime (KIP-368) makes the next `send` log in again; None when it has no end."""
         return self._session.reauthenticate_at_ms
@@ -287,7 +282,7 @@ class Connection:
             data = connected.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError("the broker closed the connection")
-            answers += self._session.receive(data, self._clock.now_ms())
+            answers += self._session.receive(data)
         if [answer.correlation_id for answer in answers] != ids:
             raise WireError("the answers are out of order")
         return [answer.response for answer in answers]

@@ -103,7 +103,6 @@ class Schema:
         valid_versions: versions that can be encoded and decoded.
         flexible_versions: versions with compact lengths and tagged fields (KIP-482).
         latest_unstable: whether Kafka does not advertise the last version unless told to.
-        client_throttles: versions in which the client, not the broker, holds back for `throttle_time_ms` (KIP-219).
         decoders: compiled readers by version; filled by `codec`.
         encoders: compiled writers by version; filled by `codec`.
     """
@@ -114,7 +113,6 @@ class Schema:
     valid_versions: range
     flexible_versions: range
     latest_unstable: bool = False
-    client_throttles: range = range(0)
     decoders: dict[int, Callable[..., tuple[Any, int]]] = dataclass_field(default_factory=dict, repr=False)
     encoders: dict[int, Callable[..., None]] = dataclass_field(default_factory=dict, repr=False)
 
@@ -199,7 +197,6 @@ class StructMeta(type):
         versions: str,
         flexible: str = "none",
         latest_unstable: bool = False,
-        client_throttles: str = "none",
     ) -> None:
         cls.__schema__ = Schema(
             name=cls.__name__,
@@ -208,7 +205,6 @@ class StructMeta(type):
             valid_versions=parse_versions(versions),
             flexible_versions=parse_versions(flexible),
             latest_unstable=latest_unstable,
-            client_throttles=parse_versions(client_throttles),
         )
         for inner in [cls, *vars(cls).values()]:
             if isinstance(inner, StructMeta):

@@ -92,7 +92,6 @@ class ClientSession:
     def __init__(self, peer: str, client_id: str, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.peer = peer
         self.versions: dict[int, tuple[int, int]] = {}
-        self.throttled_until_ms = 0
         self.reauthenticate_at_ms: int | None = None
         self._client_id = client_id
         self._splitter = FrameSplitter(max_frame_bytes)
@@ -146,13 +145,13 @@ class ClientSession:
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
         return correlation_id, frame
 
-    def receive(self, data: bytes | bytearray | memoryview, now_ms: int) -> list[Answer]:
+    def receive(self, data: bytes | bytearray | memoryview) -> list[Answer]:
         """The responses that these bytes complete.
 
         Raises:
             WireError: the bytes are no response to anything asked; the connection is lost.
         """
-        return [self._answer(frame, now_ms) for frame in self._splitter.feed(data)]
+        return [self._answer(frame) for frame in self._splitter.feed(data)]
 
     def needs_reauthentication(self, now_ms: int) -> bool:
         """Whether the broker's session lifetime (KIP-368) is nearly over."""
@@ -163,7 +162,7 @@ class ClientSession:
         granted = lifetime_ms * _REAUTHENTICATE_PERCENT // 100
         self.reauthenticate_at_ms = now_ms + granted if lifetime_ms > 0 else None
 
-    def _answer(self, frame: bytes, now_ms: int) -> Answer:
+    def _answer(self, frame: bytes) -> Answer:
         header, _ = decode_response_header(frame, 0)
         pending = self._pending.pop(header.correlation_id, None)
         if pending is None:
@@ -171,13 +170,7 @@ class ClientSession:
         schema = pending.request.__schema__
         _, start = decode_response_header(frame, response_header_version(schema.api_key, pending.version))
         response = _decode_response(schema.api_key, pending.version, frame, start)
-        self._note_throttle(response, pending.version, now_ms)
         return Answer(header.correlation_id, response)
-
-    def _note_throttle(self, response: Response, version: int, now_ms: int) -> None:
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
-        if throttle_ms > 0 and version in response.__schema__.client_throttles:
-            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
 
 
 def _decode_response(key: int, version: int, frame: bytes, start: int) -> Response:

@@ -23,7 +23,7 @@ class DescribeAclsRequest(Request, key=29, versions="1-3", flexible="2+"):
     permission_type: Int8 = field("0+")
 
 
-class DescribeAclsResponse(Response, key=29, versions="1-3", flexible="2+", client_throttles="1+"):
+class DescribeAclsResponse(Response, key=29, versions="1-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: String | None = field("0+", null="0+")
@@ -55,7 +55,7 @@ class CreateAclsRequest(Request, key=30, versions="1-3", flexible="2+"):
         permission_type: Int8 = field("0+")
 
 
-class CreateAclsResponse(Response, key=30, versions="1-3", flexible="2+", client_throttles="1+"):
+class CreateAclsResponse(Response, key=30, versions="1-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[CreateAclsResponse.AclCreationResult] = field("0+")
 
@@ -77,7 +77,7 @@ class DeleteAclsRequest(Request, key=31, versions="1-3", flexible="2+"):
         permission_type: Int8 = field("0+")
 
 
-class DeleteAclsResponse(Response, key=31, versions="1-3", flexible="2+", client_throttles="1+"):
+class DeleteAclsResponse(Response, key=31, versions="1-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field("0+")
 

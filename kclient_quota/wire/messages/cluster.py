@@ -21,7 +21,7 @@ class DescribeLogDirsRequest(Request, key=35, versions="1-5", flexible="2+"):
         partitions: list[Int32] = field("0+")
 
 
-class DescribeLogDirsResponse(Response, key=35, versions="1-5", flexible="2+", client_throttles="1+"):
+class DescribeLogDirsResponse(Response, key=35, versions="1-5", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("3+", ignorable=True)
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = field("0+")
@@ -57,7 +57,7 @@ class AlterReplicaLogDirsRequest(Request, key=34, versions="1-2", flexible="2+")
         partitions: list[Int32] = field("0+")
 
 
-class AlterReplicaLogDirsResponse(Response, key=34, versions="1-2", flexible="2+", client_throttles="1+"):
+class AlterReplicaLogDirsResponse(Response, key=34, versions="1-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = field("0+")
 
@@ -80,7 +80,7 @@ class ElectLeadersRequest(Request, key=43, versions="0-2", flexible="2+"):
         partitions: list[Int32] = field("0+")
 
 
-class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+", client_throttles="0+"):
+class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("1+")
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = field("0+")
@@ -109,7 +109,7 @@ class AlterPartitionReassignmentsRequest(Request, key=45, versions="0-1", flexib
         replicas: list[Int32] | None = field("0+", null="0+", default=None)
 
 
-class AlterPartitionReassignmentsResponse(Response, key=45, versions="0-1", flexible="0+", client_throttles="0+"):
+class AlterPartitionReassignmentsResponse(Response, key=45, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     allow_replication_factor_change: Bool = field("1+", default=True, ignorable=True)
     error_code: Int16 = field("0+")
@@ -137,7 +137,7 @@ class ListPartitionReassignmentsRequest(Request, key=46, versions="0", flexible=
         partition_indexes: list[Int32] = field("0+")
 
 
-class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexible="0+", client_throttles="0+"):
+class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: String | None = field("0+", null="0+")
@@ -214,7 +214,7 @@ class UpdateFeaturesRequest(Request, key=57, versions="0-2", flexible="0+"):
         upgrade_type: Int8 = field("1+", default=1)
 
 
-class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+", client_throttles="0+"):
+class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: String | None = field("0+", null="0+")

@@ -24,7 +24,7 @@ class DescribeConfigsRequest(Request, key=32, versions="1-4", flexible="4+"):
         configuration_keys: list[String] | None = field("0+", null="0+")
 
 
-class DescribeConfigsResponse(Response, key=32, versions="1-4", flexible="4+", client_throttles="2+"):
+class DescribeConfigsResponse(Response, key=32, versions="1-4", flexible="4+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[DescribeConfigsResponse.DescribeConfigsResult] = field("0+")
 
@@ -65,7 +65,7 @@ class AlterConfigsRequest(Request, key=33, versions="0-2", flexible="2+"):
         value: String | None = field("0+", null="0+")
 
 
-class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+", client_throttles="1+"):
+class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
 
@@ -91,7 +91,7 @@ class IncrementalAlterConfigsRequest(Request, key=44, versions="0-1", flexible="
         value: String | None = field("0+", null="0+")
 
 
-class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible="1+", client_throttles="0+"):
+class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = field("0+")
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = field("0+")
 

@@ -19,7 +19,7 @@ class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+"):
     coordinator_keys: list[String] = field("4+")
 
 
-class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+", client_throttles="2+"):
+class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0-3")
     error_message: String | None = field("1-3", null="1-3", ignorable=True)
@@ -52,7 +52,7 @@ class JoinGroupRequest(Request, key=11, versions="0-9", flexible="6+"):
         metadata: Bytes = field("0+")
 
 
-class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+", client_throttles="3+"):
+class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
     error_code: Int16 = field("0+")
     generation_id: Int32 = field("0+", default=-1)
@@ -76,7 +76,7 @@ class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
     group_instance_id: String | None = field("3+", null="3+", default=None)
 
 
-class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+", client_throttles="2+"):
+class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0+")
 
@@ -92,7 +92,7 @@ class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+"):
         reason: String | None = field("5+", null="5+", default=None, ignorable=True)
 
 
-class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+", client_throttles="2+"):
+class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0+")
     members: list[LeaveGroupResponse.MemberResponse] = field("3+")
@@ -117,7 +117,7 @@ class SyncGroupRequest(Request, key=14, versions="0-5", flexible="4+"):
         assignment: Bytes = field("0+")
 
 
-class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+", client_throttles="2+"):
+class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0+")
     protocol_type: String | None = field("5+", null="5+", default=None, ignorable=True)
@@ -130,7 +130,7 @@ class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
     include_authorized_operations: Bool = field("3+")
 
 
-class DescribeGroupsResponse(Response, key=15, versions="0-6", flexible="5+", client_throttles="2+"):
+class DescribeGroupsResponse(Response, key=15, versions="0-6", flexible="5+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     groups: list[DescribeGroupsResponse.DescribedGroup] = field("0+")
 
@@ -158,7 +158,7 @@ class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
     types_filter: list[String] = field("5+")
 
 
-class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+", client_throttles="2+"):
+class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("0+")
     groups: list[ListGroupsResponse.ListedGroup] = field("0+")
@@ -174,7 +174,7 @@ class DeleteGroupsRequest(Request, key=42, versions="0-2", flexible="2+"):
     groups_names: list[String] = field("0+")
 
 
-class DeleteGroupsResponse(Response, key=42, versions="0-2", flexible="2+", client_throttles="1+"):
+class DeleteGroupsResponse(Response, key=42, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[DeleteGroupsResponse.DeletableGroupResult] = field("0+")
 

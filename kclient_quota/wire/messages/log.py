@@ -29,7 +29,7 @@ class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+"):
         timestamp: Int64 = field("0+")
 
 
-class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+", client_throttles="3+"):
+class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
     topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = field("0+")
 
@@ -58,7 +58,7 @@ class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+"):
         offset: Int64 = field("0+")
 
 
-class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+", client_throttles="1+"):
+class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = field("0+")
 

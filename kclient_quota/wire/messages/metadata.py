@@ -24,7 +24,7 @@ class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
         name: String | None = field("0+", null="10+")
 
 
-class MetadataResponse(Response, key=3, versions="0-13", flexible="9+", client_throttles="6+"):
+class MetadataResponse(Response, key=3, versions="0-13", flexible="9+"):
     throttle_time_ms: Int32 = field("3+", ignorable=True)
     brokers: list[MetadataResponse.MetadataResponseBroker] = field("0+")
     cluster_id: String | None = field("2+", null="2+", default=None, ignorable=True)
@@ -62,7 +62,7 @@ class ApiVersionsRequest(Request, key=18, versions="0-4", flexible="3+"):
     client_software_version: String = field("3+", ignorable=True)
 
 
-class ApiVersionsResponse(Response, key=18, versions="0-4", flexible="3+", client_throttles="2+"):
+class ApiVersionsResponse(Response, key=18, versions="0-4", flexible="3+"):
     error_code: Int16 = field("0+")
     api_keys: list[ApiVersionsResponse.ApiVersion] = field("0+")
     throttle_time_ms: Int32 = field("1+", ignorable=True)
@@ -124,7 +124,7 @@ class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+
         partition_index: Int32 = field("0+")
 
 
-class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+", client_throttles="0+"):
+class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+", ignorable=True)
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+")
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field("0+", null="0+", default=None)

@@ -33,7 +33,7 @@ class OffsetCommitRequest(Request, key=8, versions="2-10", flexible="8+"):
         committed_metadata: String | None = field("0+", null="0+")
 
 
-class OffsetCommitResponse(Response, key=8, versions="2-10", flexible="8+", client_throttles="4+"):
+class OffsetCommitResponse(Response, key=8, versions="2-10", flexible="8+"):
     throttle_time_ms: Int32 = field("3+", ignorable=True)
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field("0+")
 
@@ -69,7 +69,7 @@ class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+"):
         partition_indexes: list[Int32] = field("8+")
 
 
-class OffsetFetchResponse(Response, key=9, versions="1-10", flexible="6+", client_throttles="4+"):
+class OffsetFetchResponse(Response, key=9, versions="1-10", flexible="6+"):
     throttle_time_ms: Int32 = field("3+", ignorable=True)
     topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = field("0-7")
     error_code: Int16 = field("2-7", ignorable=True)
@@ -116,7 +116,7 @@ class OffsetDeleteRequest(Request, key=47, versions="0"):
         partition_index: Int32 = field("0+")
 
 
-class OffsetDeleteResponse(Response, key=47, versions="0", client_throttles="0+"):
+class OffsetDeleteResponse(Response, key=47, versions="0"):
     error_code: Int16 = field("0+")
     throttle_time_ms: Int32 = field("0+", ignorable=True)
     topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = field("0+")

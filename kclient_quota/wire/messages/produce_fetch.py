@@ -29,7 +29,7 @@ class ProduceRequest(Request, key=0, versions="3-13", flexible="9+"):
         records: Records | None = field("0+", null="0+")
 
 
-class ProduceResponse(Response, key=0, versions="3-13", flexible="9+", client_throttles="6+"):
+class ProduceResponse(Response, key=0, versions="3-13", flexible="9+"):
     responses: list[ProduceResponse.TopicProduceResponse] = field("0+")
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     node_endpoints: list[ProduceResponse.NodeEndpoint] = field("10+", tag=0)
@@ -103,7 +103,7 @@ class FetchRequest(Request, key=1, versions="4-18", flexible="12+"):
         partitions: list[Int32] = field("7+")
 
 
-class FetchResponse(Response, key=1, versions="4-18", flexible="12+", client_throttles="8+"):
+class FetchResponse(Response, key=1, versions="4-18", flexible="12+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)
     session_id: Int32 = field("7+")

@@ -40,7 +40,7 @@ class DescribeUserScramCredentialsRequest(Request, key=50, versions="0", flexibl
         name: String = field("0+")
 
 
-class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+", client_throttles="0+"):
+class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: String | None = field("0+", null="0+")
@@ -73,7 +73,7 @@ class AlterUserScramCredentialsRequest(Request, key=51, versions="0", flexible="
         salted_password: Bytes = field("0+")
 
 
-class AlterUserScramCredentialsResponse(Response, key=51, versions="0", flexible="0+", client_throttles="0+"):
+class AlterUserScramCredentialsResponse(Response, key=51, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = field("0+")
 

@@ -34,7 +34,7 @@ class CreateTopicsRequest(Request, key=19, versions="2-7", flexible="5+"):
         value: String | None = field("0+", null="0+")
 
 
-class CreateTopicsResponse(Response, key=19, versions="2-7", flexible="5+", client_throttles="3+"):
+class CreateTopicsResponse(Response, key=19, versions="2-7", flexible="5+"):
     throttle_time_ms: Int32 = field("2+", ignorable=True)
     topics: list[CreateTopicsResponse.CreatableTopicResult] = field("0+")
 
@@ -66,7 +66,7 @@ class DeleteTopicsRequest(Request, key=20, versions="1-6", flexible="4+"):
         topic_id: Uuid = field("6+")
 
 
-class DeleteTopicsResponse(Response, key=20, versions="1-6", flexible="4+", client_throttles="2+"):
+class DeleteTopicsResponse(Response, key=20, versions="1-6", flexible="4+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     responses: list[DeleteTopicsResponse.DeletableTopicResult] = field("0+")
 
@@ -91,7 +91,7 @@ class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
         broker_ids: list[Int32] = field("0+")
 
 
-class CreatePartitionsResponse(Response, key=37, versions="0-3", flexible="2+", client_throttles="1+"):
+class CreatePartitionsResponse(Response, key=37, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = field("0+")
 

@@ -22,7 +22,7 @@ class InitProducerIdRequest(Request, key=22, versions="0-6", flexible="2+", late
     keep_prepared_txn: Bool = field("6+")
 
 
-class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+", client_throttles="1+"):
+class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+"):
     throttle_time_ms: Int32 = field("0+", ignorable=True)
     error_code: Int16 = field("0+")
     producer_id: Int64 = field("0+", default=-1)
@@ -50,7 +50,7 @@ class AddPartitionsToTxnRequest(Request, key=24, versions="0-5", flexible="3+"):
         partitions: list[Int32] = field("0+")
 
 
-class AddPartitionsToTxnResponse(Response, key=24, versions="0-5", flexible="3+", client_throttles="1+"):
+class AddPartitionsToTxnResponse(Response, key=24, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = field("4+")
@@ -76,7 +76,7 @@ class AddOffsetsToTxnRequest(Request, key=25, versions="0-4", flexible="3+"):
     group_id: String = field("0+")
 
 
-class AddOffsetsToTxnResponse(Response, key=25, versions="0-4", flexible="3+", client_throttles="1+"):
+class AddOffsetsToTxnResponse(Response, key=25, versions="0-4", flexible="3+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
 
@@ -88,7 +88,7 @@ class EndTxnRequest(Request, key=26, versions="0-5", flexible="3+"):
     committed: Bool = field("0+")
 
 
-class EndTxnResponse(Response, key=26, versions="0-5", flexible="3+", client_throttles="1+"):
+class EndTxnResponse(Response, key=26, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     producer_id: Int64 = field("5+", default=-1, ignorable=True)
@@ -116,7 +116,7 @@ class TxnOffsetCommitRequest(Request, key=28, versions="0-5", flexible="3+"):
         committed_metadata: String | None = field("0+", null="0+")
 
 
-class TxnOffsetCommitResponse(Response, key=28, versions="0-5", flexible="3+", client_throttles="1+"):
+class TxnOffsetCommitResponse(Response, key=28, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = field("0+")
     topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field("0+")
 

@@ -82,7 +82,7 @@ def test_the_body_behind_error_35_is_not_trusted(body):
     made = session()
     correlation_id, _ = made.send(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     raw = correlation_id.to_bytes(4, "big") + bytes.fromhex(body)
-    (answer,) = made.receive(len(raw).to_bytes(4, "big") + raw, 0)
+    (answer,) = made.receive(len(raw).to_bytes(4, "big") + raw)
     assert answer.response == ApiVersionsResponse(error_code=35)
 
 
@@ -97,33 +97,22 @@ def test_answers_are_paired_with_what_was_asked():
     second, _ = made.send(MetadataRequest(), 0)
     assert b"".join(frame)[4:8].hex() == "00030009"
     answers = made.receive(
-        frame_of(second, MetadataResponse(), 0) + frame_of(first, MetadataResponse(cluster_id="c"), 9), 0
+        frame_of(second, MetadataResponse(), 0) + frame_of(first, MetadataResponse(cluster_id="c"), 9)
     )
     assert [(answer.correlation_id, answer.response.cluster_id) for answer in answers] == [(second, None), (first, "c")]
 
 
 def test_answers_nobody_asked_for_lose_the_connection():
     with pytest.raises(WireError, match="correlation id 7, which was never asked"):
-        ready().receive(frame_of(7, MetadataResponse(), 0), 0)
+        ready().receive(frame_of(7, MetadataResponse(), 0))
 
 
 def test_tags_of_the_header_are_skipped():
     made = ready()
     correlation_id, _ = made.send(MetadataRequest(), 9)
     raw = encode_response_header(ResponseHeader(correlation_id, {1: b"new"}), 1) + encode(MetadataResponse(), 9)
-    (answer,) = made.receive(len(raw).to_bytes(4, "big") + raw, 0)
+    (answer,) = made.receive(len(raw).to_bytes(4, "big") + raw)
     assert answer.response == MetadataResponse()
-
-
-def test_throttling_is_noted_where_the_client_should_hold_back():
-    made = ready()
-    for version, expected in ((5, 0), (6, 1500)):
-        correlation_id, _ = made.send(MetadataRequest(), version)
-        made.receive(frame_of(correlation_id, MetadataResponse(throttle_time_ms=500), version), 1000)
-        assert made.throttled_until_ms == expected
-    correlation_id, _ = made.send(MetadataRequest(), 9)
-    made.receive(frame_of(correlation_id, MetadataResponse(throttle_time_ms=100), 9), 1000)
-    assert made.throttled_until_ms == 1500
 
 
 def test_produce_without_acks_is_refused():
@@ -136,7 +125,7 @@ def test_produce_without_acks_is_told_and_nothing_is_expected():
     first = b"".join(made.tell(ProduceRequest(acks=0), 9))
     correlation_id, _ = made.send(MetadataRequest(), 9)
     assert int.from_bytes(first[8:12]) == correlation_id - 1
-    (answer,) = made.receive(frame_of(correlation_id, MetadataResponse(), 9), 1000)
+    (answer,) = made.receive(frame_of(correlation_id, MetadataResponse(), 9))
     assert answer.correlation_id == correlation_id
 
 
