@@ -11,7 +11,7 @@ from kclient_telemetry.metric import MetricName
 
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
 
-__all__ = ["CONSUMER", "PRODUCER", "ClientThrottleMetrics", "MetricName", "ThrottleTimes"]
+__all__ = ["CONSUMER", "PRODUCER", "ClientThrottleMetrics", "MetricName", "ThrottleTimes", "Times"]
 
 PRODUCER = "producer"
 CONSUMER = "consumer"
@@ -25,14 +25,40 @@ _NAMES = {
 }
 
 
-class ThrottleTimes:
-    """One throttle-time sensor: all responses in a window, and throttled ones for ever."""
+class Times:
+    """How long many things took: mean and longest within Java's window (two samples of 30 s), and the sum for ever."""
+
+    __slots__ = ("_count", "_max", "_sum", "total_ms")
 
     def __init__(self) -> None:
         self._sum = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
         self._count = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
         self._max = SampledMax()
-        self.total_ms = 0
+        self.total_ms = 0.0
+
+    def record(self, count: int, sum_ms: float, max_ms: float, now_ms: int) -> None:
+        """Add `count` of them; nothing if there are none."""
+        if count > 0:
+            self._count.record(count, now_ms)
+            self._sum.record(sum_ms, now_ms)
+            self._max.record(max_ms, now_ms)
+            self.total_ms += sum_ms
+
+    def measure(self, now_ms: int) -> tuple[float, float] | None:
+        """Mean and longest in ms; None if there was nothing within the window."""
+        count = self._count.total(now_ms)
+        return (self._sum.total(now_ms) / count, self._max.measure(now_ms)) if count else None
+
+    def figures(self, now_ms: int) -> tuple[float, float]:
+        """The same with zeros for nothing."""
+        return self.measure(now_ms) or (0.0, 0.0)
+
+
+class ThrottleTimes:
+    """One throttle-time sensor: all responses in a window, and throttled ones for ever."""
+
+    def __init__(self) -> None:
+        self._times = Times()
         self.count = 0
         self.last_ms = 0
 
@@ -48,23 +74,19 @@ class ThrottleTimes:
         """
         if responses <= 0:
             return
-        self._count.record(responses, now_ms)
-        self._sum.record(sum_ms, now_ms)
-        self._max.record(max_ms, now_ms)
-        self.total_ms += sum_ms
+        self._times.record(responses, sum_ms, max_ms, now_ms)
         self.count += throttled
         if throttled:
             self.last_ms = max_ms
 
-    def avg(self, now_ms: int) -> float:
-        """Mean throttle time in ms over all responses of the last minute; 0 when there were none."""
-        count = self._count.total(now_ms)
-        return self._sum.total(now_ms) / count if count else 0.0
+    @property
+    def total_ms(self) -> float:
+        """All throttle times together."""
+        return self._times.total_ms
 
-    def max(self, now_ms: int) -> float:
-        """Longest throttle time in ms of the last minute; 0 when there were no responses."""
-        longest = self._max.measure(now_ms)
-        return longest if longest > 0 else 0.0
+    def figures(self, now_ms: int) -> tuple[float, float]:
+        """Mean and longest throttle time in ms of all responses of the last minute; zeros when there were none."""
+        return self._times.figures(now_ms)
 
 
 class ClientThrottleMetrics:
@@ -99,11 +121,11 @@ class ClientThrottleMetrics:
     def _figures(
         self, times: ThrottleTimes, group: str, tags: tuple[tuple[str, str], ...], now_ms: int
     ) -> Iterable[tuple[MetricName, float]]:
-        average, longest = times.avg(now_ms), times.max(now_ms)
+        average, longest = times.figures(now_ms)
         # Byte and request quotas answer with one throttle time, the longer of the two: both names report it.
         for prefix in (self._prefix, "request"):
             yield MetricName(f"{prefix}-throttle-time-avg", group, tags), average
             yield MetricName(f"{prefix}-throttle-time-max", group, tags), longest
-        yield MetricName(f"{self._prefix}-throttle-time-total", group, tags), float(times.total_ms)
+        yield MetricName(f"{self._prefix}-throttle-time-total", group, tags), times.total_ms
         yield MetricName(f"{self._prefix}-throttle-count", group, tags), float(times.count)
         yield MetricName(f"{self._prefix}-throttle-time-last", group, tags), float(times.last_ms)

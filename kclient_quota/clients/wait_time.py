@@ -4,8 +4,7 @@ import logging
 import threading
 from typing import Final
 
-from kclient_quota.metrics import MetricName
-from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
+from kclient_quota.metrics import MetricName, Times
 
 logger = logging.getLogger("kclient_quota")
 
@@ -19,9 +18,7 @@ class WaitTime:
 
     def __init__(self) -> None:
         self.total_ms = 0
-        self._sum = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._count = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._max = SampledMax()
+        self._times = Times()
         self._lock = threading.RLock()
 
     def add(self, waited_ms: int, now_ms: int | None = None) -> None:
@@ -31,9 +28,7 @@ class WaitTime:
         with self._lock:
             self.total_ms += waited_ms
             if now_ms is not None:
-                self._sum.record(waited_ms, now_ms)
-                self._count.record(1, now_ms)
-                self._max.record(waited_ms, now_ms)
+                self._times.record(1, waited_ms, waited_ms, now_ms)
 
     def metrics(self, kind: str, client_id: str, now_ms: int | None = None) -> dict[MetricName, float]:
         """By name, in the group `producer-metrics` or `consumer-metrics`.
@@ -45,9 +40,7 @@ class WaitTime:
         with self._lock:
             found = {"total": float(self.total_ms)}
             if now_ms is not None:
-                count = self._count.total(now_ms)
-                found["avg"] = self._sum.total(now_ms) / count if count else 0.0
-                found["max"] = max(0.0, self._max.measure(now_ms)) if count else 0.0
+                found["avg"], found["max"] = self._times.figures(now_ms)
         tags = (("client-id", client_id),)
         return {MetricName(f"quota-wait-time-{name}", f"{kind}-metrics", tags): value for name, value in found.items()}
 

@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 
 from kclient_quota.clients.producer.core import Lost, Sent
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
-from kclient_quota.metrics import MetricName
+from kclient_quota.metrics import MetricName, Times
 from kclient_quota.pacing.sending.lanes import DEFAULT_LANE
-from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
+from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledRate
 
 GROUP: Final = "producer-metrics"
 LOST: Final = {
@@ -20,25 +20,6 @@ LOST: Final = {
     Lost.REPLACED: KafkaError._PURGE_QUEUE,  # noqa: SLF001
 }
 """How those are reported that leave the queue without being sent."""
-
-
-class _Times:
-    """How long the messages of one lane, or all, have waited within the last minute."""
-
-    def __init__(self) -> None:
-        self._sum = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._count = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._max = SampledMax()
-
-    def add(self, waits_ms: list[int], now_ms: int) -> None:
-        self._sum.record(sum(waits_ms), now_ms)
-        self._count.record(len(waits_ms), now_ms)
-        self._max.record(max(waits_ms), now_ms)
-
-    def figures(self, now_ms: int) -> Iterator[tuple[str, float]]:
-        count = self._count.total(now_ms)
-        yield "quota-queue-time-avg", self._sum.total(now_ms) / count if count else 0.0
-        yield "quota-queue-time-max", max(0.0, self._max.measure(now_ms)) if count else 0.0
 
 
 class QueueMetrics:
@@ -59,8 +40,8 @@ class QueueMetrics:
         self._lock = threading.RLock()
         self._expired: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
-        self._all = _Times()
-        self._times = {name: _Times() for name in self._names}
+        self._all = Times()
+        self._times = {name: Times() for name in self._names}
         self._sums = {
             name: SampledRate(STAT_SAMPLES, STAT_WINDOW_MS) for name in ("messages", "raw", "wire", "fill", "grants")
         }
@@ -69,11 +50,12 @@ class QueueMetrics:
         """Messages have left together."""
         lane = sent.messages[0].lane
         waits_ms = [max(0, now_ms - message.queued_at_ms) for message in sent.messages]
+        waited = (len(waits_ms), sum(waits_ms), max(waits_ms))
         raw_bytes = sum(message.raw_bytes for message in sent.messages)
         with self._lock:
-            self._all.add(waits_ms, now_ms)
+            self._all.record(*waited, now_ms)
             if lane in self._times:
-                self._times[lane].add(waits_ms, now_ms)
+                self._times[lane].record(*waited, now_ms)
             values = (len(waits_ms), raw_bytes, sent.wire_bytes, sent.fill, 1)
             for summed, value in zip(self._sums.values(), values, strict=True):
                 summed.record(value, now_ms)
@@ -89,13 +71,16 @@ class QueueMetrics:
             found = {MetricName(name, GROUP, self._tags): value for name, value in self._totals(now_ms)}
             for lane in self._names:
                 tags = (*self._tags, ("lane", lane))
-                figures = [*self._lost(self._expired[lane], self._dropped[lane]), *self._times[lane].figures(now_ms)]
+                figures = [
+                    *self._lost(self._expired[lane], self._dropped[lane]),
+                    *self._waited(self._times[lane], now_ms),
+                ]
                 found.update({MetricName(name, GROUP, tags): value for name, value in figures})
         return found
 
     def _totals(self, now_ms: int) -> Iterator[tuple[str, float]]:
         yield from self._lost(self._expired.total(), self._dropped.total())
-        yield from self._all.figures(now_ms)
+        yield from self._waited(self._all, now_ms)
         messages, raw, wire, fill, grants = (summed.total(now_ms) for summed in self._sums.values())
         yield "quota-messages-per-byte-avg", messages / wire if wire else 0.0
         yield "quota-payload-per-byte-avg", (raw - RECORD_BYTES * messages) / wire if wire else 0.0
@@ -107,3 +92,9 @@ class QueueMetrics:
     def _lost(expired: int, dropped: int) -> Iterator[tuple[str, float]]:
         yield "quota-messages-expired-total", float(expired)
         yield "quota-messages-dropped-total", float(dropped)
+
+    @staticmethod
+    def _waited(times: Times, now_ms: int) -> Iterator[tuple[str, float]]:
+        average, longest = times.figures(now_ms)
+        yield "quota-queue-time-avg", average
+        yield "quota-queue-time-max", longest

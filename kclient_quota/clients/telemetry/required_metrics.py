@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
-from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName
-from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledMax, SampledRate
+from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName, Times
+from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledRate
 
 UNKNOWN: Final[Mapping[str, str]] = {
     "consumer.fetch.manager.fetch.latency.avg": "librdkafka's round trips are of all requests together",
@@ -33,33 +33,6 @@ _US_PER_MS: Final = 1_000
 
 Sample = tuple[MetricName, float]
 Tags = tuple[tuple[str, str], ...]
-
-
-class Latencies:
-    """A sensor with average and maximum, fed with what a statistics window holds."""
-
-    __slots__ = ("_count", "_max", "_sum", "total_ms")
-
-    def __init__(self) -> None:
-        self._sum = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._count = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._max = SampledMax()
-        self.total_ms = 0.0
-
-    def record(self, count: int, sum_ms: float, max_ms: float, now_ms: int) -> None:
-        """Add `count` latencies; nothing if there are none."""
-        if count > 0:
-            self._count.record(count, now_ms)
-            self._sum.record(sum_ms, now_ms)
-            self._max.record(max_ms, now_ms)
-            self.total_ms += sum_ms
-
-    def samples(self, prefix: str, group: str, tags: Tags, now_ms: int) -> Iterator[Sample]:
-        """Average and maximum, if anything was recorded within the window."""
-        count = self._count.total(now_ms)
-        if count:
-            yield MetricName(f"{prefix}-avg", group, tags), self._sum.total(now_ms) / count
-            yield MetricName(f"{prefix}-max", group, tags), self._max.measure(now_ms)
 
 
 class Traffic:
@@ -105,15 +78,15 @@ class RequiredMetrics:
         self._connects: dict[str, int] = {}
         self._created = 0
         self._creation_rate = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
-        self._request = Latencies()
-        self._queue = Latencies()
-        self._nodes: dict[int, Latencies] = {}
+        self._request = Times()
+        self._queue = Times()
+        self._nodes: dict[int, Times] = {}
         self._reader = StatisticsReader()
         self._event_at_ms: int | None = None
         self._traffic = Traffic()
         self._node_traffic: dict[int, Traffic] = {}
-        self._commit = Latencies()
-        self._rebalance = Latencies()
+        self._commit = Times()
+        self._rebalance = Times()
         self._assigned: int | None = None
         self._rebalances = 0
         self._lag: int | None = None
@@ -146,15 +119,15 @@ class RequiredMetrics:
         group = f"{self._kind}-metrics"
         yield MetricName("connection-creation-rate", group, self._tags), self._creation_rate.measure(now_ms)
         yield from self._traffic.rates(group, self._tags, now_ms)
-        yield from self._request.samples("request-latency", group, self._tags, now_ms)
+        yield from _samples(self._request, "request-latency", group, self._tags, now_ms)
         for node_id, latencies in self._nodes.items():
-            yield from latencies.samples("request-latency", *self._of_node(node_id), now_ms)
+            yield from _samples(latencies, "request-latency", *self._of_node(node_id), now_ms)
         for node_id, traffic in self._node_traffic.items():
             yield from traffic.rates(*self._of_node(node_id), now_ms)
         if self._kind == CONSUMER:
             yield from self._consumer_gauges(now_ms)
         elif self._kind == PRODUCER:
-            yield from self._queue.samples("record-queue-time", group, self._tags, now_ms)
+            yield from _samples(self._queue, "record-queue-time", group, self._tags, now_ms)
 
     def sums(self) -> Iterator[Sample]:
         """What only grows."""
@@ -171,8 +144,8 @@ class RequiredMetrics:
         group = "consumer-coordinator-metrics"
         if self._assigned is not None:
             yield MetricName("assigned-partitions", group, self._tags), self._assigned
-        yield from self._commit.samples("commit-latency", group, self._tags, now_ms)
-        yield from self._rebalance.samples("rebalance-latency", group, self._tags, now_ms)
+        yield from _samples(self._commit, "commit-latency", group, self._tags, now_ms)
+        yield from _samples(self._rebalance, "rebalance-latency", group, self._tags, now_ms)
         if self._lag is not None:
             yield MetricName("records-lag-max", "consumer-fetch-manager-metrics", self._tags), self._lag
 
@@ -199,7 +172,15 @@ class RequiredMetrics:
         self._request.record(*trips, now_ms)
         self._queue.record(*_window(broker.get("int_latency")), now_ms)
         if int(broker["nodeid"]) >= 0:
-            self._nodes.setdefault(int(broker["nodeid"]), Latencies()).record(*trips, now_ms)
+            self._nodes.setdefault(int(broker["nodeid"]), Times()).record(*trips, now_ms)
+
+
+def _samples(times: Times, prefix: str, group: str, tags: Tags, now_ms: int) -> Iterator[Sample]:
+    """Average and maximum, if anything was recorded within the window."""
+    figures = times.measure(now_ms)
+    if figures is not None:
+        yield MetricName(f"{prefix}-avg", group, tags), figures[0]
+        yield MetricName(f"{prefix}-max", group, tags), figures[1]
 
 
 def _window(window: Mapping[str, Any] | None) -> tuple[int, float, float]:

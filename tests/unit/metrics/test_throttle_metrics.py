@@ -8,26 +8,26 @@ def test_kafkas_own_case() -> None:
     times = ThrottleTimes()
     for throttle_ms in (400, 100, 200, 300):
         times.record(responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=0)
-    assert (times.avg(0), times.max(0)) == (250, 400)
+    assert times.figures(0) == (250, 400)
 
 
 def test_zeros_of_unthrottled_responses_count() -> None:
     times = ThrottleTimes()
     times.record(responses=10, throttled=2, sum_ms=500, max_ms=300, now_ms=5)
-    assert times.avg(5) == 50
+    assert times.figures(5) == (50, 300)
     assert (times.total_ms, times.count, times.last_ms) == (500, 2, 300)
 
 
 def test_nothing_happened_is_zero_not_nan() -> None:
     times = ThrottleTimes()
-    assert (times.avg(0), times.max(0)) == (0, 0)
+    assert times.figures(0) == (0, 0)
 
 
 def test_the_window_forgets_and_the_totals_do_not() -> None:
     times = ThrottleTimes()
     times.record(responses=1, throttled=1, sum_ms=700, max_ms=700, now_ms=0)
     times.record(responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=61_000)
-    assert (times.avg(61_000), times.max(61_000)) == (0, 0)
+    assert times.figures(61_000) == (0, 0)
     assert (times.total_ms, times.count, times.last_ms) == (700, 1, 700)
 
 
