@@ -20,6 +20,7 @@ _WORDS = {
     "quota-wait-time-max": "longest wait of one call for the quota, ms",
     "quota-queue-time-avg": "mean time that messages have waited in the producer's queue before they were sent, ms",
     "quota-queue-time-max": "longest time that one has waited there, ms",
+    "quota-queue-time-total": "how long messages have waited there, summed over messages, ms",
     "quota-messages-expired-total": "messages that were given up before they were sent: not worth sending any more",
     "quota-messages-dropped-total": "messages that were given up before they were sent: their lane was full, or a newer one of their key has come",
     "quota-messages-per-byte-avg": "messages sent for each byte of the quota that they are expected to take",

@@ -98,3 +98,4 @@ class QueueMetrics:
         average, longest = times.figures(now_ms)
         yield "quota-queue-time-avg", average
         yield "quota-queue-time-max", longest
+        yield "quota-queue-time-total", times.total_ms

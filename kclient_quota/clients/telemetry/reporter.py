@@ -105,7 +105,7 @@ class ClientTelemetry:
         throttles = self._throttle_times()
         now_ms = self._clock.now_ms()
         with self._lock:
-            self._required.on_statistics(statistics, now_ms)
+            self._required.on_statistics(statistics, now_ms, throttles)
             self._throttles = throttles
 
     def on_commit(self, began_ms: int) -> None:

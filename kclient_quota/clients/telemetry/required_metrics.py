@@ -4,7 +4,7 @@
 |---|---|
 | `connection-creation-rate/-total` | `brokers[].connects` (attempts, not successes) |
 | `node-request-latency-avg/-max`, `request-latency-avg/-max` | `brokers[].rtt` |
-| `record-queue-time-avg/-max` | `brokers[].int_latency`, from produce() to its batch |
+| `record-queue-time-avg/-max` | `brokers[].int_latency`, in librdkafka's queue, and the wait in ours before it |
 | `outgoing-byte-*`, `incoming-byte-*`, `request-*`: `-rate`, `-total` | `brokers[].txbytes`, `rxbytes`, `tx` |
 | `produce-throttle-time-*`, `fetch-throttle-time-*`, `poll-idle-ratio-avg` | the client's own `metrics()` |
 | `assigned-partitions`, `rebalance-total` | `cgrp.assignment_size`, `cgrp.rebalance_cnt` |
@@ -16,7 +16,8 @@ over nothing is left out as well, where Java sends NaN. A broker's figures inclu
 to it, which Java tells apart, and of the connection it was found by; quotas hold per broker, not per connection.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
@@ -64,6 +65,37 @@ class Traffic:
             yield MetricName(f"{name}-total", group, tags), total
 
 
+class _Waits:
+    """How long messages have waited in our queue, out of the client's own metrics.
+
+    Attributes:
+        max_ms: the longest of the last minute. Which message that was librdkafka's figures do not say: the longest of
+            both queues together is at most the sum, which is what is pushed.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._total, self._max = (
+            MetricName(f"quota-queue-time-{name}", f"{PRODUCER}-metrics", (("client-id", client_id),))
+            for name in ("total", "max")
+        )
+        self._total_ms: float | None = None
+        self._waited_ms = 0.0
+        self.max_ms = 0.0
+
+    def told(self, own: Mapping[MetricName, float], *, ends: bool, recent: bool) -> float:
+        """What has been waited since messages last got into batches, which they do again if it `ends`.
+
+        Before the first statistics, and when they are not `recent`, it belongs to batches that nobody has counted.
+        """
+        before_ms, self._total_ms = self._total_ms, own.get(self._total, 0.0)
+        self.max_ms = own.get(self._max, 0.0)
+        waited_ms = 0.0
+        if recent and before_ms is not None:
+            waited_ms = self._waited_ms + self._total_ms - before_ms
+        self._waited_ms = 0.0 if ends else waited_ms
+        return waited_ms
+
+
 class RequiredMetrics:
     """One client's required metrics; not thread-safe.
 
@@ -80,6 +112,7 @@ class RequiredMetrics:
         self._creation_rate = SampledRate(STAT_SAMPLES, STAT_WINDOW_MS)
         self._request = Times()
         self._queue = Times()
+        self._waits = _Waits(client_id)
         self._nodes: dict[int, Times] = {}
         self._reader = StatisticsReader()
         self._event_at_ms: int | None = None
@@ -91,11 +124,15 @@ class RequiredMetrics:
         self._rebalances = 0
         self._lag: int | None = None
 
-    def on_statistics(self, statistics: Mapping[str, Any], now_ms: int) -> None:
-        """Take one statistics event of librdkafka's."""
+    def on_statistics(
+        self, statistics: Mapping[str, Any], now_ms: int, own: Mapping[MetricName, float] = MappingProxyType({})
+    ) -> None:
+        """Take one statistics event of librdkafka's, and the client's own `metrics()` of the same moment."""
         recent = self._recent(statistics, now_ms)
-        for broker in statistics.get("brokers", {}).values():
+        brokers = statistics.get("brokers", {}).values()
+        for broker in brokers:
             self._on_broker(broker, now_ms, recent=recent)
+        self._on_queues(brokers, own, now_ms, recent=recent)
         for delta in self._reader.differences(statistics):
             self._traffic.record(delta, now_ms, recent=recent)
             self._node_traffic.setdefault(delta.node_id, Traffic()).record(delta, now_ms, recent=recent)
@@ -127,7 +164,7 @@ class RequiredMetrics:
         if self._kind == CONSUMER:
             yield from self._consumer_gauges(now_ms)
         elif self._kind == PRODUCER:
-            yield from _samples(self._queue, "record-queue-time", group, self._tags, now_ms)
+            yield from _samples(self._queue, "record-queue-time", group, self._tags, now_ms, self._waits.max_ms)
 
     def sums(self) -> Iterator[Sample]:
         """What only grows."""
@@ -153,6 +190,16 @@ class RequiredMetrics:
         """Group and tags of a broker's metrics."""
         return f"{self._kind}-node-metrics", (*self._tags, ("node-id", f"node-{node_id}"))
 
+    def _on_queues(
+        self, brokers: Iterable[Mapping[str, Any]], own: Mapping[MetricName, float], now_ms: int, *, recent: bool
+    ) -> None:
+        """Time in a producer's queues: ours keeps messages while the quota does not allow them, librdkafka's then."""
+        windows = [_window(broker.get("int_latency")) for broker in brokers]
+        count = sum(count for count, _, _ in windows)
+        waited_ms = self._waits.told(own, ends=bool(count), recent=recent)
+        sum_ms = sum(sum_ms for _, sum_ms, _ in windows)
+        self._queue.record(count, sum_ms + waited_ms, max((max_ms for _, _, max_ms in windows), default=0.0), now_ms)
+
     def _recent(self, statistics: Mapping[str, Any], now_ms: int) -> bool:
         """Whether all that an event tells happened within a window; not so after a time without a subscription."""
         before_ms, self._event_at_ms = self._event_at_ms, now_ms
@@ -170,17 +217,18 @@ class RequiredMetrics:
             self._creation_rate.record(created, now_ms)
         trips = _window(broker.get("rtt"))
         self._request.record(*trips, now_ms)
-        self._queue.record(*_window(broker.get("int_latency")), now_ms)
         if int(broker["nodeid"]) >= 0:
             self._nodes.setdefault(int(broker["nodeid"]), Times()).record(*trips, now_ms)
 
 
-def _samples(times: Times, prefix: str, group: str, tags: Tags, now_ms: int) -> Iterator[Sample]:
-    """Average and maximum, if anything was recorded within the window."""
+def _samples(
+    times: Times, prefix: str, group: str, tags: Tags, now_ms: int, before_ms: float = 0.0
+) -> Iterator[Sample]:
+    """Average and maximum, `before_ms` before it included, if anything was recorded within the window."""
     figures = times.measure(now_ms)
     if figures is not None:
         yield MetricName(f"{prefix}-avg", group, tags), figures[0]
-        yield MetricName(f"{prefix}-max", group, tags), figures[1]
+        yield MetricName(f"{prefix}-max", group, tags), figures[1] + before_ms
 
 
 def _window(window: Mapping[str, Any] | None) -> tuple[int, float, float]:

@@ -202,3 +202,35 @@ def test_nothing_is_invented_before_the_first_event():
 def test_names_carry_the_client():
     name, _ = next(iter(RequiredMetrics(PRODUCER, "orders").sums()))
     assert name == MetricName("connection-creation-total", "producer-metrics", (("client-id", "orders"),))
+
+
+def own(name, value):
+    return {MetricName(f"quota-queue-time-{name}", "producer-metrics", (("client-id", "c"),)): value}
+
+
+def test_the_time_in_a_producers_queue_is_that_of_both_queues():
+    """Ours before librdkafka's, in which messages wait only once they may be sent."""
+    metrics = RequiredMetrics(PRODUCER, "c")
+    # what has waited before anybody wanted to know is in librdkafka's windows of then
+    metrics.on_statistics(statistics(broker()), 0, {**own("total", 5_000), **own("max", 900)})
+    of_lane = {MetricName("quota-queue-time-total", "producer-metrics", (("client-id", "c"), ("lane", "a"))): 9_000}
+    told = {**own("total", 5_800), **own("max", 700), **of_lane}
+    metrics.on_statistics(statistics(broker(queue=window(8, 40_000, 30_000)), broker("c:1/2", 2)), 1_000, told)
+    found = values(metrics, 1_000)
+    assert found["record-queue-time-avg", "producer-metrics", None] == (800 + 40) / 8
+    assert found["record-queue-time-max", "producer-metrics", None] == 700 + 30
+
+
+def test_what_has_waited_counts_when_it_gets_into_its_batch():
+    metrics = RequiredMetrics(PRODUCER, "c")
+    metrics.on_statistics(statistics(broker()), 0, own("total", 0))
+    metrics.on_statistics(statistics(broker()), 1_000, own("total", 600))
+    metrics.on_statistics(statistics(broker(queue=window(6, 6_000, 1_000))), 2_000, own("total", 600))
+    assert values(metrics, 2_000)["record-queue-time-avg", "producer-metrics", None] == 101
+
+
+def test_what_has_waited_while_nobody_wanted_to_know_is_left_out():
+    metrics = RequiredMetrics(PRODUCER, "c")
+    metrics.on_statistics(statistics(broker()), 0, own("total", 0))
+    metrics.on_statistics(statistics(broker(queue=window(1, 2_000, 2_000))), 100_000, own("total", 50_000))
+    assert values(metrics, 100_000)["record-queue-time-avg", "producer-metrics", None] == 2
