@@ -19,22 +19,23 @@ _WORDS = {
     "quota-wait-time-avg": "mean wait of a call that had to wait for the quota, ms",
     "quota-wait-time-max": "longest wait of one call for the quota, ms",
     "quota-queue-time-avg": "mean time that messages have waited in the producer's queue before they were sent, ms",
-    "quota-queue-time-max": "longest time that one has waited there, ms",
+    "quota-queue-time-max": "longest time that a message has waited there, ms",
     "quota-queue-time-total": "how long messages have waited there, summed over messages, ms",
     "quota-messages-expired-total": "messages that were given up before they were sent: not worth sending any more",
     "quota-messages-dropped-total": "messages that were given up before they were sent: their lane was full, or a newer one of their key has come",
     "quota-messages-per-byte-avg": "messages sent for each byte of the quota that they are expected to take",
-    "quota-payload-per-byte-avg": "bytes of keys, values and headers sent for each such byte",
+    "quota-payload-per-byte-avg": "bytes of keys, values and headers sent for each byte of the quota that they are expected to take",
     "quota-compression-rate-avg": "bytes of the quota for each byte of records: batching's overhead and compression together",
     "quota-batch-size-avg": "bytes of records that left together for one partition",
-    "quota-batch-fill-avg": "the same as a part of the largest batch that is worth waiting for",
+    "quota-batch-fill-avg": "bytes of records that left together, as a part of the largest batch that is worth waiting for",
     "quota-fetch-lost-bytes-total": "bytes of the quota that were fetched and thrown away: batches that were cut off, and what a rebalance or a seek made the consumer forget",
-    "quota-fetch-lost-ratio": "the same as a part of all bytes received",
+    "quota-fetch-lost-ratio": "bytes that were fetched and thrown away, as a part of all bytes received",
     "fetch-stalled-brokers": "brokers whose next batch is larger than the quota will ever let through",
     "last-poll-seconds-ago": "since the application last polled, s",
     "poll-idle-ratio-avg": "part of the time that the application spends inside poll()",
     "poll-headroom-ms": "what is left of max.poll.interval.ms, ms",
 }
+_THROTTLED = ("produce", "fetch", "request")
 
 
 def page() -> str:
@@ -62,6 +63,9 @@ def page() -> str:
                 "`metrics()` of every client returns `{MetricName(name, group, tags): value}`, named as Kafka's Java client "
                 "names them. A producer with `quota.lanes` has its queue's once more for each lane, with a tag `lane`. "
                 "Groups that end in `-node-metrics` have a tag `node-id` and are there once for each broker. "
+                "A broker says one throttle time, the longest that any quota asks for, and not which quota that is. So "
+                "`produce-throttle-time-*` or `fetch-throttle-time-*` (KIP-13) and `request-throttle-time-*` (KIP-124) are the "
+                "same figures under two names. "
                 "They are pushed as client telemetry (KIP-714) under the last column's names, with more that only telemetry "
                 "has: see [client telemetry](../explanation/telemetry.md).",
             ),
@@ -82,5 +86,6 @@ def _meaning(name: str) -> str:
     if name in _WORDS:
         return _WORDS[name]
     prefix, _, kind = name.partition("-")
-    words = {"produce": "byte quota of producing", "fetch": "byte quota of fetching", "request": "all quotas"}[prefix]
-    return f"{_WORDS[kind]} ({words})"
+    if prefix not in _THROTTLED:
+        raise KeyError(name)
+    return f"{_WORDS[kind]} (any quota: see above)"

@@ -38,10 +38,11 @@ class Definition:
 
 
 def _throttle(prefix: str, clients: tuple[str, ...]) -> tuple[Definition, ...]:
-    what = "responses of the last minute" if prefix == "request" else f"{prefix} responses of the last minute"
+    # A broker tells one throttle time, of whichever quota: the names say the same, both are Kafka's.
+    what = "all responses of the last minute, by any quota"
     return (
-        Definition(f"{prefix}-throttle-time-avg", GAUGE, "ms", f"Mean throttle time of all {what}", clients),
-        Definition(f"{prefix}-throttle-time-max", GAUGE, "ms", f"Longest throttle time of all {what}", clients),
+        Definition(f"{prefix}-throttle-time-avg", GAUGE, "ms", f"Mean throttle time of {what}", clients),
+        Definition(f"{prefix}-throttle-time-max", GAUGE, "ms", f"Longest throttle time of {what}", clients),
     )
 
 
