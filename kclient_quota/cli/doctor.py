@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the client; may be repeated"
     )
+    parser.add_argument(
+        "--plain", action="store_true", help="judge a client of confluent_kafka's own (librdkafka), not kclient_quota's"
+    )
     add_source_arguments(parser, required=False)
     parser.add_argument(
         "--live",
@@ -73,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--live watches pushes: say where they are with --from-topic NAME or --prometheus URL")
     with QuotaAdmin(conf) as admin:
         facts = gather(admin, entity, options.topic, timeout_s=options.timeout, unix_ms=unix_ms)
-        findings = examine(facts, conf)
+        findings = examine(facts, conf, plain=options.plain)
         if options.live is not None:
             findings = ordered([*findings, *_watched(options, admin, user, client_id)])
     if options.json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.admin.capacity import effective_rate, largest_batch
 from kclient_quota.admin.output import entity_text, number
+from kclient_quota.config import Backoff
 from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.sending.worth import SAMPLE, worth
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
@@ -40,9 +41,11 @@ _RELEASES: Final = (
 """From which metadata.version on it is which release (Kafka's `MetadataVersion`)."""
 _DEFAULT_BATCH = 1_000_000
 _DEFAULT_QUEUE_KB = 1_048_576
+_DEFAULT_FETCH = 1_048_576
 _DEFAULT_MESSAGE_TIMEOUT_MS = 300_000
 _DEFAULT_MAX_POLL_MS = 300_000
 _SMALL_LINGER_MS = 5.0
+_LEAVE_OUT = "leave it out: it is fitted to the quota where you do not set it"
 _SKEW_MS = 1_000
 _FAR_MS = 60_000
 
@@ -68,13 +71,16 @@ class Finding:
         return asdict(self)
 
 
-def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
+def examine(facts: Facts, conf: Mapping[str, Any], *, plain: bool = False) -> list[Finding]:
     """What follows for a client of this configuration, worst last.
 
     Args:
         facts: of the cluster.
-        conf: the client's, with librdkafka's keys.
+        conf: the client's, with librdkafka's keys and ours.
+        plain: whether the client is one of confluent_kafka's own, not of ours; one of ours that is told to stand back
+            (`quota.backoff=off`) is judged as such.
     """
+    plain = plain or str(conf.get("quota.backoff", "")).lower() == Backoff.OFF
     found = [Finding(OK, "cluster", f"cluster {facts.cluster_id or '?'} answers; {facts.brokers} brokers")]
     found += [_versions(facts), *_rights(facts)]
     found += _quotas(facts)
@@ -84,9 +90,9 @@ def examine(facts: Facts, conf: Mapping[str, Any]) -> list[Finding]:
         )
     limits = {quota.key: quota.value for quota in facts.quotas or ()}
     if PRODUCER_BYTE_RATE in limits:
-        found += _producing(facts, conf, limits[PRODUCER_BYTE_RATE])
+        found += _producing(facts, conf, limits[PRODUCER_BYTE_RATE], plain=plain)
     if CONSUMER_BYTE_RATE in limits:
-        found += _consuming(facts, conf, limits[CONSUMER_BYTE_RATE])
+        found += _consuming(facts, conf, limits[CONSUMER_BYTE_RATE], plain=plain)
     found += _worth(facts, conf)
     found += _clock(facts)
     found += _telemetry(facts)
@@ -134,17 +140,38 @@ def _leading(facts: Facts) -> int:
     return max(1, len(set(facts.leaders.values())))
 
 
-def _producing(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Finding]:
+def _producing(facts: Facts, conf: Mapping[str, Any], limit: float, *, plain: bool) -> list[Finding]:
     leading = _leading(facts)
     whole = effective_rate(limit, leading, max(leading, len(facts.leaders)))
     found = [Finding(OK, "produce", f"{leading} leading brokers give {number(whole)} B/s in all")]
+    if plain:
+        found += _queueing(conf, whole)
+    else:
+        said = "kclient_quota.Producer gives librdkafka only what brokers take; --plain judges confluent_kafka's own"
+        found.append(Finding(OK, "produce", said))
+    batch = _number(conf, "batch.size", _DEFAULT_BATCH if plain else 0)
+    samples, window_s = facts.window or (11, 1.0)
+    burst = limit * samples * window_s
+    if batch > burst:
+        said = f"one batch of batch.size={number(float(batch))} is more than {number(burst)} B, a whole window's"
+        remedy = f"batch.size={max(1, int(limit))} or less" if plain else _LEAVE_OUT
+        found.append(Finding(CHANGE, "produce", said, remedy))
+    linger = _number(conf, "linger.ms", _number(conf, "queue.buffering.max.ms", _SMALL_LINGER_MS))
+    if plain and linger <= _SMALL_LINGER_MS:
+        said = f"linger.ms={number(linger)}: small batches spend the quota on their headers"
+        found.append(Finding(NOTE, "produce", said, "linger.ms=100 costs nobody anything who waits for a quota anyway"))
+    return found
+
+
+def _queueing(conf: Mapping[str, Any], whole: float) -> list[Finding]:
+    """What becomes of a plain producer's queue."""
     queue = _number(conf, "queue.buffering.max.kbytes", _DEFAULT_QUEUE_KB) * 1024
     timeout_s = (
         _number(conf, "message.timeout.ms", _number(conf, "delivery.timeout.ms", _DEFAULT_MESSAGE_TIMEOUT_MS)) / 1000
     )
     drain_s = queue / whole
     words = f"a full queue of {number(float(queue))} B (queue.buffering.max.kbytes) takes {drain_s:,.0f} s at this rate"
-    found.append(Finding(OK, "produce", words))
+    found = [Finding(OK, "produce", words)]
     if timeout_s and drain_s > timeout_s:
         said = (
             f"a full queue of {number(float(queue))} B takes {drain_s:,.0f} s at this quota, longer than "
@@ -154,20 +181,10 @@ def _producing(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Find
         most = max(1, int(whole * timeout_s / 2 / 1024))
         remedy = f"use kclient_quota.Producer, which admits only what fits, or queue.buffering.max.kbytes={most}"
         found.append(Finding(CHANGE, "produce", said, remedy))
-    batch = _number(conf, "batch.size", _DEFAULT_BATCH)
-    samples, window_s = facts.window or (11, 1.0)
-    burst = limit * samples * window_s
-    if batch > burst:
-        said = f"one batch of batch.size={number(float(batch))} is more than {number(burst)} B, a whole window's"
-        found.append(Finding(CHANGE, "produce", said, f"batch.size={max(1, int(limit))} or less"))
-    linger = _number(conf, "linger.ms", _number(conf, "queue.buffering.max.ms", _SMALL_LINGER_MS))
-    if linger <= _SMALL_LINGER_MS:
-        said = f"linger.ms={number(linger)}: small batches spend the quota on their headers"
-        found.append(Finding(NOTE, "produce", said, "linger.ms=100 costs nobody anything who waits for a quota anyway"))
     return found
 
 
-def _consuming(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Finding]:
+def _consuming(facts: Facts, conf: Mapping[str, Any], limit: float, *, plain: bool) -> list[Finding]:
     samples, window_s = facts.window or (11, 1.0)
     most = largest_batch(limit, samples=samples, window_s=window_s)
     found = [Finding(OK, "consume", f"the largest batch that is ever delivered has {number(float(most))} B")]
@@ -180,15 +197,15 @@ def _consuming(facts: Facts, conf: Mapping[str, Any], limit: float) -> list[Find
         found.append(
             Finding(CHANGE, "consume", said, f"consumer_byte_rate of at least {needed}, or a smaller batch.size")
         )
-    wanted = _number(conf, "fetch.message.max.bytes", _number(conf, "max.partition.fetch.bytes", 1_048_576))
+    default = _DEFAULT_FETCH if plain else 0
+    wanted = _number(conf, "fetch.message.max.bytes", _number(conf, "max.partition.fetch.bytes", default))
     if wanted > most:
         said = (
             f"fetches of {number(float(wanted))} B are more than a window gives: plain consumers get half of such "
             "a quota, in lumps 12 to 20 s apart"
         )
-        found.append(
-            Finding(CHANGE, "consume", said, "use kclient_quota.Consumer, which sizes its fetches to the quota")
-        )
+        remedy = "use kclient_quota.Consumer, which sizes its fetches to the quota" if plain else _LEAVE_OUT
+        found.append(Finding(CHANGE, "consume", said, remedy))
     poll_ms = _number(conf, "max.poll.interval.ms", _DEFAULT_MAX_POLL_MS)
     if poll_ms < 2 * samples * window_s * 1000:
         said = f"max.poll.interval.ms={number(poll_ms)} is shorter than two windows: a throttle may cost the membership"
@@ -260,7 +277,10 @@ def _live(row: Row) -> Finding:
         f"{row.throttle_avg_ms:,.0f} ms on average, {row.throttle_max_ms:,.0f} at most; {waits}{lag}{fill}"
     )
     if row.throttle_max_ms >= _LONG_THROTTLE_MS:
-        remedy = "throttles this long cost plain clients their requests' time-outs: use kclient_quota's"
+        remedy = (
+            "throttles this long are longer than requests are waited for: a plain client loses or doubles messages "
+            "then, use kclient_quota's; if it is one, who else shares its quota? kclient-quota top"
+        )
         return Finding(CHANGE, "live", said, remedy)
     if row.use is not None and row.use >= _NEARLY and row.is_throttled:
         return Finding(NOTE, "live", said, "it needs a larger quota, or has to send less; see what a setting would buy")

@@ -59,7 +59,7 @@ def test_which_quota_applies_from_where_and_what_it_comes_to(doctor, cluster):
         findings, "quota"
     )
     cluster.set_quota(default_user=True, producer_byte_rate=None)
-    findings = doctor("--client-id", "shop", "--topic", "orders", status=3)
+    findings = doctor("--client-id", "shop", "--topic", "orders", "--plain", status=3)
     assert "2 leading brokers give 40000 B/s in all" in said(findings, "produce", "ok")
     assert "a full queue of 1073741824 B (queue.buffering.max.kbytes) takes 26,844 s" in said(findings, "produce", "ok")
     changes = said(findings, "produce", "change")
@@ -67,13 +67,36 @@ def test_which_quota_applies_from_where_and_what_it_comes_to(doctor, cluster):
     assert "batch.size=1000000 is more than 220000 B" in changes
     assert "subscriptions: all every 1000 ms" in said(findings, "telemetry", "ok")
     good = ["queue.buffering.max.kbytes=1000", "batch.size=16384", "linger.ms=100"]
-    findings = doctor("--client-id", "shop", "--topic", "orders", *(f"--set={each}" for each in good))
+    findings = doctor("--client-id", "shop", "--topic", "orders", "--plain", *(f"--set={each}" for each in good))
     assert said(findings, "produce", "change") == said(findings, "produce", "note") == ""
+
+
+def test_our_own_producer_has_nothing_to_change_at_its_defaults(doctor, cluster):
+    cluster.set_quota(client_id="shop", producer_byte_rate=20_000)
+    shop = ["--client-id", "shop", "--topic", "orders"]
+    findings = doctor(*shop)
+    assert "kclient_quota.Producer gives librdkafka only what brokers take" in said(findings, "produce", "ok")
+    assert said(findings, "produce", "note") == ""
+    assert "longer than message.timeout.ms" in said(
+        doctor(*shop, "--set=quota.backoff=off", status=3), "produce", "change"
+    )
+    larger = said(doctor(*shop, "--set=batch.size=1000000", status=3), "produce", "change")
+    assert "batch.size=1000000 is more than 220000 B" in larger
+    assert "leave it out: it is fitted to the quota" in larger
+
+
+def test_our_own_consumer_fits_its_fetches_to_the_quota(doctor, cluster):
+    cluster.set_quota(client_id="shop", consumer_byte_rate=20_000)
+    shop = ["--client-id", "shop"]
+    assert said(doctor(*shop), "consume", "change") == ""
+    assert "use kclient_quota.Consumer" in said(doctor(*shop, "--plain", status=3), "consume", "change")
+    set_by_hand = said(doctor(*shop, "--set=max.partition.fetch.bytes=1048576", status=3), "consume", "change")
+    assert "leave it out: it is fitted to the quota" in set_by_hand
 
 
 def test_what_consumers_never_get(doctor, cluster):
     cluster.set_quota(user="alice", consumer_byte_rate=20_000)
-    findings = doctor("--user", "alice", "--topic", "orders", "--set=max.poll.interval.ms=10000", status=3)
+    findings = doctor("--user", "alice", "--topic", "orders", "--plain", "--set=max.poll.interval.ms=10000", status=3)
     changes = said(findings, "consume", "change")
     assert "is never delivered under consumer_byte_rate=20000" in changes
     assert "use kclient_quota.Consumer" in changes
@@ -198,7 +221,7 @@ def row(**values):
         (row(limit=100.0, rate=50.0), "ok", "50% of the 100 B/s of {user=u}"),
         (row(limit=100.0, rate=95.0, throttle_avg_ms=20.0), "note", "it needs a larger quota"),
         (row(limit=100.0, rate=30.0, wait_ratio=0.5), "note", "who else shares it?"),
-        (row(throttle_avg_ms=9_000.0, throttle_max_ms=45_000.0), "change", "cost plain clients their requests"),
+        (row(throttle_avg_ms=9_000.0, throttle_max_ms=45_000.0), "change", "longer than requests are waited for"),
         (row(lag=7.0, batch_fill=0.5), "ok", "7 records behind; batches 50% full"),
     ],
 )
