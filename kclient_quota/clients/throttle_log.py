@@ -65,7 +65,7 @@ class ThrottleLog:
                 self._client_id,
                 throttle_ms,
                 self._effect,
-                words(limit),
+                "none when it was last asked for" if limit.unlimited else words(limit),
             )
         if self._may_advise and not limit.known:
             self._may_advise = False

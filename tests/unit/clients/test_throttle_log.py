@@ -43,6 +43,13 @@ def test_one_warning_at_the_beginning_of_a_stretch_and_one_word_at_its_end(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
+def test_a_quota_that_nobody_knew_of_is_none_only_when_last_asked_for(
+    log: ThrottleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.on_throttle("b:9092/1", 1, Limit(None, None, LimitSource.CLUSTER), 0)
+    assert "for 1 ms: fetches are spaced (quota: none when it was last asked for)" in caplog.text
+
+
 def test_stretches_within_a_minute_are_not_told_neither_their_end(
     log: ThrottleLog, caplog: pytest.LogCaptureFixture
 ) -> None:
