@@ -15,6 +15,16 @@ _ROOMS = {
     "Limits of your own": ("ClientQuotaCallback", "ClientQuotaType"),
     "Interceptors": ("ProducerInterceptor", "ConsumerInterceptor", "ProducerRecord", "RecordMetadata"),
 }
+# What a producer's own sender calls: Python has no name for that, and applications have no use for it.
+_OF_ITS_SENDER = {
+    "ask_librdkafka",
+    "begun",
+    "flush_librdkafka",
+    "hand_to_librdkafka",
+    "hasten",
+    "serve_librdkafka",
+    "with_librdkafka",
+}
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -60,7 +70,9 @@ def _members(thing: type) -> list[tuple[str, object]]:
             found.update(
                 (name, value)
                 for name, value in vars(owner).items()
-                if not name.startswith("_") and (callable(value) or isinstance(value, property | classmethod))
+                if not name.startswith("_")
+                and name not in _OF_ITS_SENDER
+                and (callable(value) or isinstance(value, property | classmethod))
             )
     return sorted(
         (name, value) for name, value in found.items() if first_paragraph(value) and not isinstance(value, type)
