@@ -81,18 +81,18 @@ class QuotaConfig:
     """What a user asked of kclient-quota, checked.
 
     Attributes:
-        backoff: wait, raise or pass through.
-        max_block_ms: longest wait of one `produce()`, and of `close()`, in milliseconds (Kafka's `max.block.ms`).
-        max_delay_ms: how long a message may wait in the send queue for a fuller batch (`quota.max.delay.ms`); 0: each
+        backoff: whether a call whose work a broker may not take yet waits, raises or passes it on to librdkafka.
+        max_block_ms: longest wait of one `produce()`, and of `close()`, in milliseconds.
+        max_delay_ms: how long a message may wait in the send queue for a fuller batch, in milliseconds; 0: each
             goes by itself, which costs the most quota. Where messages wait for many partitions of a broker far away it
             may be longer (a round of P partitions takes P/5 of the way there and back), and so it may beside clients
             that never give way, where one batch goes from one throttle to the next.
-        limit_source: where the limit comes from.
-        user: the principal's name where it is not the SASL user name (`quota.user`), else None.
-        producer_byte_rate: bytes per second and broker by hand, or None.
-        consumer_byte_rate: bytes per second and broker by hand, or None.
-        request_percentage: percent of one request-handler thread and broker by hand, or None.
-        callback: a `ClientQuotaCallback` object, class or dotted path, or None.
+        limit_source: where the limit comes from; the first takes whichever of the others answers first, in this order.
+        user: the principal's name where it is not the SASL user name (mTLS, OAuth).
+        producer_byte_rate: a producer's limit by hand, in bytes per second and broker.
+        consumer_byte_rate: a consumer's limit by hand, in bytes per second and broker.
+        request_percentage: a limit of requests by hand, in percent of one request-handler thread, per broker.
+        callback: a `ClientQuotaCallback` that says the limits: the object, its class or its dotted path.
         transaction_timeout: whether a transaction that would outlive its timeout is aborted, or told of only.
         interceptors: interceptor objects, classes or dotted paths, in order.
         lanes: of a producer, by name, as `{"alerts": {"priority": "strict"}, "bulk": {"weight": 1}}`; keys of a lane
@@ -101,7 +101,7 @@ class QuotaConfig:
         lane_of: whose lane a producer's message takes: a mapping of topics to lanes, the name of a header that holds a
             lane's name, or a function of its `ProducerRecord`.
         message_deadline_ms: how long a producer's message is worth sending, in milliseconds, or a function of its
-            `ProducerRecord` that says so; None: until `message.timeout.ms`.
+            `ProducerRecord` that says so; without it until `message.timeout.ms`.
         tenant_of: a function of a producer's `ProducerRecord` that names the tenant on whose behalf it is sent.
     """
 

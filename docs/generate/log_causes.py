@@ -296,9 +296,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a Spark sink was throttled by its quota",
         "nothing, unless batches take too long: then have the quota raised, or write less at once",
     ),
+    "group %s has become one of": (
+        "a first member of the consumer protocol (`group.protocol=consumer`) has joined, or the last one of it has left",
+        "nothing: members of both read on meanwhile (`group.consumer.migration.policy`)",
+    ),
     "Broker %s throttles client": (
-        "the broker has answered with a throttle time: the quota in the message is used up, by this client or by others on it",
-        "nothing: the client waits. If waits grow too long: [which quota do I need](../how-to/which-quota.md)",
+        "the broker has answered with a throttle time: the quota in the message is used up, by this client or by others on it. The milliseconds "
+        "are those of the first throttle, often short; what follows is one stretch of throttling, told once",
+        "nothing: the client waits. A quota that has only just been set is asked for now, and told of. If waits grow too long: [which quota do I need](../how-to/which-quota.md)",
     ),
     "Client %s fetches nothing yet": (
         "the group's own requests are throttled by a request quota",
