@@ -92,7 +92,7 @@ class TelemetryMethods:
 
         Args:
             metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
-            measure: gives the current value, a number, when it is pushed; called in another thread.
+            measure: gives the current value, a number, when it is pushed; a plain function, called in another thread.
             kind: `MetricKind.SUM` for what only grows.
         """
         if self._telemetry is not None:
@@ -116,31 +116,21 @@ class AIOTelemetryMethods:
         """The client inside."""
         raise NotImplementedError
 
-    def metric(self, name: str) -> float:
-        """One of this client's own metrics by its name, such as "quota-wait-time-avg".
-
-        Raises:
-            KeyError: there is none of that name.
-        """
+    def metric(self, name: str) -> float:  # noqa: D102 - below, as are those that follow
         return self._inner().metric(name)
 
-    def register_metric_for_subscription(
+    def register_metric_for_subscription(  # noqa: D102
         self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
     ) -> None:
-        """Push a metric of the application's with the client's own (KIP-1076); does nothing while telemetry is off.
-
-        Args:
-            metric: its name, in the push `org.apache.kafka.` + group + `.` + name.
-            measure: gives the current value, a number, when it is pushed; a plain function, called in another thread
-                than the event loop's.
-            kind: `MetricKind.SUM` for what only grows.
-        """
         self._inner().register_metric_for_subscription(metric, measure, kind)
 
-    def unregister_metric_from_subscription(self, metric: MetricName) -> None:
-        """Push it no longer (KIP-1076); nothing if it was never registered."""
+    def unregister_metric_from_subscription(self, metric: MetricName) -> None:  # noqa: D102
         self._inner().unregister_metric_from_subscription(metric)
 
-    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
-        """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
+    def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:  # noqa: D102
         self._inner().register_metric_reader_for_subscription(reader)
+
+
+for _name, _method in vars(AIOTelemetryMethods).items():
+    if not _name.startswith("_"):
+        _method.__doc__ = getattr(TelemetryMethods, _name).__doc__
