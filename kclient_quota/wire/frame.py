@@ -148,14 +148,6 @@ def encode_request_header(header: RequestHeader) -> bytes:
     return b"".join(pieces)
 
 
-def encode_response_header(header: ResponseHeader, header_version: int) -> bytes:
-    """The header in the version `response_header_version` says."""
-    pieces = [_CORRELATION.pack(header.correlation_id)]
-    if header_version:
-        _append_tags(pieces, header.unknown_tags)
-    return b"".join(pieces)
-
-
 def encode_request(message: Message, header: RequestHeader) -> list[Part]:
     """A whole frame, length first, as buffers to be written one after the other."""
     return _frame(encode_request_header(header), encode_parts(message, header.api_version))

@@ -7,7 +7,7 @@ from scramp import ScramMechanism
 
 from kclient_quota.errors import ClusterError, WireError
 from kclient_quota.wire.codec import encode
-from kclient_quota.wire.frame import ResponseHeader, encode_response, encode_response_header
+from kclient_quota.wire.frame import encode_response
 from kclient_quota.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -110,7 +110,7 @@ def test_answers_nobody_asked_for_lose_the_connection():
 def test_tags_of_the_header_are_skipped():
     made = ready()
     correlation_id, _ = made.send(MetadataRequest(), 9)
-    raw = encode_response_header(ResponseHeader(correlation_id, {1: b"new"}), 1) + encode(MetadataResponse(), 9)
+    raw = correlation_id.to_bytes(4, "big") + b"\1\1\3new" + encode(MetadataResponse(), 9)
     (answer,) = made.receive(len(raw).to_bytes(4, "big") + raw)
     assert answer.response == MetadataResponse()
 
