@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID
+from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit
 from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
@@ -35,10 +35,12 @@ class SharedPace:
 
     Attributes:
         lock: held by whoever uses a pacer.
+        limit: what any of them has heard last; None before.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.limit: Limit | None = None
         self._pacers: dict[int, Pacer] = {}
         self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
         self._members: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -49,6 +51,22 @@ class SharedPace:
         if found is None:
             found = self._pacers[broker] = new()
         return found
+
+    def follow(self, limit: Limit, now_ms: int) -> None:
+        """One of them has been told this, just now: it holds for all of them, and for those who come later.
+
+        Who is made finds what applies at that moment, which the others hear of within a minute only. And the others may
+        go before they have: nobody would ever tell the newcomer anything that it does not know already.
+        """
+        if self.has(limit):
+            return
+        self.limit = limit
+        for pacer in self._pacers.values():
+            pacer.set_limit(limit.byte_rate, now_ms)
+
+    def has(self, limit: Limit) -> bool:
+        """Whether this is followed; who was told nothing has nothing to be followed."""
+        return not limit.known or (self.limit is not None and self.limit.byte_rate == limit.byte_rate)
 
     def may_go(self, who: Any, broker: int, now_ms: int) -> bool:
         """Whether it is the turn of one that wants to send: nobody else who does has had less."""

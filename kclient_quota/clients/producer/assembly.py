@@ -100,6 +100,9 @@ class Parts:
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
         pace = shared_pace(pace_key(conf, ours, ours.producer_byte_rate))
+        with pace.lock:
+            pace.follow(self._limit, clock.now_ms())
+        self.hearing.is_followed = pace.has
         longest = _as_told if self.transaction.aborts else partial(longest_throttle_ms, self.inner)
         new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace, longest)
         core = ProducerCore(
@@ -169,7 +172,8 @@ def _new_queue(
     broker: int,
     limit: Limit,
 ) -> SendQueue:
-    pacer = shared.pacer(broker, lambda: Pacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms))
+    told = shared.limit or limit
+    pacer = shared.pacer(broker, lambda: Pacer(told.byte_rate, samples=told.samples, window_ms=told.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
     pace = SendPace(
         pacer,

@@ -53,6 +53,10 @@ class Turns(Protocol):
         """It has sent so much."""
         ...
 
+    def follow(self, limit: Limit, now_ms: int) -> None:
+        """One of those that share has been told this."""
+        ...
+
     def join(self, who: object) -> int:
         """It is one of those that share; how many they are."""
         ...
@@ -336,6 +340,8 @@ class ProducerCore:
         """Follow another limit."""
         before, self.limit = self.limit, limit
         was_free, self.is_free = self.is_free, limit.frees_bytes
+        if self.turns is not None:
+            self.turns.follow(limit, now_ms)
         is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
         if is_let_go:
             self.throttled_at_ms = None  # that was another quota

@@ -42,6 +42,7 @@ class Hearing:
         only_id: the id of the broker that was heard of last; -1 before.
         waited: how long calls have waited for the quota.
         ask_soon: has the limit asked for again.
+        is_followed: whether all that share the pace follow a limit, whoever of them has heard another one since.
         queue: what the queue has done.
     """
 
@@ -66,6 +67,7 @@ class Hearing:
         self.only_id = -1
         self.waited = WaitTime()
         self.ask_soon: Callable[[], None] | None = None
+        self.is_followed: Callable[[Limit], bool] | None = None
         self.queue = QueueMetrics(client_id, [lane.name for lane in lanes])
         if limit.known and not limit.unlimited and backoff is not Backoff.OFF:
             self._say("The producer quota of client %r is %s", limit)
@@ -112,7 +114,7 @@ class Hearing:
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; from any thread."""
         before, self._limit = self._limit, limit
-        if before != limit:
+        if before != limit or (self.is_followed is not None and not self.is_followed(limit)):
             self._tell(lambda core, now_ms: core.set_limit(limit, now_ms), steps_in=not limit.frees_bytes)
         if before.byte_rate != limit.byte_rate or before.known != limit.known:  # whoever hears of it may take his time
             self._say("The producer quota of client %r is now %s", limit)

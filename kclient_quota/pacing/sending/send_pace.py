@@ -366,7 +366,8 @@ class SendPace:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
         self._limit, self.stands_back = limit, False
-        self._pacer.set_limit(limit, now_ms)
+        if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
+            self._pacer.set_limit(limit, now_ms)
 
     def let_go(self) -> None:
         """It is known that no quota of bytes applies: no slow start, in which requests are many and small."""
