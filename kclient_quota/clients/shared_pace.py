@@ -10,6 +10,8 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MethodType
 from typing import Any, Final
 
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit
@@ -20,6 +22,9 @@ from kclient_quota.pacing.pacer import Pacer
 
 HUNGRY_MS: Final = 300
 """Whoever has not asked for so long does not wait."""
+_CERTIFICATES: Final = ("ssl.certificate.", "ssl_certificate", "ssl.keystore.location", "ssl.engine.location")
+_TICKETS: Final = ("sasl.oauthbearer.", "oauth_cb", "sasl.kerberos.principal", "sasl.kerberos.keytab")
+"""What tells principals apart that have no name here."""
 
 
 @dataclass(slots=True)
@@ -136,11 +141,40 @@ def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None
         ours: the part of it that librdkafka does not know.
         byte_rate: the limit that was set by hand.
     """
-    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list"))
-    principal = ours.user or conf.get("sasl.username") or conf.get("ssl.certificate.location")
+    servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list")).split(",")
+    cluster = tuple(sorted(server.strip() for server in servers if server.strip()))
     client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
     limit = str(ours.limit_source), byte_rate, id(ours.callback) if ours.callback else None
-    return ",".join(sorted(servers.split(","))), str(principal), client_id, limit
+    return cluster, _principal(conf, ours), client_id, limit
+
+
+def _principal(conf: Mapping[str, Any], ours: QuotaConfig) -> Hashable:
+    """Whose quota it is: a name, or what the broker takes one from that nobody but it can read.
+
+    Strangers that are taken for one have a part of their quotas each; one that is taken for two is throttled, and gives
+    way to itself. `quota.user` says who it is where this cannot see it: by functions that get tokens, for example, of
+    which each client has one of its own.
+    """
+    if ours.user:
+        return ours.user
+    mechanism = str(conf.get("sasl.mechanisms") or conf.get("sasl.mechanism") or "").upper()
+    if conf.get("sasl.username") and mechanism != "OAUTHBEARER":
+        return str(conf["sasl.username"])
+    logs_in = "sasl" in str(conf.get("security.protocol", "")).lower()
+    tells = _TICKETS if logs_in else _CERTIFICATES
+    return tuple((key, _identity(conf[key])) for key in sorted(key for key in conf if str(key).startswith(tells)))
+
+
+def _identity(value: Any) -> Hashable:
+    """What tells a value of a configuration from others; it is not kept alive by that."""
+    if isinstance(value, str | bytes | int | float | type(None)):
+        return value
+    if isinstance(value, MethodType):  # made anew whenever it is named
+        return id(value.__self__), id(value.__func__)
+    if isinstance(value, partial):
+        named = tuple((name, _identity(each)) for name, each in sorted(value.keywords.items()))
+        return _identity(value.func), tuple(map(_identity, value.args)), named
+    return id(value)
 
 
 def _after_fork() -> None:

@@ -1,6 +1,9 @@
 """Clients that a broker counts together take turns."""
 
 import gc
+import weakref
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,10 @@ def test_consumers_of_one_key_share_a_limit() -> None:
     ("conf", "is_shared"),
     [
         ({"bootstrap.servers": "b:2,a:1"}, True),
+        ({"bootstrap.servers": " a:1, b:2 ,"}, True),
+        ({"ssl.certificate.location": "other.pem"}, True),  # who has logged in is known by that name
+        ({"quota.user": "alice"}, True),
+        ({"quota.user": "bob"}, False),
         ({"group.id": "other", "linger.ms": 5}, True),
         ({"client.id": "other"}, False),
         ({"sasl.username": "bob"}, False),
@@ -79,6 +86,67 @@ def test_what_a_broker_counts_together_has_one_key(conf: dict[str, str], is_shar
     base = {"bootstrap.servers": "a:1,b:2", "client.id": "app", "sasl.username": "alice"}
     keys = [pace_key(*split({**base, **more}), None) for more in ({}, conf)]
     assert (keys[0] == keys[1]) is is_shared
+
+
+SSL = {"security.protocol": "ssl"}
+TOKEN = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "OAUTHBEARER"}
+TICKET = {"security.protocol": "SASL_SSL"}
+
+
+def token(of: str) -> str:
+    return of
+
+
+class Tokens:
+    def token(self, of: str) -> str:
+        return of
+
+
+TOKENS = Tokens()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        ({**SSL, "ssl.certificate.pem": "A", "ssl.key.pem": "a"}, {**SSL, "ssl.certificate.pem": "B"}, False),
+        ({**SSL, "ssl.certificate.pem": "A", "ssl.key.pem": "a"}, {**SSL, "ssl.certificate.pem": "A"}, True),
+        ({**SSL, "ssl.certificate.location": "A"}, {**SSL, "ssl.certificate.location": "B"}, False),
+        ({**SSL, "ssl.keystore.location": "A"}, {**SSL, "ssl.keystore.location": "B"}, False),
+        ({**SSL, "ssl.ca.location": "A"}, {**SSL, "ssl.ca.location": "B"}, True),
+        ({**SSL, "ssl.certificate.pem": "A", "quota.user": "u"}, {**SSL, "quota.user": "u"}, True),
+        ({**TOKEN, "sasl.oauthbearer.client.id": "A"}, {**TOKEN, "sasl.oauthbearer.client.id": "B"}, False),
+        ({**TOKEN, "sasl.oauthbearer.client.id": "A"}, {**TOKEN, "sasl.oauthbearer.client.id": "A"}, True),
+        ({**TOKEN, "oauth_cb": token}, {**TOKEN, "oauth_cb": token}, True),
+        ({**TOKEN, "oauth_cb": token}, {**TOKEN, "oauth_cb": Tokens().token}, False),
+        ({**TOKEN, "oauth_cb": TOKENS.token}, {**TOKEN, "oauth_cb": TOKENS.token}, True),
+        ({**TOKEN, "oauth_cb": partial(token, "A")}, {**TOKEN, "oauth_cb": partial(token, "A")}, True),
+        ({**TOKEN, "oauth_cb": partial(token, "A")}, {**TOKEN, "oauth_cb": partial(token, "B")}, False),
+        ({**TOKEN, "oauth_cb": partial(token, of=TOKENS)}, {**TOKEN, "oauth_cb": partial(token, of=TOKENS)}, True),
+        ({**TOKEN, "sasl.username": "A"}, {**TOKEN, "sasl.username": "B"}, True),  # which nobody reads
+        ({**TICKET, "sasl.kerberos.principal": "A"}, {**TICKET, "sasl.kerberos.principal": "B"}, False),
+        ({**TICKET, "sasl.kerberos.keytab": "A"}, {**TICKET, "sasl.kerberos.keytab": "B"}, False),
+    ],
+)
+def test_principals_without_a_name_are_told_apart(
+    first: dict[str, Any], second: dict[str, Any], is_shared: bool
+) -> None:
+    """Two of them that shared a pace had half of their quotas each."""
+    keys = [
+        pace_key(*split({"bootstrap.servers": "a:1", "client.id": "app", **conf}), None) for conf in (first, second)
+    ]
+    assert (keys[0] == keys[1]) is is_shared
+    assert hash(keys[0])
+
+
+def test_a_key_keeps_nothing_alive() -> None:
+    """A callback often has its client, which has the pace: it could never go."""
+    tokens = Tokens()
+    key = pace_key(*split({"bootstrap.servers": "a:1", **TOKEN, "oauth_cb": tokens.token}), None)
+    gone = weakref.ref(tokens)
+    del tokens
+    gc.collect()
+    assert gone() is None
+    assert key
 
 
 def test_a_client_that_is_gone_is_forgotten() -> None:
