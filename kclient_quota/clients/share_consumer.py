@@ -8,10 +8,10 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
-from weakref import ReferenceType, WeakValueDictionary, finalize, ref
+from weakref import ReferenceType, finalize, ref
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -31,12 +31,12 @@ from kclient_quota.clients.limits import (
 )
 from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
+from kclient_quota.clients.shared_pace import SharedAccounts, pace_key, shared_accounts
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK, sleep
-from kclient_quota.cluster.late_lock import LateLock
-from kclient_quota.config import Backoff, LimitSource, split, whole_number
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
 from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
@@ -50,27 +50,6 @@ NAP_MS: Final = 100
 CLOSE_S: Final = 5
 """How long `close` waits for librdkafka, which waits for a muted broker."""
 _SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
-
-
-class _Pace:
-    """The accounts, and the lock for them."""
-
-    def __init__(self, limit: Limit) -> None:
-        self.lock = threading.Lock()
-        self.pacer = SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
-
-
-_paces: WeakValueDictionary[Hashable, _Pace] = WeakValueDictionary()
-_paces_lock: Final = LateLock()
-
-
-def _pace_of(key: Hashable, limit: Limit) -> _Pace:
-    """That of all consumers in this process which a broker counts together."""
-    with _paces_lock:
-        found = _paces.get(key)
-        if found is None:
-            found = _paces[key] = _Pace(limit)
-        return found
 
 
 class PacedShareConsumer(CShareConsumer, TelemetryMethods):
@@ -87,8 +66,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._limit = limit
         self._paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()
-        key = conf.get("bootstrap.servers"), str(conf.get("sasl.username")), self._client_id, limit.source
-        self._pace = _pace_of(key, limit)
+        self._pace = _pace_of(self._asks_with, ours, limit)
         self._leaders = PartitionLeaders(self._asks_with)
         self._longest_throttle_ms = longest_throttle_ms(conf, limit)
         self._interval_ms = settings.max_poll_interval_ms(conf)
@@ -218,10 +196,8 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def _on_limit(self, limit: Limit) -> None:
         """The cluster says something else; in the watch's own thread."""
-        before, self._limit = self._limit, limit
-        if before.byte_rate != limit.byte_rate:
-            with self._pace.lock:
-                self._pace.pacer.set_limit(limit.byte_rate)
+        self._limit = limit
+        self._pace.follow(limit)
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle times by Kafka's names: `{MetricName(name, group, tags): float}`, in milliseconds."""
@@ -303,6 +279,18 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._interceptors.close()
         if failures:
             raise failures[0]
+
+
+def _pace_of(conf: Mapping[str, Any], ours: QuotaConfig, limit: Limit) -> SharedAccounts:
+    """The accounts of all consumers in this process which a broker counts together; they follow this limit now."""
+
+    def new() -> SharePacer:
+        return SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
+
+    found = shared_accounts(pace_key(conf, ours, ours.consumer_byte_rate), new)
+    if ours.backoff is not Backoff.OFF:
+        found.follow(limit)
+    return found
 
 
 def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:

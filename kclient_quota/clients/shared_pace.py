@@ -12,13 +12,16 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit
 from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import QuotaConfig
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
+
+if TYPE_CHECKING:
+    from kclient_quota.pacing.fetching.share_fetch import SharePacer
 
 HUNGRY_MS: Final = 300
 """Whoever has not asked for so long does not wait."""
@@ -116,8 +119,32 @@ class SharedLimit:
             self._neighbours.leave(who)
 
 
+class SharedAccounts:
+    """The accounts of all share consumers that a broker counts together.
+
+    Args:
+        pacer: has them.
+
+    Attributes:
+        lock: held by whoever uses the pacer.
+    """
+
+    def __init__(self, pacer: "SharePacer") -> None:
+        self.lock = threading.Lock()
+        self.pacer = pacer
+        self._limit: Limit | None = None
+
+    def follow(self, limit: Limit) -> None:
+        """See `SharedPace.follow`."""
+        with self.lock:
+            if limit.known and (self._limit is None or self._limit.byte_rate != limit.byte_rate):
+                self._limit = limit
+                self.pacer.set_limit(limit.byte_rate)
+
+
 _paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()
 _limits: "weakref.WeakValueDictionary[Hashable, SharedLimit]" = weakref.WeakValueDictionary()
+_accounts: "weakref.WeakValueDictionary[Hashable, SharedAccounts]" = weakref.WeakValueDictionary()
 _lock: Final = LateLock()
 
 
@@ -131,6 +158,15 @@ def shared_limit(key: Hashable) -> SharedLimit:
     """The limit of all consumers of this process with the same key."""
     with _lock:
         return _limits.setdefault(key, SharedLimit())
+
+
+def shared_accounts(key: Hashable, new: "Callable[[], SharePacer]") -> SharedAccounts:
+    """Those of all share consumers of this process with the same key, made by whoever asks first."""
+    with _lock:
+        found = _accounts.get(key)
+        if found is None:
+            found = _accounts[key] = SharedAccounts(new())
+        return found
 
 
 def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None) -> tuple[Any, ...]:
@@ -181,6 +217,7 @@ def _after_fork() -> None:
     _lock.begin_anew()
     _paces.clear()
     _limits.clear()
+    _accounts.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
