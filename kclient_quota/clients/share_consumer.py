@@ -66,7 +66,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._limit = limit
         self._paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()
-        self._pace = _pace_of(self._asks_with, ours, limit)
+        self._pace_of_user = partial(_pace_of, self._asks_with, ours)
+        self._pace = self._pace_of_user(limit)
+        if self._paces:
+            self._pace.follow(limit)
         self._leaders = PartitionLeaders(self._asks_with)
         self._longest_throttle_ms = longest_throttle_ms(conf, limit)
         self._interval_ms = settings.max_poll_interval_ms(conf)
@@ -76,7 +79,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         self._events: deque[Any] = deque()
         self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
-        self._is_asking = False
+        self._asked: SharedAccounts | None = None  # those that know of a request under way
         self._asked_at_ms = now_ms
         self._said_too_large = 0
         final = {
@@ -128,23 +131,25 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         """How long not to ask librdkafka for anything."""
         if not self._paces or self._limit.unlimited or now_ms - self._polled_at_ms > self._interval_ms // 2:
             return 0
-        if self._is_asking:
+        if self._asked is not None:
             # what the request that is still under way brings was let through when it was sent
             return 0
-        with self._pace.lock:
-            wait_ms = self._pace.pacer.wait_ms(now_ms)
-            too_large = self._pace.pacer.too_large
+        pace = self._pace
+        with pace.lock:
+            wait_ms = pace.pacer.wait_ms(now_ms)
+            too_large = pace.pacer.too_large
         if too_large and too_large != self._said_too_large:
             self._said_too_large = too_large
             logger.warning("Share consumer %r asks for nothing: %s", self._client_id, self._stall(too_large))
         return NAP_MS if wait_ms is None else wait_ms
 
     def _poll_for(self, timeout_ms: int) -> Messages:
-        pacer = self._pace.pacer
-        if not self._is_asking:
-            with self._pace.lock:
-                pacer.asks()
-            self._is_asking, self._asked_at_ms = True, SYSTEM_CLOCK.now_ms()
+        asked = self._asked
+        if asked is None:
+            asked = self._pace
+            with asked.lock:
+                asked.pacer.asks()
+            self._asked, self._asked_at_ms = asked, SYSTEM_CLOCK.now_ms()
         messages = interruptible(super().poll, timeout_ms / 1000)
         now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
@@ -153,9 +158,9 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             try:
                 received = self._by_broker(whole, now_ms)
             finally:  # whatever comes, a Ctrl-C too: others of this process wait for the answer
-                self._is_asking = False
-                with self._pace.lock:
-                    pacer.answered(received, self._asked_at_ms, now_ms)
+                self._asked = None
+                with asked.lock:
+                    asked.pacer.answered(received, self._asked_at_ms, now_ms)
             for broker in received:
                 self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._hear()
@@ -184,8 +189,9 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._log.on_time(SYSTEM_CLOCK.now_ms())
 
     def _on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
-        with self._pace.lock:
-            self._pace.pacer.on_throttle(event.broker_id, min(throttle_ms, self._longest_throttle_ms), now_ms)
+        pace = self._pace
+        with pace.lock:
+            pace.pacer.on_throttle(event.broker_id, min(throttle_ms, self._longest_throttle_ms), now_ms)
         self._leaders.doubt()
         self._throttle_metrics.record(
             event.broker_id, responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=now_ms
@@ -208,8 +214,9 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
         Number -1 stands for brokers of which nothing was heard yet, or of which nobody says what they lead.
         """
-        with self._pace.lock:
-            states = self._pace.pacer.states(SYSTEM_CLOCK.now_ms())
+        pace = self._pace
+        with pace.lock:
+            states = pace.pacer.states(SYSTEM_CLOCK.now_ms())
         return {broker: self._state(state) for broker, state in states.items()}
 
     def _state(self, state: ShareState) -> BrokerQuotaState:
@@ -234,6 +241,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
         if log_in_as(self._asks_with, username, password):
+            self._pace = self._pace_of_user(self._limit)
             self._ask_soon()
         self._renew_telemetry(username, password)
 
@@ -257,10 +265,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             return
         self._stop_telemetry()
         self._stop_watch()
-        if self._is_asking:
-            self._is_asking = False
-            with self._pace.lock:
-                self._pace.pacer.answered({}, self._asked_at_ms, SYSTEM_CLOCK.now_ms())
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            with asked.lock:
+                asked.pacer.answered({}, self._asked_at_ms, SYSTEM_CLOCK.now_ms())
         close_theirs, closed, failures = super().close, threading.Event(), list[BaseException]()
 
         def close() -> None:
@@ -282,15 +290,12 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
 
 def _pace_of(conf: Mapping[str, Any], ours: QuotaConfig, limit: Limit) -> SharedAccounts:
-    """The accounts of all consumers in this process which a broker counts together; they follow this limit now."""
+    """The accounts of all consumers in this process which a broker counts together, of this limit if they are new."""
 
     def new() -> SharePacer:
         return SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
 
-    found = shared_accounts(pace_key(conf, ours, ours.consumer_byte_rate), new)
-    if ours.backoff is not Backoff.OFF:
-        found.follow(limit)
-    return found
+    return shared_accounts(pace_key(conf, ours, ours.consumer_byte_rate), new)
 
 
 def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:

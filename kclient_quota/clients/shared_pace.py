@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit
 from kclient_quota.cluster.late_lock import LateLock
@@ -21,6 +21,8 @@ from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from kclient_quota.pacing.fetching.share_fetch import SharePacer
 
 HUNGRY_MS: Final = 300
@@ -28,6 +30,22 @@ HUNGRY_MS: Final = 300
 _CERTIFICATES: Final = ("ssl.certificate.", "ssl_certificate", "ssl.keystore.location", "ssl.engine.location")
 _TICKETS: Final = ("sasl.oauthbearer.", "oauth_cb", "sasl.kerberos.principal", "sasl.kerberos.keytab")
 """What tells principals apart that have no name here."""
+
+
+class PaceKey(NamedTuple):
+    """What clients have in common that a broker counts together.
+
+    Attributes:
+        cluster: its servers.
+        client_id: their `client.id`.
+        limit: where their limit comes from.
+        principal: as whom they log in.
+    """
+
+    cluster: Hashable
+    client_id: str
+    limit: Hashable
+    principal: Hashable
 
 
 @dataclass(slots=True)
@@ -41,13 +59,16 @@ class _Turn:
 class SharedPace:
     """The pace of all that a broker counts together.
 
+    Args:
+        lock: held by whoever uses a pacer; None: one of its own.
+
     Attributes:
-        lock: held by whoever uses a pacer.
+        lock: that lock.
         limit: what any of them has heard last; None before.
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
+    def __init__(self, lock: "AbstractContextManager[Any] | None" = None) -> None:
+        self.lock = threading.RLock() if lock is None else lock
         self.limit: Limit | None = None
         self._pacers: dict[int, Pacer] = {}
         self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
@@ -119,6 +140,27 @@ class SharedLimit:
             self._neighbours.leave(who)
 
 
+class LimitOfUser:
+    """The limit that one consumer shares with others, who are not the same any more once it logs in as another user.
+
+    What it needed among those of before they forget within seconds.
+
+    Attributes:
+        shared: with whom now.
+    """
+
+    def __init__(self, shared: SharedLimit) -> None:
+        self.shared = shared
+
+    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
+        """See `Neighbours.part`."""
+        return self.shared.part(who, broker, need, limit)
+
+    def leave(self, who: Any) -> None:
+        """It needs nothing any more."""
+        self.shared.leave(who)
+
+
 class SharedAccounts:
     """The accounts of all share consumers that a broker counts together.
 
@@ -143,24 +185,33 @@ class SharedAccounts:
 
 
 _paces: "weakref.WeakValueDictionary[Hashable, SharedPace]" = weakref.WeakValueDictionary()
+_locks: "weakref.WeakValueDictionary[Hashable, Any]" = weakref.WeakValueDictionary()
 _limits: "weakref.WeakValueDictionary[Hashable, SharedLimit]" = weakref.WeakValueDictionary()
 _accounts: "weakref.WeakValueDictionary[Hashable, SharedAccounts]" = weakref.WeakValueDictionary()
 _lock: Final = LateLock()
 
 
-def shared_pace(key: Hashable) -> SharedPace:
-    """The pace of all producers of this process with the same key."""
+def shared_pace(key: PaceKey) -> SharedPace:
+    """The pace of all producers of this process with the same key.
+
+    Those of all users have one lock, so that a producer that becomes another user need not change locks under the hands
+    of those who hold one.
+    """
     with _lock:
-        return _paces.setdefault(key, SharedPace())
+        found = _paces.get(key)
+        if found is None:
+            lock = _locks.setdefault((key.cluster, key.client_id, key.limit), threading.RLock())
+            found = _paces[key] = SharedPace(lock)
+        return found
 
 
-def shared_limit(key: Hashable) -> SharedLimit:
+def shared_limit(key: PaceKey) -> SharedLimit:
     """The limit of all consumers of this process with the same key."""
     with _lock:
         return _limits.setdefault(key, SharedLimit())
 
 
-def shared_accounts(key: Hashable, new: "Callable[[], SharePacer]") -> SharedAccounts:
+def shared_accounts(key: PaceKey, new: "Callable[[], SharePacer]") -> SharedAccounts:
     """Those of all share consumers of this process with the same key, made by whoever asks first."""
     with _lock:
         found = _accounts.get(key)
@@ -169,7 +220,7 @@ def shared_accounts(key: Hashable, new: "Callable[[], SharePacer]") -> SharedAcc
         return found
 
 
-def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None) -> tuple[Any, ...]:
+def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None) -> PaceKey:
     """What clients of one process have in common whose bytes a broker counts together.
 
     Args:
@@ -181,7 +232,7 @@ def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None
     cluster = tuple(sorted(server.strip() for server in servers if server.strip()))
     client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
     limit = str(ours.limit_source), byte_rate, id(ours.callback) if ours.callback else None
-    return cluster, _principal(conf, ours), client_id, limit
+    return PaceKey(cluster, client_id, limit, _principal(conf, ours))
 
 
 def _principal(conf: Mapping[str, Any], ours: QuotaConfig) -> Hashable:
@@ -216,6 +267,7 @@ def _identity(value: Any) -> Hashable:
 def _after_fork() -> None:
     _lock.begin_anew()
     _paces.clear()
+    _locks.clear()
     _limits.clear()
     _accounts.clear()
 

@@ -44,7 +44,7 @@ class Looks:
 one = Looks()
 watching.WATCHING.add(one)
 watching.WATCHING.remove(one)
-shared_pace.shared_limit("key")
+shared_pace.shared_limit(shared_pace.PaceKey("cluster", "id", None, None))
 print(("Condition", "watching") in made, ("Lock", "late_lock") in made)
 """
 

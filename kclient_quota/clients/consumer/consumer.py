@@ -2,7 +2,7 @@
 """`Consumer`: a drop-in for confluent_kafka's that takes messages at the pace of its quota."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -22,12 +22,12 @@ from kclient_quota.clients.interceptor import ConsumerInterceptors, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.shared_pace import pace_key, shared_limit
+from kclient_quota.clients.shared_pace import LimitOfUser, SharedLimit, pace_key, shared_limit
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
-from kclient_quota.config import Backoff, LimitSource, split
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, split
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 
@@ -52,7 +52,8 @@ class PacedConsumer(Storing, TelemetryMethods):
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
-        neighbours = shared_limit(pace_key(conf, ours, ours.consumer_byte_rate))
+        self._limit_of_user = partial(_limit_of, self._asks_with, ours)
+        self._neighbours = neighbours = LimitOfUser(self._limit_of_user())
         longest_ms = longest_throttle_ms(conf, limit)
         core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours, longest_ms)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
@@ -244,6 +245,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
         if log_in_as(self._asks_with, username, password):
+            self._neighbours.shared = self._limit_of_user()
             self._ask_soon()
         self._renew_telemetry(username, password)
 
@@ -273,6 +275,11 @@ class PacedConsumer(Storing, TelemetryMethods):
         /,
     ) -> None:
         self.close()
+
+
+def _limit_of(conf: Mapping[str, Any], ours: QuotaConfig) -> SharedLimit:
+    """What a consumer shares with all of this process that a broker counts with it."""
+    return shared_limit(pace_key(conf, ours, ours.consumer_byte_rate))
 
 
 def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:

@@ -99,12 +99,12 @@ class Parts:
         self.outbox = Outbox()
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
-        pace = shared_pace(pace_key(conf, ours, ours.producer_byte_rate))
+        self._ours = ours
+        self._pace = pace = self._pace_of_user()
         with pace.lock:
             pace.follow(self._limit, clock.now_ms())
-        self.hearing.is_followed = pace.has
         longest = _as_told if self.transaction.aborts else partial(longest_throttle_ms, self.inner)
-        new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, pace, longest)
+        new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, lambda: self._pace, longest)
         core = ProducerCore(
             new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
         )
@@ -126,6 +126,22 @@ class Parts:
     def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
         """What keeps a consumer in its group while the producer waits."""
         return settings.keep_alive(heartbeat)
+
+    def _pace_of_user(self) -> SharedPace:
+        pace = shared_pace(pace_key(self.ask_conf, self._ours, self._ours.producer_byte_rate))
+        self.hearing.is_followed = pace.has
+        return pace
+
+    def follow_user(self) -> None:
+        """`ask_conf` has another user, as whom a broker counts the producer from now on: ask for that one's quota."""
+        core = self.sender.core
+        with self.sender.lock:
+            self._pace = pace = self._pace_of_user()
+            core.turns = pace
+            for broker in core.brokers:
+                broker.queue.pace.move_to(_pacer(pace, broker.number, core.limit))
+        if self.hearing.ask_soon is not None:
+            self.hearing.ask_soon()
 
     def configuration(self) -> dict[str, Any]:
         """What librdkafka gets."""
@@ -163,20 +179,24 @@ def _as_told(_limit: Limit, _message_ms: float) -> float:
     return inf
 
 
+def _pacer(shared: SharedPace, broker: int, limit: Limit) -> Pacer:
+    """That of a broker, of the limit that was heard last, or of this one where nothing was."""
+    told = shared.limit or limit
+    return shared.pacer(broker, lambda: Pacer(told.byte_rate, samples=told.samples, window_ms=told.window_ms))
+
+
 def _new_queue(
     conf: Mapping[str, Any],
     max_delay_ms: int,
     lanes: Sequence[Lane],
-    shared: SharedPace,
+    shared: Callable[[], SharedPace],
     longest: Callable[[Limit, float], float],
     broker: int,
     limit: Limit,
 ) -> SendQueue:
-    told = shared.limit or limit
-    pacer = shared.pacer(broker, lambda: Pacer(told.byte_rate, samples=told.samples, window_ms=told.window_ms))
     cost = BatchCost(compressed=settings.is_compressed(conf))
     pace = SendPace(
-        pacer,
+        _pacer(shared(), broker, limit),
         cost,
         limit.byte_rate,
         linger_ms=settings.linger_ms(conf),

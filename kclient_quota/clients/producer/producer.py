@@ -71,7 +71,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
 
         parts = Parts(given, SYSTEM_CLOCK)
-        self._ask_conf = parts.ask_conf
+        self._ask_conf, self._follow_user = parts.ask_conf, parts.follow_user
         self._client_id = parts.client_id
         self._max_block_ms, self._raises = parts.max_block_ms, parts.raises
         self._sorting = parts.sorting
@@ -337,8 +337,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        if log_in_as(self._ask_conf, username, password) and self._hearing.ask_soon is not None:
-            self._hearing.ask_soon()
+        if log_in_as(self._ask_conf, username, password):
+            self._follow_user()
         self._renew_telemetry(username, password)
 
     @contextmanager

@@ -369,6 +369,10 @@ class SendPace:
         if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
             self._pacer.set_limit(limit, now_ms)
 
+    def move_to(self, pacer: Pacer) -> None:
+        """The bytes are another user's from now on."""
+        self._pacer, self._owed = pacer, 0.0
+
     def let_go(self) -> None:
         """It is known that no quota of bytes applies: no slow start, in which requests are many and small."""
         self.stands_back = True

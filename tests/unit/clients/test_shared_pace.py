@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.shared_pace import HUNGRY_MS, SharedPace, pace_key, shared_limit, shared_pace
+from kclient_quota.clients.shared_pace import HUNGRY_MS, PaceKey, SharedPace, pace_key, shared_limit, shared_pace
 from kclient_quota.config import split
 from kclient_quota.pacing.neighbours import Need, Part
 from kclient_quota.pacing.pacer import Pacer
@@ -18,15 +18,19 @@ class Client:
 
 
 def test_one_pace_for_the_same_key_as_long_as_anybody_has_it() -> None:
-    one = shared_pace("a")
-    assert shared_pace("a") is one
-    assert shared_pace("b") is not one
+    key = PaceKey("a", "id", None, "alice")
+    one, bob = shared_pace(key), shared_pace(key._replace(principal="bob"))
+    assert shared_pace(key) is one is not bob
+    assert one.lock is bob.lock  # who becomes another user goes on with it
+    other = shared_pace(key._replace(client_id="other"))
+    assert other is not one
+    assert other.lock is not one.lock
     assert one.pacer(1, Pacer) is one.pacer(1, Pacer)
     assert one.pacer(2, Pacer) is not one.pacer(1, Pacer)
     before = id(one.pacer(1, Pacer))
     del one
     gc.collect()
-    assert id(shared_pace("a").pacer(3, Pacer)) != before
+    assert id(shared_pace(key).pacer(3, Pacer)) != before
 
 
 def test_whoever_has_had_least_of_those_who_want_goes_first() -> None:
@@ -56,7 +60,8 @@ def test_nobody_waits_for_one_that_wants_nothing() -> None:
 
 
 def test_consumers_of_one_key_share_a_limit() -> None:
-    one, same, other = shared_limit("a"), shared_limit("a"), shared_limit("b")
+    key = PaceKey("a", "id", None, "alice")
+    one, same, other = shared_limit(key), shared_limit(key), shared_limit(key._replace(cluster="b"))
     assert one is same
     assert one is not other
     first, second = Client(), Client()
