@@ -140,7 +140,7 @@ class Listener:
         self._log.on_time(now_ms)
         self.tell()
         if self.telemetry is not None:
-            self.telemetry.on_statistics(text)
+            self.telemetry.on_event(lambda: self._told_as_one.counted(text) if self.is_split else self.told)
 
     def _on_fetcher(self, text: str) -> None:
         self._told_as_one.fetcher = self.told = json.loads(text)

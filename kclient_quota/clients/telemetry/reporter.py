@@ -96,12 +96,16 @@ class ClientTelemetry:
 
     def on_statistics(self, text: str) -> None:
         """Take a statistics event; cheap while nobody has subscribed."""
+        import json  # noqa: PLC0415 - as above
+
+        self.on_event(lambda: json.loads(text))
+
+    def on_event(self, decode: Callable[[], Mapping[str, Any]]) -> None:
+        """The same of one that may have been decoded already."""
         subscription = self._reporter.subscription
         if subscription is None or not subscription.selection:
             return
-        import json  # noqa: PLC0415 - as above
-
-        statistics = json.loads(text)
+        statistics = decode()
         throttles = self._throttle_times()
         now_ms = self._clock.now_ms()
         with self._lock:
