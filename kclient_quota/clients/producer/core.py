@@ -5,7 +5,7 @@ their callers wait. `_wait_ms` decides how long.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -230,6 +230,10 @@ class ProducerCore:
                 fill = min(1.0, grant.raw_bytes / max(1, broker.queue.pace.lump_bytes(1)))
                 partition = self.brokers.partition_of(broker, grant)
                 yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)
+
+    def put_back(self, sent: Sent, rest: Sequence[Waiting]) -> None:
+        """Librdkafka has no room for the last ones of what has left."""
+        self._lost += [(message, Lost.REPLACED) for message in sent.broker.queue.put_back(rest)]
 
     def wait_ms(self, now_ms: int) -> float:
         """After how many milliseconds to look again; infinite when nothing waits."""

@@ -203,7 +203,7 @@ class Sender:
         refused = self._hand_all(producer, sends)
         with self.lock:
             for sent, rest in reversed(refused):
-                sent.broker.queue.put_back(rest)
+                core.put_back(sent, rest)
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
         if finished < outbox.finished:

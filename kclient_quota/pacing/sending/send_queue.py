@@ -199,6 +199,10 @@ class SendQueue:
                 waits.fair.charge(message.tenant, message.raw_bytes)
         else:
             waits.line_of(message.tenant).append(message)
+        self._count_in(waits, message)
+
+    def _count_in(self, waits: Waits, message: Waiting) -> None:
+        """It waits in a lane from now on."""
         if not waits.length and not waits.lane.strict:
             self._fair.join(waits.lane.name)
         waits.length += 1
@@ -305,20 +309,26 @@ class SendQueue:
         self._lose(oldest)
         return oldest
 
-    def put_back(self, messages: Sequence[Waiting]) -> None:
-        """Librdkafka has refused these, the last ones of a grant: they wait again, before all others."""
+    def put_back(self, messages: Sequence[Waiting]) -> list[Waiting]:
+        """Librdkafka has refused these, the last ones of a grant: they wait again, before all others.
+
+        Returns:
+            those that are not worth sending beside a newer message of their key, which has come meanwhile.
+        """
+        replaced = []
         for message in reversed(messages):
-            message.is_gone = False
-            waits = self._waits_of(message)
-            waits.turns.put_back((message,))
-            if not waits.length and not waits.lane.strict:
-                self._fair.join(waits.lane.name)
-            waits.length += 1
-            waits.raw_bytes += message.raw_bytes
-            self.length += 1
-            self.raw_bytes += message.raw_bytes
             self.pace.give_back(message.raw_bytes)
-            self._remember(waits, message)
+            waits = self._waits_of(message)
+            newer = waits.newest.get((message.place, message.key)) if waits.newest else None
+            if newer is not None and newer.tenant == message.tenant:
+                replaced.append(message)
+                continue
+            message.is_gone = False
+            waits.turns.put_back((message,))
+            self._count_in(waits, message)
+            if newer is not None:
+                waits.newest[message.place, message.key] = newer
+        return replaced
 
     def take_out(self, messages: Sequence[Waiting]) -> None:
         """Forget these, which wait here: they go to another broker."""

@@ -111,6 +111,17 @@ def test_the_newer_message_of_a_key_takes_the_older_ones_place() -> None:
     assert [each for sent in core.sent(0) for each in sent.messages] == [second]
 
 
+def test_what_librdkafka_has_refused_meanwhile_is_reported_as_replaced() -> None:
+    core = core_of(Lane("state", newest=True))
+    first, second = of("state", key=b"k"), of("state", key=b"k")
+    core.offer(first, 0)
+    (sent,) = core.sent(0)
+    core.offer(second, 0)
+    core.put_back(sent, sent.messages)
+    assert core.lost(0) == [(first, Lost.REPLACED)]
+    assert [each for sent in core.sent(60_000) for each in sent.messages] == [second]
+
+
 def test_state_and_figures_by_lane() -> None:
     core = core_of(Lane("alerts", strict=True))
     for lane in ("alerts", "alerts", ""):

@@ -162,6 +162,23 @@ def test_what_is_refused_waits_before_all_others():
     assert payloads(queue.next_grant(T0).messages) == [1, "newer", 3]
 
 
+def test_what_is_refused_gives_way_to_the_newer_one_of_its_key():
+    """It took the newer one's place among the newest, and the next one took its: the topic ended on the middle one."""
+    queue = SendQueue(ToldPace(lump=300), [Lane(newest=True)])
+    first, other, beside = offered(queue, message(1, key="k"), message(2, key="l"), message(3, key="k", tenant="b"))
+    queue.next_grant(T0)
+    offered(queue, message("newer", key="k"))
+    queue.pace.heard.clear()
+    assert queue.put_back([first, other, beside]) == [first]
+    assert queue.pace.heard == [("give back", 100)] * 3
+    assert payloads(queue) == [2, 3, "newer"]  # the same key of another tenant is another one
+    assert counted(queue) == [2, 3, "newer"]
+    assert first.is_gone
+    (replaced,) = queue.offer(message("newest", key="k")).replaced
+    assert replaced.payload == "newer"
+    assert payloads(queue) == [2, 3, "newest"]
+
+
 def test_what_is_refused_brings_its_lane_back():
     queue = SendQueue(ToldPace(), [Lane("a"), Lane("strict", strict=True)])
     for lane in ("a", "strict"):
