@@ -5,9 +5,10 @@ An interceptor may change or watch, never break: what it raises is logged; the l
 
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -15,6 +16,7 @@ from kclient_quota.errors import ConfigError
 
 logger = logging.getLogger("kclient_quota")
 
+_KEY: Final = "interceptor.classes"
 UNKNOWN_PARTITION = -1
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -104,7 +106,7 @@ class ProducerInterceptors:
         """Hand the record down the chain; each gets the last one that came back without an exception."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                record = _record(interceptor, interceptor.on_send(record))
             except Exception:
                 logger.warning(
                     "Error executing interceptor onSend callback for topic: %s, partition: %s",
@@ -164,7 +166,7 @@ class ConsumerInterceptors:
         """Hand records down the chain; each gets the last list that came back without an exception."""
         for interceptor in self._interceptors:
             try:
-                records = interceptor.on_consume(records)
+                records = _records(interceptor, interceptor.on_consume(records))
             except Exception:
                 logger.warning("Error executing interceptor onConsume callback", exc_info=True)
         return records
@@ -193,22 +195,49 @@ def load(declared: Iterable[Any], configs: Mapping[str, Any], methods: tuple[str
     Raises:
         ConfigError: one that cannot be imported, made or configured, or that lacks a method.
     """
-    loaded = []
-    for factory in everywhere:
-        made = factory()
-        if all(hasattr(made, method) for method in methods):
-            made.configure(configs)
-            loaded.append(made)
-    for entry in declared:
-        interceptor = instantiate(entry, "interceptor.classes")
-        missing = [method for method in methods if not callable(getattr(interceptor, method, None))]
-        if missing:
-            raise ConfigError(f"interceptor.classes: {entry!r} has no {missing[0]}() and cannot be used here")
-        configure = getattr(interceptor, "configure", None)
+    loaded: list[Any] = []
+    try:
+        for factory in everywhere:
+            made = factory()
+            if all(hasattr(made, method) for method in methods):
+                loaded.append(made)
+                made.configure(configs)
+        for entry in declared:
+            loaded.append(_fitting(entry, methods))
+            _configure(loaded[-1], entry, configs)
+    except BaseException:
+        _close_all(loaded)  # they may have opened files and connections
+        raise
+    return loaded
+
+
+@contextmanager
+def closing_unless_made(chain: "ProducerInterceptors | ConsumerInterceptors") -> Iterator[None]:
+    """While a client is made: if it cannot be, nobody would ever close its interceptors."""
+    try:
+        yield
+    except BaseException:
+        chain.close()
+        raise
+
+
+def _fitting(entry: Any, methods: tuple[str, ...]) -> Any:
+    interceptor = instantiate(entry, _KEY)
+    missing = [method for method in methods if not callable(getattr(interceptor, method, None))]
+    if missing:
+        raise ConfigError(f"{_KEY}: {entry!r} has no {missing[0]}() and cannot be used here")
+    return interceptor
+
+
+def _configure(interceptor: Any, entry: Any, configs: Mapping[str, Any]) -> None:
+    configure = getattr(interceptor, "configure", None)
+    try:
         if configure is not None:
             configure(configs)
-        loaded.append(interceptor)
-    return loaded
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{_KEY}: {entry!r} cannot be configured ({type(error).__name__}: {error})") from error
 
 
 def instantiate(entry: Any, key: str) -> Any:
@@ -226,6 +255,10 @@ def instantiate(entry: Any, key: str) -> Any:
         raise ConfigError(
             f"{key}: {entry!r} cannot be made without arguments ({error}): give an object instead"
         ) from error
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{key}: {entry!r} cannot be made ({type(error).__name__}: {error})") from error
 
 
 def _imported(path: str, key: str) -> Any:
@@ -234,6 +267,24 @@ def _imported(path: str, key: str) -> Any:
         return getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{key}: {path!r} cannot be imported ({error}): give package.module.Class") from error
+
+
+def _record(interceptor: Any, result: Any) -> ProducerRecord:
+    """What may go on: a `return` that was forgotten would fail each `produce()` from then on."""
+    if isinstance(result, ProducerRecord) or all(hasattr(result, name) for name in ProducerRecord.__slots__):
+        return cast("ProducerRecord", result)
+    raise TypeError(_returned(interceptor, "on_send", result, "the record that is to be sent"))
+
+
+def _records(interceptor: Any, result: Any) -> list[Message]:
+    """The same of records that were read."""
+    if isinstance(result, list):
+        return result
+    raise TypeError(_returned(interceptor, "on_consume", result, "the list of records that go on"))
+
+
+def _returned(interceptor: Any, method: str, result: Any, wanted: str) -> str:
+    return f"{type(interceptor).__name__}.{method}() has returned a {type(result).__name__}: return {wanted}"
 
 
 def _known(number: int | None) -> int:

@@ -20,7 +20,7 @@ from confluent_kafka._model import Messages
 from kclient_quota.clients.agents import CShareConsumer
 from kclient_quota.clients.calls import interruptible, log_in_as, merged, refused_callbacks
 from kclient_quota.clients.consumer import settings
-from kclient_quota.clients.interceptor import ConsumerInterceptors, load
+from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import (
     DEFAULT_CLIENT_ID,
@@ -94,7 +94,8 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         if self._telemetry is not None:
             final[ENABLE_KEY] = False
         try:
-            super().__init__(final)
+            with closing_unless_made(self._interceptors):
+                super().__init__(final)
         except KafkaException as error:
             raise explained(error) from None
         self._start_telemetry()

@@ -18,7 +18,7 @@ from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
-from kclient_quota.clients.interceptor import ConsumerInterceptors, load
+from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
@@ -48,7 +48,6 @@ class PacedConsumer(Storing, TelemetryMethods):
         warn_of_default_client_id(conf, limit)
         learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF
         conf, sizes = with_sizes(conf, limit.byte_rate, learn=learn)
-        interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
@@ -57,6 +56,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         longest_ms = longest_throttle_ms(conf, limit)
         core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours, longest_ms)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
+        interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         self._prepare(listener, interceptors)
         self._metrics = partial(settings.metrics, core, self._idle, self._waited, client_id, clock)
         self._telemetry = listener.telemetry = new_telemetry(CONSUMER, conf, self._metrics)
@@ -68,7 +68,8 @@ class PacedConsumer(Storing, TelemetryMethods):
             final[settings.STORE_KEY] = False
         self._prepare_fetching(final, listener.fetcher_events.append)
         try:
-            super().__init__({**final, **sizes.imposed})
+            with closing_unless_made(interceptors):
+                super().__init__({**final, **sizes.imposed})
         except KafkaException as error:
             raise explained(error) from None
         except SystemError as error:

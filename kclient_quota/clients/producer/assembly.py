@@ -71,7 +71,6 @@ class Parts:
 
     def __init__(self, given: Mapping[str, Any], clock: Clock) -> None:
         conf, ours = split(given)
-        chain = load(ours.interceptors, given, ("on_send", "on_acknowledgement"))
         self.ask_conf = dict(conf)
         self._finder = settings.limit_finder(ours, self.ask_conf)
         self.is_off = ours.backoff is Backoff.OFF
@@ -81,7 +80,6 @@ class Parts:
         self.max_block_ms = ours.max_block_ms
         self.raises = ours.backoff is Backoff.RAISE
         self.sorting = Sorting(ours)
-        self.chain = ProducerInterceptors(chain)
         self.default_callback = conf.get("on_delivery")
         self.transaction = Transaction(conf, ours.transaction_timeout)
         self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
@@ -121,6 +119,8 @@ class Parts:
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())
         self.telemetry = new_telemetry(PRODUCER, conf, self.hearing.metrics)
+        # last: nothing above closes them if it fails
+        self.chain = ProducerInterceptors(load(ours.interceptors, given, ("on_send", "on_acknowledgement")))
 
     @staticmethod
     def keep_alive(heartbeat: Any) -> Callable[[], None] | None:

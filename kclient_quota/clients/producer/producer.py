@@ -67,6 +67,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
         given = merged(config, kwargs)
         # What a producer is made of is loaded with the first one, not with the class.
+        from kclient_quota.clients.interceptor import closing_unless_made  # noqa: PLC0415
         from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
 
@@ -91,7 +92,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._closing = threading.RLock()
         self._hearing, self._sender, self._telemetry = parts.hearing, parts.sender, parts.telemetry
         try:
-            super().__init__(parts.configuration())
+            with closing_unless_made(parts.chain):
+                super().__init__(parts.configuration())
         except KafkaException as error:
             raise explained(error) from None
         self._asks_produce = is_watched(super().produce)
