@@ -76,7 +76,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._polled_at_ms = now_ms
         self._log = ThrottleLog(self._client_id, "share fetches are spaced", ours.backoff)
         self._throttle_metrics = ClientThrottleMetrics(SHARE_CONSUMER, self._client_id)
-        self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
+        self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume",)))
         self._events: deque[Any] = deque()
         self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
         self._asked: SharedAccounts | None = None  # those that know of a request under way
@@ -151,7 +151,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             with asked.lock:
                 asked.pacer.asks()
             self._asked, self._asked_at_ms = asked, SYSTEM_CLOCK.now_ms()
-        messages = interruptible(super().poll, timeout_ms / 1000)
+        messages: Messages = interruptible(super().poll, timeout_ms / 1000)
         now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
         if whole:
@@ -165,7 +165,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             for broker in received:
                 self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._hear()
-        return Messages(self._interceptors.on_consume(list(messages))) if self._interceptors and whole else messages
+        if not (self._interceptors and whole):
+            return messages
+        errors = [message for message in messages if message.error() is not None]
+        return Messages(errors + self._interceptors.on_consume(whole))
 
     def _by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
         """Wire bytes of each broker, about."""

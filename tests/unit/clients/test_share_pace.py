@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError, Message
+from confluent_kafka._model import Messages
 
 from kclient_quota import ClientQuotaCallback, ShareConsumer
 from kclient_quota.clients import share_consumer, shared_pace
@@ -91,3 +94,37 @@ def test_a_forked_child_has_accounts_of_its_own() -> None:
     assert shared_pace.shared_accounts(key, lambda: SharePacer(1.0)) is of_parent
     shared_pace._after_fork()
     assert shared_pace.shared_accounts(key, lambda: SharePacer(1.0)) is not of_parent
+
+
+class OnlyConsumes:
+    """All of an interceptor that a share group has a use for: it has no positions to commit."""
+
+    def __init__(self) -> None:
+        self.seen: list[Message] = []
+
+    def on_consume(self, records: list[Message]) -> list[Message]:
+        self.seen += records
+        return records[1:]
+
+
+class Brings(confluent_kafka.ShareConsumer):
+    """In place of librdkafka's: two records, and an error between them."""
+
+    def poll(self, timeout: float = -1) -> Messages:
+        first, second = (Message(topic="t", partition=0, offset=offset, value=b"v") for offset in range(2))
+        return Messages([first, Message(topic="t", error=KafkaError(KafkaError._TRANSPORT)), second])
+
+
+class Brought(share_consumer.PacedShareConsumer, Brings):
+    """A share consumer that they come to."""
+
+
+def test_interceptors_see_records_and_no_errors() -> None:
+    """As those of other consumers; they had to have an `on_commit()` that nobody ever called."""
+    interceptor = OnlyConsumes()
+    conf = {"bootstrap.servers": "localhost:1", "group.id": "g", "quota.backoff": "off", "enable.metrics.push": False}
+    consumer = Brought({**conf, "interceptor.classes": [interceptor]})
+    got = list(consumer.poll(1))
+    consumer.close()
+    assert [message.offset() for message in interceptor.seen] == [0, 1]
+    assert [(message.error() is None, message.value()) for message in got] == [(False, None), (True, b"v")]
