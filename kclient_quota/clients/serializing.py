@@ -73,8 +73,9 @@ else:
         """
 
         def __init__(self, conf: dict[str, Any], *, heartbeat: Any = None) -> None:
+            beats = keep_alive(heartbeat)
             super().__init__(conf)
-            self._heartbeat = keep_alive(heartbeat)
+            self._heartbeat = beats
 
     _BASES, _METHODS = place(confluent_kafka.DeserializingConsumer, PlainConsumer, _Deserializing, None)
 

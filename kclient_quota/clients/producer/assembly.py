@@ -122,11 +122,6 @@ class Parts:
         # last: nothing above closes them if it fails
         self.chain = ProducerInterceptors(load(ours.interceptors, given, ("on_send", "on_acknowledgement")))
 
-    @staticmethod
-    def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
-        """What keeps a consumer in its group while the producer waits."""
-        return settings.keep_alive(heartbeat)
-
     def _pace_of_user(self) -> SharedPace:
         pace = shared_pace(pace_key(self.ask_conf, self._ours, self._ours.producer_byte_rate))
         self.hearing.is_followed = pace.has

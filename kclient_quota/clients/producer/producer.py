@@ -70,13 +70,14 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.interceptor import closing_unless_made  # noqa: PLC0415
         from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
+        from kclient_quota.clients.producer.settings import keep_alive  # noqa: PLC0415
 
+        self._heartbeat = keep_alive(heartbeat)
         parts = Parts(given, SYSTEM_CLOCK)
         self._ask_conf, self._follow_user = parts.ask_conf, parts.follow_user
         self._client_id = parts.client_id
         self._max_block_ms, self._raises = parts.max_block_ms, parts.raises
         self._sorting = parts.sorting
-        self._heartbeat = parts.keep_alive(heartbeat)
         self._chain = parts.chain
         self._default_callback: Callback | None = parts.default_callback
         self._errors_only = parts.errors_only

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
@@ -14,6 +15,7 @@ from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.config import QuotaConfig, whole_number
+from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
 logger = logging.getLogger("kclient_quota")
@@ -210,11 +212,20 @@ def _both(ours: Sequence[Callable[[Any], None]], theirs: Callable[[Any], Any] | 
 
 
 def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
-    """What keeps a consumer in its group without taking a message; does nothing once that is closed."""
+    """What keeps a consumer in its group without taking a message; does nothing once that is closed.
+
+    Raises:
+        ConfigError: it is one of asyncio, whose beats nobody would await here.
+    """
     if heartbeat is None:
         return None
     ours = getattr(heartbeat, "keep_alive", None)
     beat = ours if callable(ours) else partial(heartbeat.consume, 0, 0)
+    if iscoroutinefunction(beat):
+        raise ConfigError(
+            f"heartbeat: {type(heartbeat).__name__} is a consumer of asyncio, which this producer cannot keep in its "
+            "group: use AIOProducer, or give a Consumer"
+        )
 
     def keep() -> None:
         with suppress(RuntimeError):  # confluent_kafka's word for a consumer that is closed

@@ -5,12 +5,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from kclient_quota import AIOConsumer, Producer, SerializingProducer
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.settings import IDLE_MS, keep_alive, with_callbacks, with_defaults
 from kclient_quota.clients.producer.taking import is_batch
 from kclient_quota.config import Backoff, LimitSource
+from kclient_quota.errors import ConfigError
 from kclient_quota.testing.clock import ManualClock
 
 NONE = Limit(None, None, LimitSource.CLUSTER)
@@ -165,6 +167,24 @@ def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> No
         assert keep is not None
         keep()
     assert beats == ["ours", (0, 0)]
+
+
+def test_a_consumer_of_asyncio_is_none_for_a_producer_that_is_not() -> None:
+    """Its beats were never awaited: it lost its group without a word."""
+
+    class Ours:
+        async def keep_alive(self) -> None: ...
+
+    class Theirs:
+        async def consume(self, number: int, within_s: float) -> None: ...
+
+    for heartbeat in (Ours(), Theirs(), AIOConsumer.__new__(AIOConsumer)):
+        with pytest.raises(ConfigError, match=r"heartbeat: .*AIOProducer"):
+            keep_alive(heartbeat)
+        with pytest.raises(ConfigError, match=r"heartbeat: .*AIOProducer"):
+            Producer({"bootstrap.servers": "localhost:1"}, heartbeat=heartbeat)
+        with pytest.raises(ConfigError, match=r"heartbeat: .*AIOProducer"):
+            SerializingProducer({"bootstrap.servers": "localhost:1"}, heartbeat=heartbeat)
 
 
 @pytest.mark.parametrize(
