@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota.clients.calls import CallApart
 from kclient_quota.clients.producer.transaction import Event
-from kclient_quota.clients.producer.waiting import SLICE_MS, WaitingProducer
+from kclient_quota.clients.producer.waiting import PURGE_MS, SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
 
 GRACE_MS: Final = 1_000
@@ -147,13 +147,16 @@ class TransactingProducer(WaitingProducer):
 
         Raises:
             KafkaException: as confluent_kafka's; `retriable()` while a `send_offsets_to_transaction()` whose time was
-                over still waits for the group's coordinator.
+                over still waits for the group's coordinator, and while something holds up the producer's thread, which
+                would go on with the transaction's messages in the next one.
         """
         self._insist_on_parent()
         if self._transaction.ended is None:
             deadline_ms = self._deadline_ms(timeout)
-            if self._transaction.is_open:  # otherwise it will be refused
-                self._drop_queue()
+            # one that is not open will be refused
+            if self._transaction.is_open and not self._drop_queue(self._dropping_ms(deadline_ms)):
+                text = "abort_transaction: something holds up the producer's thread; try again"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
             if not self._await_offsets(deadline_ms, self._sending_offsets):
                 text = "abort_transaction: the group's coordinator still does not answer; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
@@ -161,10 +164,15 @@ class TransactingProducer(WaitingProducer):
             self._tell_reports()
         self._transaction.on(Event.ABORT)
 
-    def _drop_queue(self) -> None:
-        """Messages that wait for the quota go with their transaction, and are reported as purged."""
-        if self._outbox.has_sender:
-            self._tell_sender(lambda sender: sender.purge())
+    def _dropping_ms(self, deadline_ms: int | None) -> int:
+        """How long to wait for that: as long as the broker does, if nobody says."""
+        if deadline_ms is None:
+            return self._transaction.timeout_ms
+        return max(PURGE_MS, deadline_ms - self._clock.now_ms())
+
+    def _drop_queue(self, within_ms: int = PURGE_MS) -> bool:
+        """Messages that wait for the quota go with their transaction, and are reported as purged; whether they have."""
+        return not self._outbox.has_sender or self._tell_sender(lambda sender: sender.purge(), within_ms)
 
     def _tell_reports(self) -> None:
         """Call the application's callbacks with what has become of the transaction's messages."""

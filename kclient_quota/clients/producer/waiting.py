@@ -301,8 +301,11 @@ class WaitingProducer(CProducer):
 
     # Its sender, and its end ------------------------------------------------------------------------------------------
 
-    def _tell_sender(self, work: "Callable[[Sender], None]") -> None:
-        """Have the sender do something before anything else that comes, and wait until it has."""
+    def _tell_sender(self, work: "Callable[[Sender], None]", within_ms: int = PURGE_MS) -> bool:
+        """Have the sender do something before anything else that comes, and wait for that; whether it has.
+
+        If it has not it does so later, still before all that comes after this call.
+        """
         done = threading.Lock()
         done.acquire()
 
@@ -315,12 +318,13 @@ class WaitingProducer(CProducer):
         outbox = self._outbox
         if outbox.needs_help:
             work(self._sender)
-            return
+            return True
         outbox.inbox.put(do)
-        for _ in range(PURGE_MS // SLICE_MS):
+        for _ in range(within_ms // SLICE_MS):
             if done.acquire(timeout=SLICE_MS / 1000):
-                return
+                return True
             outbox.wake()  # it may have ended just now
+        return False
 
     def _stop_sender(self) -> None:
         """Wait until it has left librdkafka, which must not be closed under its hands."""
