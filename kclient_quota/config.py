@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from kclient_quota.errors import ConfigError
 
+DEFAULT_CLIENT_ID = "rdkafka"
+"""librdkafka's `client.id`."""
 _QUANTITY = re.compile(r"([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?:([kKMGT]?)(i?)B)?(/s)?", re.ASCII)
 _C_NUMBER = re.compile(r"\s*([+-]?)(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}

@@ -9,7 +9,7 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
-from kclient_quota.config import LimitSource, QuotaConfig, whole_number
+from kclient_quota.config import DEFAULT_CLIENT_ID, LimitSource, QuotaConfig, whole_number
 from kclient_quota.errors import ConfigError, KclientQuotaError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient_quota")
 
-DEFAULT_CLIENT_ID = "rdkafka"
 REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
 FRESH_PART = 1 / 6

@@ -23,8 +23,8 @@ from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import (
-    DEFAULT_CLIENT_ID,
     Limit,
+    LimitFinder,
     LimitWatch,
     longest_throttle_ms,
     warn_of_default_client_id,
@@ -36,10 +36,11 @@ from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK, sleep
-from kclient_quota.config import Backoff, LimitSource, QuotaConfig, split, whole_number
+from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, LimitSource, QuotaConfig, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
 from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 logger = logging.getLogger("kclient_quota")
 
@@ -59,7 +60,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         given = merged(args, kwargs)
         conf, ours = split(given)
         self._asks_with = dict(conf)
-        finder = settings.limit_finder(ours, self._asks_with)
+        finder = LimitFinder(ours, self._asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
         self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))

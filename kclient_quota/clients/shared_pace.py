@@ -14,9 +14,9 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, Limit
+from kclient_quota.clients.limits import Limit
 from kclient_quota.cluster.late_lock import LateLock
-from kclient_quota.config import QuotaConfig
+from kclient_quota.config import DEFAULT_CLIENT_ID, QuotaConfig
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
 

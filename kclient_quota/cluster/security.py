@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kclient_quota.config import DEFAULT_CLIENT_ID
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.endpoint import ConnectionSettings, Sasl
 from kclient_quota.wire.session import MECHANISMS
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DEFAULT_PORT = 9092
-DEFAULT_CLIENT_ID = "rdkafka"
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _LAST_PORT = 65535
 _KEYSTORES = ("ssl.keystore.location", "ssl_certificate", "ssl_key", "ssl_ca", "ssl.engine.location", "ssl.providers")

@@ -20,16 +20,22 @@ from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.limits import DEFAULT_CLIENT_ID, LimitWatch, longest_throttle_ms, warn_of_default_client_id
+from kclient_quota.clients.limits import (
+    LimitFinder,
+    LimitWatch,
+    longest_throttle_ms,
+    warn_of_default_client_id,
+)
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import LimitOfUser, SharedLimit, pace_key, shared_limit
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
-from kclient_quota.config import Backoff, LimitSource, QuotaConfig, split
+from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, LimitSource, QuotaConfig, split
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
+from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 LEFT_OUT: Any = ...
@@ -43,7 +49,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         given = merged(args, kwargs)
         conf, ours = split(given)
         self._asks_with = dict(conf)
-        finder = settings.limit_finder(ours, self._asks_with)
+        finder = LimitFinder(ours, self._asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
         learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF

@@ -8,12 +8,11 @@ from confluent_kafka import KafkaException
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
-from kclient_quota.clients.limits import Limit, LimitFinder
+from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
-from kclient_quota.config import LimitSource, QuotaConfig, is_true, whole_number
+from kclient_quota.config import LimitSource, is_true, whole_number
 from kclient_quota.metrics import CONSUMER, MetricName
-from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 STORE_KEY: Final = "enable.auto.offset.store"
 STORE_EVERY_MS: Final = 1_000
@@ -41,11 +40,6 @@ def store_every_ms(conf: Mapping[str, Any]) -> int:
 def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
     """Kafka's `max.poll.interval.ms`; the default where it is none, which is for librdkafka to refuse."""
     return whole_number(conf, ["max.poll.interval.ms"], DEFAULT_MAX_POLL_INTERVAL_MS)
-
-
-def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
-    """Where a consumer's limit comes from."""
-    return LimitFinder(ours, conf, byte_rate_key=CONSUMER_BYTE_RATE)
 
 
 def what_went_wrong(error: SystemError) -> BaseException:

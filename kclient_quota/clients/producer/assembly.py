@@ -12,9 +12,9 @@ from typing import Any, Final
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
 from kclient_quota.clients.limits import (
-    DEFAULT_CLIENT_ID,
     UNKNOWN,
     Limit,
+    LimitFinder,
     LimitWatch,
     longest_throttle_ms,
     warn_of_default_client_id,
@@ -34,7 +34,7 @@ from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
-from kclient_quota.config import Backoff, is_true, split
+from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, is_true, split
 from kclient_quota.metrics import PRODUCER
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.batch_cost import BatchCost
@@ -42,6 +42,7 @@ from kclient_quota.pacing.sending.lanes import Lane
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.send_queue import SendQueue
 from kclient_quota.pacing.sending.turns import Waiting
+from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
 ERRORS_ONLY_KEY: Final = "delivery.report.only.error"
 
@@ -72,7 +73,7 @@ class Parts:
     def __init__(self, given: Mapping[str, Any], clock: Clock) -> None:
         conf, ours = split(given)
         self.ask_conf = dict(conf)
-        self._finder = settings.limit_finder(ours, self.ask_conf)
+        self._finder = LimitFinder(ours, self.ask_conf, byte_rate_key=PRODUCER_BYTE_RATE)
         self.is_off = ours.backoff is Backoff.OFF
         self._limit = UNKNOWN if self.is_off else self._finder.find()
         self.client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))

@@ -42,7 +42,7 @@ class Lost(Enum):
     REPLACED = "a newer message of its key has come"
 
 
-class Turns(Protocol):
+class Sharing(Protocol):
     """What a core needs of `kclient_quota.clients.shared_pace.SharedPace`."""
 
     def may_go(self, who: object, broker: int, now_ms: int) -> bool:
@@ -107,7 +107,7 @@ class ProducerCore:
         self._max_delay_ms = max_delay_ms
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
-        self.turns: Turns | None = None
+        self.turns: Sharing | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
         self._spare = Spare()

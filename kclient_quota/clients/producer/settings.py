@@ -12,11 +12,11 @@ from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.transaction import MESSAGE_TIMEOUT
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import QuotaConfig, whole_number
+from kclient_quota.config import whole_number
 from kclient_quota.errors import ConfigError
-from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
 logger = logging.getLogger("kclient_quota")
 
@@ -47,7 +47,6 @@ IDLE_MS: Final = 30_000
 coordinator that is gone looks for another one whenever a connection comes or goes, and only then: half of the default
 `transaction.timeout.ms` leaves it time to go on."""
 
-MESSAGE_TIMEOUT: Final = ("message.timeout.ms", "delivery.timeout.ms")
 MESSAGE_TIMEOUT_MS: Final = 300_000
 NO_TIMEOUT_MS: Final = 1 << 40
 MESSAGE_BYTES: Final = 1_000_000
@@ -232,11 +231,6 @@ def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
             beat()
 
     return keep
-
-
-def limit_finder(ours: QuotaConfig, conf: Mapping[str, Any]) -> LimitFinder:
-    """Where a producer's limit comes from."""
-    return LimitFinder(ours, conf, byte_rate_key=PRODUCER_BYTE_RATE)
 
 
 def watch(finder: LimitFinder, hearing: Hearing) -> LimitWatch:
