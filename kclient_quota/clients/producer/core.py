@@ -282,12 +282,9 @@ class ProducerCore:
         """So many bytes callers may hand over themselves, of a large quota; see `Spare`."""
         is_calm = self.throttled_at_ms is None or now_ms - self.throttled_at_ms >= CALM_MS
         limit = self.limit.byte_rate if self.limit.known and is_calm and not self.is_careful else None
-        if limit is None:
-            self._limited_at_ms = None
-        elif self._limited_at_ms is None:
+        if limit is None or self._limited_at_ms is None:
             self._limited_at_ms = now_ms
-        is_alone = self._limited_at_ms is not None and now_ms - self._limited_at_ms >= SURE_MS
-        is_alone &= self.throttled_at_ms is None
+        is_alone = self.throttled_at_ms is None and now_ms - self._limited_at_ms >= SURE_MS
         members = 1 if self.turns is None else self.turns.join(self)
         self._spare.set_limit(limit, members, is_alone=is_alone)
         granted = sum(broker.queue.pace.granted for broker in self.brokers)

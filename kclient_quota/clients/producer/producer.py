@@ -77,16 +77,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._ask_conf, self._follow_user = parts.ask_conf, parts.follow_user
         self._client_id = parts.client_id
         self._max_block_ms, self._raises = parts.max_block_ms, parts.raises
-        self._sorting = parts.sorting
-        self._chain = parts.chain
+        self._sorting, self._chain = parts.sorting, parts.chain
         self._default_callback: Callback | None = parts.default_callback
         self._errors_only = parts.errors_only
-        self._transaction = parts.transaction
-        self._new_waiting = parts.new_waiting
+        self._transaction, self._new_waiting = parts.transaction, parts.new_waiting
         self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
-        self._most_messages = parts.most_messages
+        self._most_messages, self._wait_log = parts.most_messages, parts.wait_log
         self._outbox, self._beginning = parts.outbox, parts.beginning
-        self._wait_log = parts.wait_log
         self._waiting: dict[int, Handed] = {}
         self._said: set[str] = set()
         self._closed = self._abandoned = False
