@@ -10,6 +10,7 @@ import pytest
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.producer import producer as module
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
 from kclient_quota.clients.producer.taking import raw_bytes
 from tests.read_committed import committed
@@ -141,3 +142,81 @@ def test_what_librdkafka_has_no_room_for_waits_for_it_where_a_quota_applies(brok
             producer.produce("orders", b"%d" % number, partition=0)
     values = committed(broker, "orders")[before:]
     assert values == [b"%d" % number for number in range(20_000)]
+
+
+def test_who_polls_only_when_librdkafka_is_full_leaves_nothing_in_the_queue(broker: EmbeddedBroker) -> None:
+    """Nobody would hand over what waits there before it expires: `produce()` raises nothing that tells to poll."""
+    broker.set_quota(client_id="app", producer_byte_rate=50_000_000)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.messages": 1_000}
+    with Producer(conf) as producer:
+        until = time.monotonic() + 30
+        while not producer._outbox.has_spare:
+            assert time.monotonic() < until
+            producer.produce("orders", b"x", partition=0)
+            producer.poll(0.01)
+        producer.flush()
+        before = len(committed(broker, "orders"))
+        for _ in range(2_500):
+            try:
+                producer.produce("orders", b"x", partition=0)
+            except BufferError:
+                producer.poll(1)
+                producer.produce("orders", b"x", partition=0)
+        until = time.monotonic() + 30
+        while len(committed(broker, "orders")) < before + 2_500:  # and the application calls nothing any more
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def test_who_is_not_to_wait_hears_that_librdkafka_is_full() -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer({**conf, "quota.backoff": "raise", "queue.buffering.max.messages": 10}) as producer:
+        producer._outbox.is_spare, producer._outbox.spare = True, 10_000.0
+        for _ in range(10):
+            producer.produce("orders", b"x", partition=0)
+        with pytest.raises(BufferError, match="Queue full"):
+            producer.produce("orders", b"x", partition=0)
+
+
+def test_a_full_librdkafka_is_told_as_plain_does_once_no_quota_applies_any_more() -> None:
+    """Not after a thousand tries, each within the last one."""
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer({**conf, "queue.buffering.max.messages": 10}) as producer:
+        producer._outbox.is_open = True
+        for _ in range(10):
+            producer.produce("orders", b"x", partition=0)
+        with pytest.raises(BufferError, match="Queue full"):
+            producer._hand_over("orders", b"x", None, 0, None, 0, None)
+
+
+def test_what_several_threads_take_from_what_is_to_spare_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the others had handed over while one was reckoning was forgotten: four used more than the quota."""
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer(conf) as producer:
+        outbox = producer._outbox
+        outbox.is_spare, outbox.spare = True, 10_000.0
+
+        def reckon(*_args: object) -> int:
+            outbox.spend(1_000)  # as another thread does just then
+            return 10
+
+        monkeypatch.setattr(module, "raw_bytes", reckon)
+        outbox.is_watched = False  # as after the first message
+        producer.produce("orders", b"x", key=b"k", partition=0)
+        assert outbox.spare == 10_000 - 1_010
+
+
+def test_what_is_taken_while_the_sender_reckons_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer(conf) as producer:
+        outbox, sender = producer._outbox, producer._sender
+        outbox.is_running = True
+
+        def reckon(_now_ms: int, _left: float, *, may: bool) -> float:
+            outbox.spend(1_000)  # as another thread does just then
+            return 5_000.0
+
+        monkeypatch.setattr(sender.core, "spare_bytes", reckon)
+        sender.set_free(0)
+        outbox.is_running = False
+        assert outbox.spare == 4_000

@@ -135,11 +135,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 outbox.is_spare = False  # where a quota applies it waits for room
             else:
                 if not is_open:
-                    outbox.spare -= (
+                    size = (
                         RECORD_BYTES + len(value)
                         if type(value) is bytes and key is None and not headers  # a call costs as much as all of this
                         else raw_bytes(value, key, headers)
                     )
+                    outbox.spare -= size  # no call here, in which another thread might take from it, too
                     outbox.is_mixed = True
                 return
         if self._errors_only:
@@ -171,8 +172,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         Raises:
             QuotaThrottledError: none was.
         """
-        if callback is None:
-            callback = on_delivery
+        callback = on_delivery if callback is None else callback
         if (self._outbox.is_open and not (self._chain or self._errors_only)) or not is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._beginning.is_wanted:

@@ -223,7 +223,9 @@ class Sender:
             is_at_work = outbox.is_running and not outbox.is_closed
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
                 may = outbox.inbox.empty() and not (self._came or outbox.notices)
-                outbox.spare = core.spare_bytes(now_ms, outbox.spare, may=may)
+                left = outbox.spare
+                given = core.spare_bytes(now_ms, left, may=may)
+                outbox.spare += given - left  # callers may have taken from it meanwhile
                 outbox.is_spare = outbox.spare > 0
                 outbox.is_mixed |= outbox.is_spare
 

@@ -118,8 +118,11 @@ class TakingProducer(TransactingProducer):
 
     def _put(self, message: "Waiting", handed: Handed) -> bool:
         """Put a message into the queue, or wait for room there; False: it is its caller's to hand over."""
-        outbox, free = self._outbox, self._outbox.free_bytes
+        outbox = self._outbox
         lane = self._sorting.sort(message)
+        if outbox.is_mixed and not (lane.drops or outbox.is_calling()):
+            self._await_polled(0 if lane.raises else self._most_block_ms())
+        free = outbox.free_bytes
         is_free = free[lane.name] >= message.raw_bytes and not self._transaction.is_late(message.queued_at_ms)
         if is_free or lane.drops or outbox.is_calling():
             free[lane.name] -= message.raw_bytes
@@ -136,6 +139,11 @@ class TakingProducer(TransactingProducer):
             self._wait_until_taken(handed)
         return True
 
+    def _most_block_ms(self) -> int:
+        """For how long this call may wait."""
+        most_ms = BLOCK_MS.get()
+        return max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+
     def _wait_until_taken(self, handed: Handed) -> None:
         """Wait until the sender has decided about a message.
 
@@ -144,8 +152,7 @@ class TakingProducer(TransactingProducer):
             KafkaException: the transaction in which it waited is over, or about to be.
         """
         era, began_ms = self._transaction.open_era, self._clock.now_ms()
-        most_ms = BLOCK_MS.get()
-        deadline_ms = began_ms + max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+        deadline_ms = began_ms + self._most_block_ms()
         ident = threading.get_ident()
         self._waiting[ident] = handed
         try:
@@ -215,6 +222,8 @@ class TakingProducer(TransactingProducer):
         try:
             self._pass_on(topic, value, key, partition, callback, timestamp, headers)
         except BufferError:
+            if self._outbox.is_open:
+                raise  # no quota applies any more, and so nothing waits for room
             self._outbox.is_spare = False
             self._produce(topic, value, key, partition, callback, timestamp, headers)
         else:

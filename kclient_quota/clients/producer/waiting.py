@@ -53,6 +53,7 @@ class WaitingProducer(CProducer):
     _clock: Clock
     _heartbeat: Callable[[], Any] | None
     _max_block_ms: int
+    _most_messages: int
     _raises: bool
     _closed: bool
 
@@ -226,6 +227,24 @@ class WaitingProducer(CProducer):
         self._serve(wait_ms, all_of_them=True)
         if self._heartbeat is not None:
             self._heartbeat()
+
+    def _await_polled(self, most_ms: int) -> None:
+        """Poll while there are as many messages as librdkafka takes, for what callers have handed over themselves.
+
+        Their reports are told in the application's own calls only, and until then they take up librdkafka's room: who
+        polls only when `produce()` raises would never hear that it is full, and what waits in the queue would expire.
+
+        Raises:
+            BufferError: as plain confluent_kafka's, there is still no room.
+        """
+        clock, is_first = self._clock, True
+        deadline_ms = clock.now_ms() + most_ms
+        while self._outbox.is_mixed and not self._closed and len(self) >= self._most_messages:
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0 and not is_first:
+                raise BufferError("Local: Queue full")
+            is_first = False
+            self._let_pass(max(0, min(left_ms, SLICE_MS)))
 
     def _deadline_ms(self, timeout: float) -> int | None:
         timeout = real(timeout)
