@@ -86,7 +86,10 @@ class Spare:
         spent = queued_bytes + (self._given - left if self._given else 0.0)
         earned = 0.0 if self._at_ms is None else self._rate * (now_ms - self._at_ms) / 1000
         self._at_ms = now_ms
-        self._budget = max(-most, min(most, self._budget + earned - spent * self._cost))
+        # What passes the queue is paced there, and not owed for long. What data have taken beyond what was reckoned is:
+        # the broker counts it for ten seconds.
+        least = min(-most, self._budget)
+        self._budget = max(least, min(most, self._budget + earned - spent * self._cost))
         # Not for every byte that there is: callers would be let past the queue message by message.
         has_room = self._budget >= (0.0 if self._given else most / 2)
         self.is_due = has_room and not may

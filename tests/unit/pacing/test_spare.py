@@ -65,6 +65,14 @@ def test_data_that_no_longer_compresses_are_paid_for_once_they_are_on_the_wire()
     assert spare.step(10_400, 0, 0, may=True) == 0
 
 
+def test_all_that_data_have_taken_beyond_what_was_reckoned_is_owed() -> None:
+    """The broker counts it for ten seconds; after one, as much went past the queue again, into a throttle."""
+    spare = spare_of(10_000_000)
+    spare.step(0, 0, 0, may=True)
+    spare.on_sent(1_000_000, 46_000_000)  # 45 MB more: five seconds of nine tenths of the quota
+    assert next(now_ms for now_ms in range(500, 8_000, 500) if spare.step(now_ms, 0, 0, may=True)) == 5_000
+
+
 def test_what_was_sent_without_messages_says_nothing_of_their_cost() -> None:
     spare = spare_of(RATE)
     spare.on_sent(0, 500)
