@@ -3,13 +3,14 @@
 It is the system's time, also while a test has put another one in the place of `time`'s functions. freezegun, and who
 patches `time.monotonic`, stops the clock of the process, while sockets, brokers and librdkafka's threads go on by the
 system's: what waits for half a second by a clock that stands still waits for ever. So this is of a second copy of the
-module, which they do not know of. time-machine leaves `monotonic` alone, changes the time of day in every copy, and has
-a way past itself.
+module, which they do not know of. time-machine changes the time of day in every copy, and has a way past itself; before
+its version 3 it changes `monotonic`, too, but never `perf_counter`, which is of the same kind.
 """
 
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import BuiltinImporter
 from typing import Any, Final, Protocol
 
@@ -27,15 +28,24 @@ def _copy_of_time() -> Any:
 
 _own: Final = _copy_of_time()
 
-monotonic: Final[Callable[[], float]] = _own.monotonic
-monotonic_ns: Final[Callable[[], int]] = _own.monotonic_ns
+monotonic: Final[Callable[[], float]] = _own.perf_counter
+monotonic_ns: Final[Callable[[], int]] = _own.perf_counter_ns
 
 
 def unix_ms() -> int:
     """Milliseconds since 1970: a broker refuses messages of an hour ahead, wherever a test has travelled to."""
+    return _time_of_day_ns() // 1_000_000
+
+
+def _time_of_day_ns() -> int:
     way_past: Any = getattr(sys.modules.get("time_machine"), "escape_hatch", None)
-    now_ns: int = (_own if way_past is None else way_past.time).time_ns()
-    return now_ns // 1_000_000
+    if way_past is not None and way_past.is_travelling():
+        # It refuses while nobody travels; another thread may just have come back.
+        with suppress(ValueError):
+            travelled_past_ns: int = way_past.time.time_ns()
+            return travelled_past_ns
+    now_ns: int = _own.time_ns()
+    return now_ns
 
 
 def sleep(seconds: float) -> None:

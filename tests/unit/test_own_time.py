@@ -4,7 +4,6 @@ import ast
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -38,10 +37,38 @@ def test_freezegun_does_not_find_our_functions() -> None:
     assert clock.monotonic_ns is not time.monotonic_ns
 
 
+def test_monotonic_is_none_of_the_functions_that_time_machine_moves_in_every_copy() -> None:
+    # Those of its versions 2.13 to 2.19.
+    assert {clock.monotonic.__name__, clock.monotonic_ns.__name__} == {"perf_counter", "perf_counter_ns"}
+
+
+class _TimeMachine:
+    """time-machine's way past itself, which is there as soon as its pytest plugin is, and works only on a journey."""
+
+    def __init__(self, *, travelling: bool, back: bool = False) -> None:
+        self.escape_hatch = self.time = self
+        self.is_travelling = lambda: travelling
+        self._is_back = back or not travelling
+
+    def time_ns(self) -> int:
+        if self._is_back:
+            raise ValueError("Not currently time-travelling.")
+        return 7_000_000
+
+
 def test_time_of_day_is_asked_past_time_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    past = SimpleNamespace(time=SimpleNamespace(time_ns=lambda: 7_000_000))
-    monkeypatch.setitem(sys.modules, "time_machine", SimpleNamespace(escape_hatch=past))
+    monkeypatch.setitem(sys.modules, "time_machine", _TimeMachine(travelling=True))
     assert clock.unix_ms() == 7
+
+
+def test_time_of_day_while_time_machine_is_there_and_nobody_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "time_machine", _TimeMachine(travelling=False))
+    assert clock.unix_ms() > 10**12
+
+
+def test_time_of_day_while_somebody_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "time_machine", _TimeMachine(travelling=True, back=True))
+    assert clock.unix_ms() > 10**12
 
 
 def test_a_patched_sleep_is_not_called_unless_greenlets_wait_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
