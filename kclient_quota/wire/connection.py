@@ -9,6 +9,7 @@ Every operation has a deadline. A connection that failed once is closed: open a 
 from __future__ import annotations
 
 import socket
+import ssl
 from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from threading import Thread
@@ -43,6 +44,8 @@ class Connection:
         self._session = ClientSession(settings.peer, settings.client_id, settings.max_frame_bytes)
         self._socket: socket.socket | None = None
         self._closed = False
+        self._is_busy = False
+        self._left: socket.socket | None = None
 
     @property
     def versions(self) -> dict[int, tuple[int, int]]:
@@ -107,8 +110,7 @@ class Connection:
         deadline = self._deadline(timeout_ms, "take a ProduceRequest")
         self._renew(deadline)
         frame = self._session.tell(request, self.pick_version(request))
-        connected = self._connected()
-        with self._failing(deadline):
+        with self._at_work() as connected, self._failing(deadline):
             connected.settimeout(deadline.left_seconds())
             connected.sendall(b"".join(frame))
 
@@ -133,16 +135,34 @@ class Connection:
         """Close the socket, for good; may be called again, and from another thread: what waits there ends."""
         # told before the socket is looked for: whoever has not got it yet sees that it is closed
         self._closed = True
-        self._let_go()
+        under_way, self._socket = self._socket, None
+        if under_way is None:
+            return
+        self._left = under_way
+        # closing alone wakes nobody who waits for the broker; by the plain socket's method, as TLS's own would
+        # take its state away from that thread
+        with suppress(OSError):
+            socket.socket.shutdown(under_way, socket.SHUT_RDWR)
+        # OpenSSL keeps the number of the descriptor: closed under that thread's hands, it would go on with whatever
+        # connection of this process has got that number next
+        if not (self._is_busy and isinstance(under_way, ssl.SSLSocket)):
+            under_way.close()
 
     def _let_go(self) -> None:
         under_way, self._socket = self._socket, None
         if under_way is not None:
-            # closing alone wakes nobody who waits for the broker; by the plain socket's method, as TLS's own would
-            # take its state away from that thread
-            with suppress(OSError):
-                socket.socket.shutdown(under_way, socket.SHUT_RDWR)
             under_way.close()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[socket.socket]:
+        """While this thread speaks to the broker `close` leaves it TLS's socket, to be closed then."""
+        self._is_busy = True
+        try:
+            yield self._connected()
+        finally:
+            self._is_busy = False
+            if self._left is not None:
+                self._left.close()
 
     def __enter__(self) -> Self:
         return self.open() if self._socket is None else self
@@ -220,7 +240,8 @@ class Connection:
         raw.settimeout(deadline.left_seconds())
         secured = self.settings.tls.wrap_socket(raw, server_hostname=self.settings.host, do_handshake_on_connect=False)
         self._show(secured)
-        secured.do_handshake()
+        with self._at_work():
+            secured.do_handshake()
 
     def _authenticate(self, deadline: Deadline) -> None:
         assert self.settings.sasl is not None  # callers have looked
@@ -241,16 +262,16 @@ class Connection:
             return end.value
 
     def _exchange(self, asked: Sequence[tuple[Request, int]], deadline: Deadline) -> list[Response]:
-        connected = self._connected()
-        ids, frames = [], []
-        for request, version in asked:
-            correlation_id, frame = self._session.send(request, version)
-            ids.append(correlation_id)
-            frames += frame
-        with self._failing(deadline):
-            connected.settimeout(deadline.left_seconds())
-            connected.sendall(b"".join(frames))
-            return self._await_answers(connected, ids, deadline)
+        with self._at_work() as connected:
+            ids, frames = [], []
+            for request, version in asked:
+                correlation_id, frame = self._session.send(request, version)
+                ids.append(correlation_id)
+                frames += frame
+            with self._failing(deadline):
+                connected.settimeout(deadline.left_seconds())
+                connected.sendall(b"".join(frames))
+                return self._await_answers(connected, ids, deadline)
 
     def _connected(self) -> socket.socket:
         if self._socket is None:

@@ -197,6 +197,44 @@ def test_close_ends_what_waits_in_another_thread(script, waits, tls):
     assert [failure.partition(": ")[2] for failure in failures] == ["the connection was closed meanwhile"]
 
 
+def test_who_waits_for_tls_is_not_left_with_a_descriptor_that_may_be_another_connection_s():
+    closed, asked = threading.Event(), threading.Event()
+    descriptors = []
+
+    class Watched(ssl.SSLSocket):
+        def do_handshake(self, *args):
+            try:
+                super().do_handshake(*args)
+            finally:
+                assert closed.wait(30)
+                descriptors.append(self.fileno())
+                descriptors.append(self)
+
+    def told(peer):
+        peer.recv(1)
+        asked.set()
+        silent(peer)
+
+    def wait():
+        with pytest.raises(ClusterError, match="closed meanwhile"):
+            connection.open(timeout_ms=60_000)
+
+    tls = ssl.create_default_context()
+    tls.sslsocket_class = Watched
+    with broker(told) as settings:
+        connection = Connection(replace(settings, tls=tls), SYSTEM_CLOCK)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert asked.wait(30)
+        connection.close()
+        connection.close()
+        closed.set()
+        waiting.join(60)
+    while_it_waited, secured = descriptors
+    assert while_it_waited >= 0
+    assert secured.fileno() < 0
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
