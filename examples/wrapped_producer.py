@@ -24,7 +24,8 @@ def send(bootstrap_servers: str, messages: int = 150) -> int:
             producer.produce("orders", b"x" * 1000, key=str(number), on_delivery=on_delivery)
         producer.flush(60)
         for broker_id, state in producer.quota_state().items():
-            print(f"broker {broker_id}: {state.limit:.0f} B/s, says the {state.source}")
+            limit = "no limit known" if state.limit is None else f"{state.limit:.0f} B/s, says the {state.source}"
+            print(f"broker {broker_id}: {limit}")
         waited_ms = sum(ms for name, ms in producer.metrics().items() if name.name == "quota-wait-time-total")
         print(f"waited {waited_ms / 1000:.1f} s for the quota")
     return delivered

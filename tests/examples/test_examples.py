@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kclient_quota.broker import EmbeddedBroker
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -25,6 +27,13 @@ def test_wrapped_producer() -> None:
     waited = re.search(r"waited ([\d.]+) s for the quota", out)
     assert waited is not None
     assert 1 <= float(waited[1]) <= 20
+
+
+def test_wrapped_producer_on_a_cluster_without_a_quota() -> None:
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        out = run("examples/wrapped_producer.py", broker.bootstrap_servers)
+    assert "150 delivered" in out
+    assert "no limit known" in out
 
 
 def test_wrapped_consumer() -> None:
