@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _bear_handlers_that_raise(logger: logging.Logger) -> None:
-    """Have a handler that fails cost the line that it was given, and nothing else.
+    """Have a handler or a filter that fails cost the line that it was given, and nothing else.
 
     confluent_kafka logs nothing in Python: what an application's handler raises would come out of `poll()`, or end the
     thread that follows the quota.
@@ -27,15 +27,15 @@ def _bear_handlers_that_raise(logger: logging.Logger) -> None:
         logger: of all clients.
     """
 
-    def call_handlers(record: logging.LogRecord) -> None:
+    def handle(record: logging.LogRecord) -> None:
         try:
-            type(logger).callHandlers(logger, record)  # looked for each time: Sentry puts its own there
+            type(logger).handle(logger, record)  # looked for each time: others put their own there
         except Exception:  # noqa: BLE001 - whatever it is
             if logging.raiseExceptions:
                 with suppress(Exception):  # the standard error is closed, too
                     traceback.print_exc()
 
-    logger.callHandlers = call_handlers  # type: ignore[method-assign]
+    logger.handle = handle  # type: ignore[method-assign]
 
 
 _bear_handlers_that_raise(logging.getLogger("kclient_quota"))

@@ -76,3 +76,16 @@ def test_nobody_is_left_to_be_told(broker: EmbeddedBroker, failing: Failing, mon
     monkeypatch.setattr(sys, "stderr", Closed())
     logging.getLogger("kclient_quota").warning("said by one of ours")
     assert failing.given == ["said by one of ours"]
+
+
+def test_a_filter_that_raises_costs_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def raises(_: logging.LogRecord) -> bool:
+        raise RuntimeError("no such attribute")
+
+    logger = logging.getLogger("kclient_quota")
+    logger.addFilter(raises)
+    try:
+        logger.warning("said by one of ours")
+    finally:
+        logger.removeFilter(raises)
+    assert "no such attribute" in capsys.readouterr().err
