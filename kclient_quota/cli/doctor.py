@@ -9,6 +9,7 @@ from kclient_quota.cli.printing import columns, notice
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
+from kclient_quota.config import split
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, USER, ClientQuotaEntity
 
@@ -68,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
         if not key or not equals:
             raise ConfigError(f"--set {text}: write it as KEY=VALUE")
         conf[key] = value
+    if not options.plain:
+        split(conf)  # a value that no client of ours could be made with
     if options.client_id:
         conf["client.id"] = options.client_id
     user, client_id = options.user or str(conf.get("sasl.username") or _ANONYMOUS), str(conf["client.id"])

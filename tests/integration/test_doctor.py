@@ -119,6 +119,7 @@ def test_text_wrong_options_and_no_cluster(cluster, capsys):
     assert "CHANGE  topic: topic none cannot be described: UNKNOWN_TOPIC_OR_PARTITION" in out
     assert out.endswith("\n1 to change\n")
     assert main([*server, "--set", "linger.ms"]) == 2
+    assert main([*server, "--set", "quota.backoff=of"]) == 2
     assert "write it as KEY=VALUE" in capsys.readouterr().err
     assert main(["doctor", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
