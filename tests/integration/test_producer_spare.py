@@ -97,6 +97,17 @@ def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() 
         assert 5_000 < before - after < 5_050
 
 
+def begun(producer: Producer, broker: EmbeddedBroker) -> int:
+    """Sends until messages go straight; returns how many there are then."""
+    until = time.monotonic() + 30
+    while not producer._outbox.has_spare:
+        assert time.monotonic() < until
+        producer.produce("orders", b"x", partition=0)
+        producer.poll(0.01)
+    producer.flush()
+    return len(committed(broker, "orders"))
+
+
 class Reading(ctypes.Structure):
     """What confluent_kafka takes for a value, and has no length."""
 
@@ -114,11 +125,7 @@ class Ambiguous(bytes):
 def test_what_plain_confluent_kafka_takes_is_counted_by_its_bytes(broker: EmbeddedBroker, odd: Any) -> None:
     conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "producer_byte_rate": 1_000_000_000}
     producer = Producer(conf)
-    until = time.monotonic() + 30
-    while not producer._outbox.has_spare:
-        assert time.monotonic() < until
-        producer.produce("orders", b"x", partition=0)
-        producer.poll(0.01)
+    begun(producer, broker)
     producer.produce("orders", odd, partition=0)
     producer.produce("orders", b"x", key=odd, partition=0)
     producer.close()
@@ -131,13 +138,7 @@ def test_what_librdkafka_has_no_room_for_waits_for_it_where_a_quota_applies(brok
     broker.set_quota(client_id="app", producer_byte_rate=50_000_000)
     conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.messages": 1_000}
     with Producer(conf) as producer:
-        until = time.monotonic() + 30
-        while not producer._outbox.has_spare:
-            assert time.monotonic() < until
-            producer.produce("orders", b"x", partition=0)
-            producer.poll(0.01)
-        producer.flush()
-        before = len(committed(broker, "orders"))
+        before = begun(producer, broker)
         for number in range(20_000):  # and nobody polls meanwhile
             producer.produce("orders", b"%d" % number, partition=0)
     values = committed(broker, "orders")[before:]
@@ -149,13 +150,7 @@ def test_who_polls_only_when_librdkafka_is_full_leaves_nothing_in_the_queue(brok
     broker.set_quota(client_id="app", producer_byte_rate=50_000_000)
     conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "queue.buffering.max.messages": 1_000}
     with Producer(conf) as producer:
-        until = time.monotonic() + 30
-        while not producer._outbox.has_spare:
-            assert time.monotonic() < until
-            producer.produce("orders", b"x", partition=0)
-            producer.poll(0.01)
-        producer.flush()
-        before = len(committed(broker, "orders"))
+        before = begun(producer, broker)
         for _ in range(2_500):
             try:
                 producer.produce("orders", b"x", partition=0)
