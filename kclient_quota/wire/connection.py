@@ -8,6 +8,7 @@ Every operation has a deadline. A connection that failed once is closed: open a 
 
 from __future__ import annotations
 
+import _socket
 import socket
 import ssl
 from contextlib import contextmanager, suppress
@@ -141,8 +142,12 @@ class Connection:
         self._left = under_way
         # closing alone wakes nobody who waits for the broker; by the plain socket's method, as TLS's own would
         # take its state away from that thread
+        waker: Any = under_way
         with suppress(OSError):
-            socket.socket.shutdown(under_way, socket.SHUT_RDWR)
+            if isinstance(waker, _socket.socket):
+                _socket.socket.shutdown(waker, socket.SHUT_RDWR)
+            else:  # one of gevent's or eventlet's
+                waker.shutdown(socket.SHUT_RDWR)
         # OpenSSL keeps the number of the descriptor: closed under that thread's hands, it would go on with whatever
         # connection of this process has got that number next
         if not (self._is_busy and isinstance(under_way, ssl.SSLSocket)):

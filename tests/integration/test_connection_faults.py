@@ -370,3 +370,19 @@ def test_the_session_is_renewed_before_its_lifetime_ends():
             clock.sleep_ms(600)
             connection.send(MetadataRequest())
     assert seen == [18, 17, 36, 3, 3, 17, 36, 3]
+
+
+def test_a_socket_of_greenlets_is_closed_by_its_own_methods():
+    """eventlet's has no method of the class's own: `close()` raised an AttributeError."""
+
+    class Green:
+        def __init__(self):
+            self.told = []
+
+        def __getattr__(self, name):
+            return lambda *_: self.told.append(name)
+
+    connection = Connection(ConnectionSettings("127.0.0.1", 1), SYSTEM_CLOCK)
+    green = connection._socket = Green()
+    connection.close()
+    assert green.told == ["shutdown", "close"]
